@@ -1,0 +1,22 @@
+"""The errors that a user can mend; the command line shows each as one line and exits with code 2."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Bad input or a machine that does not suffice: a fact and a remedy in one line."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Return the known names that look most like `name`, best first, whatever their case."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    return [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=count, cutoff=0.5)]
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """Say that `name` is no `kind`, with the nearest names or, where none is near, all of them."""
+    names = sorted(known)
+    close = nearest(name, names)
+    remedy = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names[:20])}"
+    return UserError(f"unknown {kind} {name!r}: {remedy}")

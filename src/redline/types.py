@@ -1,0 +1,82 @@
+"""The values that pass between the rooms: frozen dataclasses, shapes in comments, no torch at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+
+Array = npt.NDArray[Any]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What a network and a replay memory must know of an environment."""
+
+    name: str  # short and safe as a folder's name: "pong", "cartpole-v1"
+    frame_shape: tuple[int, ...]  # one picture or vector: (84, 84), (3, 96, 96) or (4,)
+    frame_dtype: str  # "uint8" for pictures, "float32" for vectors
+    stack: int  # frames that make one observation
+    num_actions: int
+    frames_per_step: int  # emulator frames in one step
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a frame is a picture (height and width) and not a vector."""
+        return len(self.frame_shape) >= 2
+
+
+@dataclass(frozen=True)
+class VectorStep:
+    """What one step of all lanes gave; N lanes."""
+
+    frames: Array  # [N, *frame] after the action; the episode's final frame where it ended
+    reward: FloatArray  # [N] unclipped
+    terminated: BoolArray  # [N] the episode is over by its own rules
+    truncated: BoolArray  # [N] the episode was cut by a limit: its value goes on
+    life_lost: BoolArray  # [N] a life lost, and others left: the episode goes on
+    first_frames: Array  # [N, *frame] first frame of the next episode where one ended, else `frames`
+
+    @property
+    def ended(self) -> BoolArray:
+        """Where the episode is over, for whatever reason."""
+        return self.terminated | self.truncated
+
+
+@dataclass(frozen=True)
+class Handles:
+    """Addresses of transitions that stay true for ever: lane and sequence number, never an index."""
+
+    lane: IntArray  # [B]
+    number: IntArray  # [B]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which transitions an update will read, and their importance weights."""
+
+    handles: Handles
+    weight: FloatArray  # [B]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one update learns from; K stacked frames, n-step returns, B rows.
+
+    The state is `frames[b, :K]`, the state that follows is `frames[b, offset[b] : offset[b] + K]`.
+    """
+
+    frames: torch.Tensor  # [B, K + n, *frame] uint8 or float32; beyond offset + K undefined
+    offset: torch.Tensor  # [B] int64: steps really spanned, 1 … n
+    action: torch.Tensor  # [B] int64
+    reward: torch.Tensor  # [B] float32: discounted sum over the steps spanned, clipped if so configured
+    discount: torch.Tensor  # [B] float32: γ^offset, or 0 where the return ends
+    weight: torch.Tensor  # [B] float32: importance weight
