@@ -80,3 +80,16 @@ class Batch:
     reward: torch.Tensor  # [B] float32: discounted sum over the steps spanned, clipped if so configured
     discount: torch.Tensor  # [B] float32: γ^offset, or 0 where the return ends
     weight: torch.Tensor  # [B] float32: importance weight
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """A setting that the program changed; nothing is changed without one."""
+
+    setting: str  # as typed: "env.size"
+    requested: str
+    effective: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.requested} → {self.effective} ({self.why})"

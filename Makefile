@@ -1,0 +1,41 @@
+# make setup | train | test | test-slow | bench; ARGS passes flags on, EXTRAS=bench adds the peers we measure against
+PYTHON ?= python3
+EXTRAS ?=
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+EMPTY :=
+COMMA := ,
+INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
+STAMP := $(VENV)/.installed-$(subst $(COMMA),-,$(INSTALL))
+
+.PHONY: setup train test test-slow format bench
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Redline needs Python 3.11 or newer: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(INSTALL)]'
+	touch $@
+
+train: setup
+	$(BIN)/redline train --env pong --target-return 18 --max-steps 10_000_000 $(ARGS)
+
+test: setup
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest $(ARGS)
+
+test-slow: setup
+	$(BIN)/pytest -m slow --timeout 3600 $(ARGS)
+
+format: setup
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+bench:
+	$(MAKE) setup EXTRAS=bench
+	$(BIN)/python benchmarks/dqn_speed.py $(ARGS)

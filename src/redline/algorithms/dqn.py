@@ -1,0 +1,31 @@
+"""DQN: Q-learning with a replay memory and a target network (Mnih et al. 2015, Nature 518).
+
+Departures from the paper: Adam instead of RMSProp; ε falls to 0.01 over 100k steps instead of 0.1 over 250k; the
+replay memory holds 100k transitions instead of a million, which fits a 4 GB machine; learning starts after 10k steps
+instead of 12.5k; the target network is copied every 1,000 updates (4k steps) instead of every 10k.
+"""
+
+from dataclasses import replace
+
+from redline.algorithms.parts import Adam
+from redline.algorithms.q_learning import QLearning
+from redline.experience import ReplayConfig
+from redline.exploration import EpsilonGreedy
+from redline.networks import Mlp
+from redline.returns import NStep
+from redline.schedules import Linear
+
+DQN = QLearning()
+
+DQN_CLASSIC = replace(
+    DQN,
+    network=Mlp(),
+    returns=NStep(clip_rewards=False),
+    explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=10_000)),
+    optimizer=Adam(lr=5e-4, eps=1e-8),
+    replay=ReplayConfig(capacity=50_000),
+    batch_size=128,
+    samples_per_step=32.0,
+    warmup_steps=1_000,
+    target_sync_updates=100,
+)

@@ -1,0 +1,57 @@
+"""Entry point: finds the command, and turns errors that a user can mend into one line and an exit code."""
+
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from redline import __version__
+from redline.errors import UserError, unknown_name
+
+DONE, CHECK_FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
+
+COMMANDS = {
+    "train": "train an agent on a game",
+    "resume": "go on with a run that was stopped",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(_help())
+        return DONE if args else BAD_INPUT
+    if args[0] in ("-V", "--version"):
+        print(f"redline {__version__}")
+        return DONE
+    try:
+        if args[0] not in COMMANDS:
+            raise unknown_name("command", args[0], COMMANDS)
+        code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
+    except UserError as error:
+        return _refuse(str(error), as_json="--json" in args)
+    except BrokenPipeError:
+        sys.stdout = None  # the reader is gone: nothing is left to flush to
+        return DONE
+    return code
+
+
+def _refuse(message: str, *, as_json: bool) -> int:
+    print(f"redline: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"schema": 1, "error": message}))
+    return BAD_INPUT
+
+
+def _help() -> str:
+    commands = "\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())
+    return (
+        "Redline trains deep-RL agents on Atari at the limit of the machine, and shows what that limit is.\n\n"
+        f"usage: redline COMMAND [options]\n\ncommands:\n{commands}\n\n"
+        "redline COMMAND --help shows a command's options; --plain and --json work with every command."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""`redline resume RUN`: go on with a run that was stopped or killed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from redline.cli.flags import parse
+from redline.cli.stopping import StopRequest
+from redline.cli.train import display, train
+from redline.errors import UserError
+from redline.runtime.job import Job
+from redline.runtime.starting import read_run, resume_run
+
+
+@dataclass(frozen=True)
+class ResumeFlags:
+    """Go on with a run. The defaults shown are the run's own; docs/resume.md lists what may change."""
+
+    job: Annotated[Job, tyro.conf.arg(name="")]
+    """What the run does."""
+    plain: bool = False
+    """Plain lines instead of the live panel."""
+    json: bool = False
+    """Print the summary as one JSON object on stdout, and nothing else there."""
+
+
+def run(args: Sequence[str]) -> int:
+    """Resume as the flags say and return the exit code."""
+    if not args or args[0].startswith("-"):
+        raise UserError("resume needs a run directory: redline resume runs/pong/dqn/20260101-120000-s1")
+    path, rest = Path(args[0]), args[1:]
+    with StopRequest() as stop:
+        saved = read_run(path)
+        flags = parse(ResumeFlags, rest, default=ResumeFlags(job=saved.job), prog="redline resume RUN")
+        title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"
+        with display(title, plain=flags.plain, as_json=flags.json) as watcher:
+            return train(lambda: resume_run(saved, flags.job, watcher), watcher, stop, as_json=flags.json)

@@ -1,0 +1,86 @@
+"""`redline train`: start a run and watch it."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from redline.cli.displays import Lines, LivePanel
+from redline.cli.flags import parse_train
+from redline.cli.main import CHECK_FAILED, DONE, RESUMABLE
+from redline.cli.stopping import StopRequest
+from redline.cli.wording import duration, number, rate, size
+from redline.learner import NonFiniteError
+from redline.runs.errors import CheckpointError, explain
+from redline.runtime.session import Outcome, Session
+from redline.runtime.starting import start_run
+from redline.runtime.watching import Watcher
+
+
+def run(args: Sequence[str]) -> int:
+    """Train as the flags say and return the exit code."""
+    with StopRequest() as stop:
+        flags = parse_train(args)
+        title = f"redline · {flags.algo} on {flags.job.env.id} · seed {flags.job.seed}"
+        with display(title, plain=flags.plain, as_json=flags.json) as watcher:
+            return train(lambda: start_run(flags.job, flags.algo, watcher), watcher, stop, as_json=flags.json)
+
+
+def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManager[LivePanel | Lines]":
+    """Return the live panel in a terminal, lines elsewhere; with --json nothing but the object goes to stdout."""
+    if as_json:
+        return Lines(sys.stderr)
+    return Lines() if plain or not sys.stdout.isatty() else LivePanel(title)
+
+
+def train(open_session: Callable[[], Session], watcher: Watcher, stop: StopRequest, *, as_json: bool) -> int:
+    """Open a session, train to its end, and tell how it ended."""
+    try:
+        with open_session() as session:
+            try:
+                outcome = session.train(stop.reason)
+            except (NonFiniteError, CheckpointError) as error:
+                session.event("error", message=str(error))
+                raise
+    except (NonFiniteError, CheckpointError) as error:
+        return _fail(str(error), as_json=as_json)
+    except OSError as error:
+        return _fail(explain(error, Path(error.filename or ".")), as_json=as_json)
+    if as_json:
+        print(json.dumps(summary(outcome)))
+    else:
+        for line in _closing_lines(outcome):
+            watcher.note(line)
+    return RESUMABLE if outcome.reason == "SIGTERM" else DONE
+
+
+def summary(outcome: Outcome) -> dict[str, object]:
+    """Return the outcome as one plain object."""
+    return {
+        "schema": 1,
+        "reason": outcome.reason,
+        "run": str(outcome.run),
+        "checkpoint": str(outcome.checkpoint),
+        **outcome.gauges.row(),
+    }
+
+
+def _closing_lines(outcome: Outcome) -> list[str]:
+    last = outcome.gauges
+    average = last.steps / last.time_s if last.time_s > 0 else 0.0
+    return [
+        f"stopped: {outcome.reason}",
+        f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
+        f"{duration(last.time_s)}: {rate(average)} steps/s, {number(last.samples_per_step)} samples/step",
+        f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}, memory {size(last.rss_bytes)}",
+        f"run {outcome.run}",
+        f"go on with: redline resume {outcome.run}",
+    ]
+
+
+def _fail(message: str, *, as_json: bool) -> int:
+    print(f"redline: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"schema": 1, "error": message}))
+    return CHECK_FAILED

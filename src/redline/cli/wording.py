@@ -1,0 +1,31 @@
+"""Numbers as people read them."""
+
+
+def duration(seconds: float) -> str:
+    """Return a time span in its two largest units."""
+    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{int(minutes)} min {int(seconds % 60):02d} s"
+    if hours < 48:
+        return f"{int(hours)} h {int(minutes % 60):02d} min"
+    return f"{int(days)} d {int(hours % 24):02d} h"
+
+
+def size(count_bytes: float) -> str:
+    """Return bytes in decimal units."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count_bytes >= limit:
+            return f"{count_bytes / limit:.2f} {unit}"
+    return f"{count_bytes:.0f} B"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number with a true minus sign, or a dash where there is none yet."""
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def rate(value: float) -> str:
+    """Return a rate with three significant digits at least."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,0 +1,282 @@
+"""Atari games on native threads, with every trap of the emulator's vector env made safe.
+
+Lanes that end are reset within the same step, so that every step is a real one in every lane. The first episode end
+`key_interval_steps` or more after a lane's last key seed is followed by a seeded reset (a *key*); from there the same
+actions give the same frames, bit for bit, across all unseeded resets up to the next key.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv as Emulator
+from gymnasium.vector import AutoresetMode
+
+from redline.envs.catalog import AtariProtocol, EnvKind
+from redline.envs.config import EnvConfig
+from redline.envs.ledger import Ledger, checksums
+from redline.envs.receiver import Receiver
+from redline.envs.vector import Progress, State, checked_actions
+from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
+
+KEY_INTERVAL_STEPS = 10_000
+_NOOP = 0
+_NO_SEED = -1  # to the emulator: reset, and go on with the random numbers you have
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Where every lane stands."""
+
+    frames: Array  # [N, *frame]
+    info: dict[str, Array]  # [N] each: lives, emulator frames since the key and since the reset
+
+    def fingerprint(self) -> State:
+        """Return what must come back after a resume."""
+        counters = ("lives", "frame_number", "episode_frame_number")
+        return {"frame_crc32": checksums(self.frames)} | {name: self.info[name].astype(np.int64) for name in counters}
+
+
+@dataclass(frozen=True)
+class _Emulated:
+    """One step of every lane, and where the lanes stand now that the ended ones have been reset."""
+
+    frames: Array  # [N, *frame] the final ones where an episode ended
+    reward: FloatArray  # [N]
+    terminated: BoolArray  # [N]
+    truncated: BoolArray  # [N]
+    lives: Array  # [N] before any reset
+    keyed: BoolArray  # [N] lanes that were reset with their next key seed
+    standing: _Standing
+
+
+class AtariVectorEnv:
+    """N games in lockstep; emulation goes on from `send` until `recv`, resets included."""
+
+    def __init__(
+        self,
+        kind: EnvKind,
+        config: EnvConfig,
+        *,
+        num_envs: int,
+        seed: int,
+        threads: int,
+        key_interval_steps: int = KEY_INTERVAL_STEPS,
+        recv_timeout_s: float = 60.0,
+    ) -> None:
+        if kind.game is None or kind.protocol is None:
+            raise ValueError(f"{kind.gymnasium_id} is no Atari game")
+        self._emulator = make_emulator(kind.game, kind.protocol, config, num_envs=num_envs, threads=threads)
+        self.spec = EnvSpec(
+            name=kind.name,
+            frame_shape=(config.size, config.size),
+            frame_dtype="uint8",
+            stack=config.stack,
+            num_actions=len(self._emulator.ale.get_action_set()),
+            frames_per_step=config.skip,
+        )
+        self.protocol = f"{kind.game} by {kind.protocol}"
+        self.num_envs = num_envs
+        self._life_loss_ends_return = kind.protocol.life_loss_ends_return
+        self._key_interval_steps = key_interval_steps
+        self._recv_timeout_s = recv_timeout_s
+        self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
+        self._receiver = Receiver(f"receive {kind.name}")
+        self._standing: _Standing | None = None
+        self._actions: IntArray = np.full(num_envs, _NOOP, np.int64)  # [N] the last ones sent
+        self._pending: Future[_Emulated] | None = None
+        self._is_hung = False
+
+    @property
+    def frames(self) -> Array:
+        """The newest frame of every lane [N, *frame]."""
+        return self._now().frames
+
+    @property
+    def key_seed(self) -> IntArray:
+        """The key seed [N] in force for the episode now running."""
+        return self._ledger.seed
+
+    @property
+    def steps_since_key(self) -> IntArray:
+        """Actions [N] taken since that key seed."""
+        return self._ledger.steps
+
+    def actions_since_key(self, lane: int) -> Array:
+        """Return those actions of one lane, oldest first."""
+        return self._ledger.actions(lane)
+
+    def reset(self) -> Array:
+        """Begin an episode in every lane from its next key seed."""
+        self._refuse_pending("reset")
+        self._ledger.rekey(np.ones(self.num_envs, np.bool_))
+        self._standing = self._run(partial(self._reset_lanes, self._ledger.seed))
+        return self._standing.frames
+
+    def send(self, actions: IntArray) -> None:
+        """Start the emulators, and the wait for them, on one step of every lane."""
+        self._refuse_pending("send")
+        self._now()
+        self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
+        self._emulator.send(self._actions)
+        self._pending = self._receiver.submit(self._collect)
+
+    def recv(self) -> VectorStep:
+        """Return what the step gave; RuntimeError if the emulators stay silent."""
+        if self._pending is None:
+            raise RuntimeError(f"{self.spec.name}: recv() follows send(), once")
+        step = self._await(self._pending, self._recv_timeout_s)
+        self._pending = None
+        before = self._now()
+        self._standing = step.standing
+        self._ledger.record(self._actions)
+        self._ledger.rekey(step.keyed)
+        return VectorStep(
+            frames=step.frames,
+            reward=step.reward,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            life_lost=self._lives_lost(before, step),
+            first_frames=step.standing.frames,
+        )
+
+    def state(self) -> State:
+        """Return what `restore` needs."""
+        self._refuse_pending("state")
+        return self._ledger.state() | self._now().fingerprint()
+
+    def restore(self, state: State, progress: Progress | None = None) -> bool:
+        """Live the steps since each lane's key again, all lanes arriving together."""
+        self._refuse_pending("restore")
+        if self._ledger.load(state):
+            self._standing = self._relive(progress)
+            if all(np.array_equal(state[name], value) for name, value in self._standing.fingerprint().items()):
+                return True
+        self.reset()
+        return False
+
+    def close(self) -> None:
+        """End the waiting thread; emulators that hang are left to the end of the process, which they do not delay."""
+        self._receiver.close(0.0 if self._is_hung else self._recv_timeout_s)
+        if not self._is_hung:
+            self._emulator.close()
+
+    def _relive(self, progress: Progress | None) -> _Standing:
+        """Step the whole vector as often as the longest lane did; the others join at their key, as late as they can."""
+        steps = self._ledger.steps
+        total = int(steps.max())
+        joins = total - steps  # [N] the step before which a lane is reset with its key seed
+        standing = self._run(partial(self._reset_lanes, np.where(joins == 0, self._ledger.seed, _NO_SEED)))
+        script = self._ledger.script(joins, idle=_NOOP)  # [T, N]
+        for t in range(total):
+            if t in joins[joins > 0]:
+                self._run(partial(self._reset_lanes, self._ledger.seed, joins == t))
+            self._emulator.send(script[t])
+            standing = self._run(partial(self._collect, reliving=joins <= t)).standing
+            if progress is not None and (t + 1) % 100 == 0:
+                progress((t + 1) / total)
+        if total and (joins == total).any():
+            standing = self._run(partial(self._reset_lanes, self._ledger.seed, joins == total))
+        if progress is not None:
+            progress(1.0)
+        return standing
+
+    def _collect(self, reliving: BoolArray | None = None) -> _Emulated:
+        """Receive one step and reset the lanes that ended, with their next key seed where one is due.
+
+        Lanes that relive their past get no key, or it would be in that past; lanes yet to join are left alone.
+        """
+        frames, reward, terminated, truncated, info = self._emulator.recv()
+        standing = _Standing(frames[:, 0], info)
+        ended = terminated | truncated
+        keyed = np.zeros_like(ended)
+        if reliving is not None:
+            ended &= reliving
+        if ended.any():
+            if reliving is None:
+                keyed = ended & (self._ledger.steps + 1 >= self._key_interval_steps)
+            standing = self._reset_lanes(self._ledger.next_seeds(keyed), ended)
+        return _Emulated(
+            frames=frames[:, 0],
+            reward=reward.astype(np.float32),
+            terminated=terminated,
+            truncated=truncated,
+            lives=info["lives"],
+            keyed=keyed,
+            standing=standing,
+        )
+
+    def _reset_lanes(self, seeds: IntArray, lanes: BoolArray | None = None) -> _Standing:
+        """Reset those lanes (all, if none are named), each with its seed if that is ≥ 0."""
+        if lanes is None:
+            observations, info = self._emulator.reset(seed=seeds)
+        else:
+            observations, info = self._emulator.reset(seed=seeds[lanes], options={"reset_mask": lanes})
+        return _Standing(observations[:, 0], info)
+
+    def _lives_lost(self, before: _Standing, step: _Emulated) -> BoolArray:
+        if not self._life_loss_ends_return:
+            return np.zeros(self.num_envs, np.bool_)
+        goes_on = ~(step.terminated | step.truncated)
+        return goes_on & (step.lives > 0) & (step.lives < before.info["lives"])
+
+    def _run(self, job: Callable[[], _T]) -> _T:
+        seeding_s = 2.0 * self.num_envs  # a seeded reset loads the ROM anew: 0.13 s each on a free core
+        return self._await(self._receiver.submit(job), self._recv_timeout_s + seeding_s)
+
+    def _await(self, answer: "Future[_T]", timeout_s: float) -> _T:
+        try:
+            return answer.result(timeout_s)
+        except TimeoutError:
+            self._is_hung = True
+            raise RuntimeError(
+                f"{self.spec.name}: no answer from the emulators within {timeout_s:g} s, a worker thread has failed;"
+                f" lanes 0 … {self.num_envs - 1}, key seeds {self._ledger.seed.tolist()},"
+                f" steps since {self._ledger.steps.tolist()}, actions {self._actions.tolist()}"
+            ) from None
+
+    def _now(self) -> _Standing:
+        if self._standing is None:
+            raise RuntimeError(f"{self.spec.name}: reset() or restore() comes first")
+        return self._standing
+
+    def _refuse_pending(self, what: str) -> None:
+        if self._pending is not None:
+            raise RuntimeError(f"{self.spec.name}: {what}() cannot follow send(), recv() comes first")
+
+
+def make_emulator(
+    game: str, protocol: AtariProtocol, config: EnvConfig, *, num_envs: int, threads: int, stack: int = 1
+) -> Emulator:
+    """Return the emulators with every option spelled out: their defaults surprise."""
+    if threads < 1:
+        raise ValueError(f"{threads} emulator threads: 1 or more are needed (0 would take every core)")
+    return Emulator(
+        game,
+        num_envs,
+        batch_size=num_envs,
+        num_threads=threads,
+        thread_affinity_offset=-1,
+        max_num_frames_per_episode=config.max_episode_frames,
+        repeat_action_probability=protocol.sticky,
+        full_action_space=False,
+        continuous=False,
+        continuous_action_threshold=0.5,
+        autoreset_mode=AutoresetMode.NEXT_STEP,  # never happens in a watched lane: it would ignore an action
+        img_height=config.size,
+        img_width=config.size,
+        grayscale=True,
+        stack_num=stack,
+        frameskip=config.skip,
+        maxpool=True,
+        noop_max=protocol.noop_max,
+        episodic_life=False,  # True resets the whole game on every life
+        life_loss_info=False,  # True mixes lives into `terminated` and can hide a truncation
+        reward_clipping=False,  # True loses the score; the learner clips what it reads
+        use_fire_reset=False,
+    )

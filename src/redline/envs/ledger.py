@@ -1,0 +1,93 @@
+"""The key seed of every lane and the actions since: enough to live an episode again.
+
+A key seed is a pure function of run seed, lane and number, so a lane's future never depends on the other lanes.
+"""
+
+import zlib
+
+import numpy as np
+
+from redline.envs.vector import State
+from redline.types import Array, BoolArray, IntArray
+
+
+def key_seed(run_seed: int, lane: int, number: int) -> int:
+    """Return the lane's key seed of that number, 0 … 2³¹ − 1: the emulator takes a C int, and −1 as "none"."""
+    sequence = np.random.SeedSequence(run_seed, spawn_key=(lane, number))
+    return int(sequence.generate_state(1)[0]) & 0x7FFF_FFFF
+
+
+def checksums(frames: Array) -> IntArray:
+    """Return one number per frame [N], by which a resume knows that the world came back."""
+    return np.array([zlib.crc32(frame.tobytes()) for frame in frames], np.int64)
+
+
+class Ledger:
+    """Key seeds and actions of N lanes; a new key forgets the actions before it."""
+
+    def __init__(self, num_envs: int, *, num_actions: int, run_seed: int) -> None:
+        self.run_seed = run_seed
+        self._num_actions = num_actions
+        self.seed: IntArray = np.full(num_envs, -1, np.int64)  # [N] in force; −1 before the first
+        self.count: IntArray = np.zeros(num_envs, np.int64)  # [N] keys used so far
+        self.steps: IntArray = np.zeros(num_envs, np.int64)  # [N] actions since the key
+        self._lanes = np.arange(num_envs)
+        self._actions: Array = np.zeros((num_envs, 1024), np.uint8 if num_actions <= 256 else np.int64)  # [N, T]
+
+    def next_seeds(self, lanes: BoolArray) -> IntArray:
+        """Return the next key seed of those lanes, −1 for the others; nothing changes."""
+        seeds: IntArray = np.full(len(self.seed), -1, np.int64)
+        for lane in np.flatnonzero(lanes):
+            seeds[lane] = key_seed(self.run_seed, int(lane), int(self.count[lane]))
+        return seeds
+
+    def rekey(self, lanes: BoolArray) -> None:
+        """Put the next key seed in force for those lanes."""
+        if not lanes.any():
+            return
+        self.seed = np.where(lanes, self.next_seeds(lanes), self.seed)
+        self.count = self.count + lanes
+        self.steps = np.where(lanes, 0, self.steps)
+
+    def record(self, actions: IntArray) -> None:
+        """Note one action in every lane."""
+        if self.steps.max() == self._actions.shape[1]:
+            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
+        self._actions[self._lanes, self.steps] = actions
+        self.steps = self.steps + 1
+
+    def actions(self, lane: int) -> Array:
+        """Return a copy of one lane's actions since its key."""
+        return self._actions[lane, : self.steps[lane]].copy()
+
+    def script(self, joins: IntArray, *, idle: int) -> IntArray:
+        """Return the actions [T, N] of lanes of which each begins at its own row and is idle before it."""
+        script: IntArray = np.full((int((joins + self.steps).max()), len(joins)), idle, np.int64)
+        for lane, (join, steps) in enumerate(zip(joins, self.steps, strict=True)):
+            script[join : join + steps, lane] = self._actions[lane, :steps]
+        return script
+
+    def state(self) -> State:
+        """Return everything as plain arrays: actions concatenated, lane after lane."""
+        return {
+            "run_seed": np.array([self.run_seed], np.uint64),
+            "key_seed": self.seed.copy(),
+            "key_count": self.count.copy(),
+            "steps_since_key": self.steps.copy(),
+            "actions": np.concatenate([self.actions(int(lane)) for lane in self._lanes]),
+        }
+
+    def load(self, state: State) -> bool:
+        """Take over a state of as many lanes; False if it holds actions that this env does not know."""
+        if len(state["key_seed"]) != len(self.seed):
+            raise ValueError(f"the state has {len(state['key_seed'])} lanes, this env has {len(self.seed)}")
+        self.run_seed = int(state["run_seed"][0])
+        self.seed = state["key_seed"].astype(np.int64)
+        self.count = state["key_count"].astype(np.int64)
+        self.steps = state["steps_since_key"].astype(np.int64)
+        longest = max(1024, int(self.steps.max()))
+        self._actions = np.zeros((len(self.seed), longest), self._actions.dtype)
+        ends = np.cumsum(self.steps)
+        for lane, (end, steps) in enumerate(zip(ends, self.steps, strict=True)):
+            self._actions[lane, :steps] = state["actions"][end - steps : end]
+        return bool(state["actions"].max(initial=0) < self._num_actions)

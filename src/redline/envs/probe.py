@@ -1,0 +1,172 @@
+"""Tiny envs that a test can reason about: what each one shows to be broken is in its first line."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from redline.types import Array
+
+_Step = tuple[Array, float, bool, bool, dict[str, Any]]
+
+
+class Constant(gymnasium.Env[Array, np.int64]):
+    """One step, reward 1: the value must become 1, or the loss or the optimiser is broken."""
+
+    observation_space = Box(0.0, 1.0, (1,), np.float32)
+    action_space = Discrete(1)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: np.int64) -> _Step:
+        return np.zeros(1, np.float32), 1.0, True, False, {}
+
+
+class ObsValue(gymnasium.Env[Array, np.int64]):
+    """One step, the reward is the observation ±1: fails if what is learned does not depend on what is seen."""
+
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Discrete(1)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._sign = 1.0 if self.np_random.random() < 0.5 else -1.0
+        return np.array([self._sign], np.float32), {}
+
+    def step(self, action: np.int64) -> _Step:
+        return np.array([self._sign], np.float32), self._sign, True, False, {}
+
+
+class ActionReward(gymnasium.Env[Array, np.int64]):
+    """One step, reward 1 if action 0 or 1 answers the −1 or 1 seen, else −1: fails if acting ignores what is seen."""
+
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._right = int(self.np_random.integers(2))
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> _Step:
+        return self._seen(), 1.0 if action == self._right else -1.0, True, False, {}
+
+    def _seen(self) -> Array:
+        return np.array([2 * self._right - 1], np.float32)
+
+
+class Delayed(gymnasium.Env[Array, np.int64]):
+    """`delay` steps, reward 1 at the last if the first action was the highest: fails if returns are wrong.
+
+    The observation is the share of the way done and the first action (0.5 before it).
+    """
+
+    observation_space = Box(0.0, 1.0, (2,), np.float32)
+
+    def __init__(self, delay: int, num_actions: int) -> None:
+        self._delay = delay
+        self._rewarded = num_actions - 1
+        self.action_space = Discrete(num_actions)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._t = 0
+        self._first = 0.5
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> _Step:
+        if self._t == 0:
+            self._first = 1.0 if action == self._rewarded else 0.0
+        self._t += 1
+        done = self._t == self._delay
+        return self._seen(), self._first if done else 0.0, done, False, {}
+
+    def _seen(self) -> Array:
+        return np.array([self._t / self._delay, self._first], np.float32)
+
+
+class Catch(gymnasium.Env[Array, np.int64]):
+    """A ball falls over a 12 × 12 grid drawn as 84 × 84 pixels; under it a paddle of three: +1 if caught, −1 if not.
+
+    Actions: stay, left, right. The ball drifts by at most one column per row, so the paddle can always reach it.
+    """
+
+    observation_space = Box(0, 255, (84, 84), np.uint8)
+    action_space = Discrete(3)
+    GRID: ClassVar[int] = 12
+    CELL: ClassVar[int] = 7
+    MOVES: ClassVar[tuple[int, ...]] = (0, -1, 1)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._row = 0
+        self._column = int(self.np_random.integers(self.GRID))
+        self._drift = int(self.np_random.integers(-1, 2))
+        self._paddle = self.GRID // 2
+        return self._drawn(), {}
+
+    def step(self, action: np.int64) -> _Step:
+        self._paddle = int(np.clip(self._paddle + self.MOVES[action], 1, self.GRID - 2))
+        self._row += 1
+        if not 0 <= self._column + self._drift < self.GRID:
+            self._drift = -self._drift
+        self._column += self._drift
+        done = self._row == self.GRID - 1
+        caught = abs(self._column - self._paddle) <= 1
+        reward = (1.0 if caught else -1.0) if done else 0.0
+        return self._drawn(), reward, done, False, {}
+
+    def _drawn(self) -> Array:
+        grid = np.zeros((self.GRID, self.GRID), np.uint8)
+        grid[-1, self._paddle - 1 : self._paddle + 2] = 128
+        grid[self._row, self._column] = 255
+        return grid.repeat(self.CELL, axis=0).repeat(self.CELL, axis=1)
+
+
+class Counting(gymnasium.Env[Array, np.int64]):
+    """Stamps (seed, episode, t, last action) into its observation: a stored step tells where it comes from.
+
+    Episode e lasts `lengths[e mod len]` steps and ends by truncation where e is odd, else by termination; the reward
+    is t. The seed is given modulo 2²⁰, which float32 holds exactly; an unseeded reset keeps the last one.
+    """
+
+    observation_space = Box(-1.0, 2.0**24, (4,), np.float32)
+    action_space = Discrete(4)
+
+    def __init__(self, lengths: tuple[int, ...] = (3, 1, 7, 2, 5)) -> None:
+        self._lengths = lengths
+        self._seed = 0
+        self._episode = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._seed = seed % 2**20
+        self._episode += 1
+        self._t = 0
+        self._last = -1
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> _Step:
+        self._t += 1
+        self._last = int(action)
+        done = self._t >= self._lengths[self._episode % len(self._lengths)]
+        by_limit = self._episode % 2 == 1
+        return self._seen(), float(self._t), done and not by_limit, done and by_limit, {}
+
+    def _seen(self) -> Array:
+        return np.array([self._seed, self._episode, self._t, self._last], np.float32)
+
+
+def register() -> None:
+    """Make the probes known to Gymnasium as redline/…-v0; a second call changes nothing."""
+    if "redline/Constant-v0" in gymnasium.registry:
+        return
+    for name in ("Constant", "ObsValue", "ActionReward", "Catch", "Counting"):
+        gymnasium.register(f"redline/{name}-v0", entry_point=f"{__name__}:{name}")
+    delayed = f"{__name__}:Delayed"
+    gymnasium.register("redline/Discount-v0", entry_point=delayed, kwargs={"delay": 2, "num_actions": 1})
+    gymnasium.register("redline/Delayed-v0", entry_point=delayed, kwargs={"delay": 5, "num_actions": 2})

@@ -1,0 +1,65 @@
+"""From drawn handles to a batch: each frame of a window is copied once, into buffers that are reused."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from redline.experience import window
+from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
+from redline.experience.layout import ReplayLayout
+from redline.experience.memory import ReplayMemory
+from redline.types import Batch, Draw
+
+
+class BatchBuffers:
+    """Memory for one batch, overwritten by each gather; pinned if a GPU will copy from it."""
+
+    def __init__(self, layout: ReplayLayout, *, batch_size: int, n_steps: int = 1, pin_memory: bool = False) -> None:
+        if n_steps > layout.max_n_steps:
+            raise ValueError(f"the memory offers windows of {layout.max_n_steps} steps, not of {n_steps}")
+        self.n_steps = n_steps
+
+        def zeros(*shape: int, dtype: str) -> torch.Tensor:
+            return torch.zeros(shape, dtype=getattr(torch, dtype), pin_memory=pin_memory)
+
+        self.batch = Batch(
+            frames=zeros(batch_size, layout.stack + n_steps, *layout.frame_shape, dtype=layout.frame_dtype),
+            offset=zeros(batch_size, dtype="int64"),
+            action=zeros(batch_size, dtype="int64"),
+            reward=zeros(batch_size, dtype="float32"),
+            discount=zeros(batch_size, dtype="float32"),
+            weight=zeros(batch_size, dtype="float32"),
+        )
+        self.frames = self.batch.frames.numpy()  # the arrays share the tensors' memory
+        self.offset = self.batch.offset.numpy()
+        self.action = self.batch.action.numpy()
+        self.reward = self.batch.reward.numpy()
+        self.discount = self.batch.discount.numpy()
+        self.weight = self.batch.weight.numpy()
+
+
+def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: BatchBuffers) -> Batch:
+    """Read the windows of `out.n_steps` steps that were drawn; clipped rewards lie within [−1, 1]."""
+    stack, n_steps = memory.layout.stack, out.n_steps
+    rows, frame, step, is_readable = memory.locate(draw.handles)
+    if not is_readable.all():
+        raise LookupError(f"{np.count_nonzero(~is_readable)} of the rows drawn are no longer held")
+    numbers = frame[:, None] + np.arange(1 - stack, n_steps + 1)  # [B, K + n]
+    address = memory.table.address(rows[:, None], numbers)
+    pool = memory.pool
+    starts = address[:, stack - 1 : stack - 1 + n_steps]  # [B, n] beyond an end: some other row, not used
+    flags = pool.flags[starts]
+    reward = pool.reward[starts]
+    if clip_rewards:
+        reward = reward.clip(-1.0, 1.0)
+    offset = window.steps_spanned(flags & (RETURN_ENDS | EPISODE_ENDS) != 0)
+    out.offset[:] = offset
+    out.action[:] = pool.action[starts[:, 0]]
+    out.reward[:] = window.discounted_rewards(reward, offset, gamma)
+    out.discount[:] = window.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
+    out.weight[:] = draw.weight
+    needed = window.needed_frames(step, offset, stack=stack, n_steps=n_steps)
+    # address 0 is a frame of zeros; "clip" because "raise" would copy through a second buffer
+    np.take(pool.frames, np.where(needed, address, 0), axis=0, out=out.frames, mode="clip")
+    return out.batch

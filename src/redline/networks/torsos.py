@@ -1,0 +1,108 @@
+"""Torsos turn an observation into features: convolutions for pictures, dense layers for vectors."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from redline.errors import UserError
+from redline.networks.layers import PixelConv2d
+from redline.types import EnvSpec
+
+
+@runtime_checkable
+class Torso(Protocol):
+    """A recipe for the part of a network that sees the observation."""
+
+    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
+        """Return a module from observations [B, K, *frame] to features [B, F], and F."""
+        ...
+
+
+@dataclass(frozen=True)
+class Nature(Torso):
+    """The network of the 2015 DQN paper: 9.3 M multiply-adds per state at 84 × 84."""
+
+    width: int = 512
+    """Units in the dense layer."""
+
+    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
+        return _convolutions(spec, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], width=self.width, name="nature")
+
+
+@dataclass(frozen=True)
+class Small(Torso):
+    """The network of the 2013 DQN paper: 3.2 × cheaper than `nature`, and enough for Pong."""
+
+    width: int = 256
+    """Units in the dense layer."""
+
+    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
+        return _convolutions(spec, [(16, 8, 4), (32, 4, 2)], width=self.width, name="small")
+
+
+@dataclass(frozen=True)
+class Mlp(Torso):
+    """Dense layers for vector observations."""
+
+    widths: tuple[int, ...] = (128, 128)
+    """Units in each layer."""
+
+    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
+        if spec.is_image:
+            raise UserError(f"network mlp reads vectors, but {spec.name} shows pictures: use --network nature")
+        sizes = [spec.stack * spec.frame_shape[0], *self.widths]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for size_in, size_out in pairwise(sizes):
+            layers += [nn.Linear(size_in, size_out), nn.ReLU()]
+        return nn.Sequential(*layers), sizes[-1]
+
+
+class ConvolutionalTorso(nn.Module):
+    """Stacked frames → channels → convolutions → features."""
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        pixels = obs.flatten(1, -3)  # [B, K · channels, H, W]
+        # one pass both converts and reorders: every convolution then runs without a reorder of its own
+        features: torch.Tensor = self.layers(pixels.to(torch.float32, memory_format=torch.channels_last))
+        return features
+
+
+def _convolutions(
+    spec: EnvSpec, shapes: Sequence[tuple[int, int, int]], *, width: int, name: str
+) -> tuple[nn.Module, int]:
+    if not spec.is_image:
+        raise UserError(f"network {name} reads pictures, but {spec.name} gives vectors: use --network mlp")
+    *depth, height, breadth = spec.frame_shape
+    channels = spec.stack * math.prod(depth)
+    layers: list[nn.Module] = []
+    for index, (channels_out, kernel, stride) in enumerate(shapes):
+        if min(height, breadth) < kernel:
+            raise UserError(
+                f"pictures of {spec.frame_shape[-2]} × {spec.frame_shape[-1]} are too small for network {name}: "
+                f"use --env.size {_smallest_size(shapes)} or more"
+            )
+        convolution = PixelConv2d if index == 0 else nn.Conv2d
+        layers += [convolution(channels, channels_out, kernel, stride), nn.ReLU()]
+        height, breadth, channels = (
+            (height - kernel) // stride + 1,
+            (breadth - kernel) // stride + 1,
+            channels_out,
+        )
+    layers += [nn.Flatten(), nn.Linear(channels * height * breadth, width), nn.ReLU()]
+    return ConvolutionalTorso(nn.Sequential(*layers)), width
+
+
+def _smallest_size(shapes: Sequence[tuple[int, int, int]]) -> int:
+    size = 1
+    for _, kernel, stride in reversed(shapes):
+        size = (size - 1) * stride + kernel
+    return size

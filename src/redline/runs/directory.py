@@ -1,0 +1,178 @@
+"""The directory of one run: where it lies, who may write to it, and its records."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import unicodedata
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from redline.errors import UserError
+from redline.records import SCHEMA, RecordWriter, as_json_value
+from redline.runs.atomic import open_regular, replace_file, sync_directory
+from redline.runs.cutting import cut_after
+from redline.runs.errors import explain
+from redline.runs.lock import LOCK_NAME, RunLock
+
+RUN_JSON = "run.json"
+MAX_RUN_JSON_BYTES = 16_000_000
+MAX_SLUG_CHARACTERS = 64
+
+# events are a log of what happened and are never summed, so a resume leaves them as they are
+COUNTED_RECORDS = ("metrics", "episodes", "hardware")
+
+
+def slug(name: str) -> str:
+    """Return `name` as a safe folder name: `ALE/Pong-v5` becomes `ale-pong-v5`."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    safe = re.sub(r"[^a-z0-9._]+", "-", plain)[:MAX_SLUG_CHARACTERS].strip("-._")
+    if not safe:
+        raise UserError(f"{name!r} cannot name a folder: use letters or digits")
+    return safe
+
+
+def read_run_json(directory: Path) -> dict[str, Any]:
+    """Read `run.json` of any run, also of one that another process is writing."""
+    path = directory / RUN_JSON
+    try:
+        with open_regular(path) as file:
+            content = file.read(MAX_RUN_JSON_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UserError(f"{directory} is no run directory: it holds no {RUN_JSON}") from error
+    except OSError as error:
+        raise UserError(explain(error, path)) from error
+    if len(content) > MAX_RUN_JSON_BYTES:
+        raise UserError(f"{path} is larger than {MAX_RUN_JSON_BYTES:_} bytes: not written by Redline")
+    try:
+        run = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    if not isinstance(run, dict) or run.get("schema") != SCHEMA:
+        raise UserError(f"{path} has not schema {SCHEMA}: written by another version of Redline")
+    return run
+
+
+class RunDirectory:
+    """A run's folder, locked for this process from `create` or `open` until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = RunLock(path)
+        self._writers: dict[str, RecordWriter] = {}
+
+    @classmethod
+    def create(cls, log_dir: Path, *, game: str, algorithm: str, seed: int) -> Self:
+        """Make `<log-dir>/<game>/<algorithm>/<YYYYMMDD-HHMMSS>-s<seed>` and lock it."""
+        parent = log_dir / slug(game) / slug(algorithm)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            path = _make_unique(parent, f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
+            for folder in (parent, parent.parent, log_dir):
+                sync_directory(folder)
+        except OSError as error:
+            raise UserError(f"cannot create a run: {explain(error, log_dir)}") from error
+        try:
+            return cls(path)
+        except UserError:
+            with suppress(OSError):
+                (path / LOCK_NAME).unlink(missing_ok=True)
+                path.rmdir()
+            raise
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Lock an existing run to go on with it."""
+        read_run_json(path)
+        return cls(path)
+
+    def close(self) -> None:
+        """Close the records and let other processes in; closing twice is harmless."""
+        self._close_records()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def metrics(self) -> RecordWriter:
+        """One row per interval."""
+        return self._writer("metrics")
+
+    @property
+    def episodes(self) -> RecordWriter:
+        """One row per episode."""
+        return self._writer("episodes")
+
+    @property
+    def hardware(self) -> RecordWriter:
+        """One row per sample of the monitor."""
+        return self._writer("hardware")
+
+    @property
+    def events(self) -> RecordWriter:
+        """Start, resume, checkpoint, warning, error, stop; `event` writes them."""
+        return self._writer("events")
+
+    def event(self, event: str, *, time_s: float, steps: int, **details: object) -> None:
+        """Write down that something happened, now."""
+        row = {"event": event, "unix_s": time.time(), "time_s": time_s, "steps": steps}
+        self.events.write(row | details)
+
+    def write_run_json(self, run: Mapping[str, object]) -> None:
+        """Replace `run.json` as a whole."""
+        text = json.dumps(as_json_value({"schema": SCHEMA, **run}), allow_nan=False, indent=2) + "\n"
+        path = self.path / RUN_JSON
+        try:
+            replace_file(path, [text.encode()])
+        except OSError as error:
+            raise UserError(explain(error, path)) from error
+
+    def read_run_json(self) -> dict[str, Any]:
+        """Read `run.json`; damage or another schema is a `UserError`."""
+        return read_run_json(self.path)
+
+    def sync_records(self) -> None:
+        """Return when all rows are on the disk: a checkpoint must not outlive rows from before it."""
+        for writer in self._writers.values():
+            writer.sync()
+
+    def cut_records(self, steps: int) -> dict[str, int]:
+        """Move rows beyond a checkpoint's `steps` to `*.lost.jsonl`; return how many of each record.
+
+        Writers taken before are closed, because the files are replaced: take them anew.
+        """
+        self._close_records()
+        return {name: cut_after(self._record_path(name), steps) for name in COUNTED_RECORDS}
+
+    def _record_path(self, name: str) -> Path:
+        return self.path / f"{name}.jsonl"
+
+    def _writer(self, name: str) -> RecordWriter:
+        if name not in self._writers:
+            self._writers[name] = RecordWriter(self._record_path(name))
+        return self._writers[name]
+
+    def _close_records(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+def _make_unique(parent: Path, name: str) -> Path:
+    for attempt in count(1):
+        path = parent / (name if attempt == 1 else f"{name}-{attempt}")
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            return path
+    raise AssertionError("count() has no end")

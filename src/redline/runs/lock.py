@@ -1,0 +1,93 @@
+"""One process per run directory: an advisory lock that dies with its holder and says who that is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from redline.errors import UserError
+from redline.records import SCHEMA, parse_row, write_all
+from redline.runs.errors import explain
+
+LOCK_NAME = "run.lock"
+MAX_LOCK_BYTES = 4096
+
+
+class RunLock:
+    """Holds `run.lock` of a directory until released or until the process ends, however it ends."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / LOCK_NAME
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise UserError(explain(error, path)) from error
+        try:
+            _lock(descriptor, directory)
+            os.ftruncate(descriptor, 0)
+            write_all(descriptor, json.dumps(_holder()).encode())
+        except OSError as error:
+            os.close(descriptor)
+            raise UserError(explain(error, path)) from error
+        except UserError:
+            os.close(descriptor)
+            raise
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Let others in; releasing twice is harmless."""
+        if self._descriptor is None:
+            return
+        # the file stays: removing it would let two openers lock two files of one name
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = _describe_holder(os.pread(descriptor, MAX_LOCK_BYTES, 0))
+        raise UserError(f"{directory} is in use by {holder}") from error
+
+
+def _holder() -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "pid": os.getpid(),
+        "process_start_unix_s": psutil.Process().create_time(),
+        "locked_unix_s": time.time(),
+        "host": platform.node(),
+    }
+
+
+def _describe_holder(content: bytes) -> str:
+    holder = parse_row(content) or {}
+    pid, locked_unix_s, host = (holder.get(key) for key in ("pid", "locked_unix_s", "host"))
+    if not isinstance(pid, int) or not isinstance(locked_unix_s, int | float):
+        return "another process that is just starting: try again"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(locked_unix_s))
+    if host != platform.node():
+        return f"process {pid} on {host} since {since}: stop it there first"
+    if not _is_alive(pid, holder.get("process_start_unix_s")):
+        return f"a child of process {pid}, which is gone: end the child or try again in a few seconds"
+    return f"process {pid} since {since}: stop it first"
+
+
+def _is_alive(pid: int, start_unix_s: object) -> bool:
+    try:
+        process = psutil.Process(pid)
+        # a recycled pid has another start time; the clock's resolution is 10 ms
+        is_same = isinstance(start_unix_s, int | float) and abs(process.create_time() - start_unix_s) < 1.0
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

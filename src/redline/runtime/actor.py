@@ -1,0 +1,91 @@
+"""The actor: keeps what each env shows, chooses actions, and counts each episode exactly once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.algorithms.q_learning import ActorParams, act
+from redline.envs import stacking
+from redline.envs.vector import VectorEnv
+from redline.types import Array, BoolArray, IntArray, VectorStep
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finished episode, and the address from which it can be played again."""
+
+    lane: int
+    total_reward: float  # unclipped
+    length_steps: int
+    key_seed: int  # seed of the lane's last key
+    key_offset_steps: int  # steps between that key and this episode's start
+
+
+class Actor:
+    """Plays all lanes of a vector env in lockstep."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env = env
+        spec = env.spec
+        self.obs: Array = np.zeros((env.num_envs, spec.stack, *spec.frame_shape), dtype=spec.frame_dtype)
+        self._state = None
+        self._return = np.zeros(env.num_envs)  # [N] unclipped reward of the episode under way
+        self._length_steps = np.zeros(env.num_envs, dtype=np.int64)
+        self._key_seed = np.zeros(env.num_envs, dtype=np.int64)
+        self._key_offset_steps = np.zeros(env.num_envs, dtype=np.int64)
+
+    def begin(self, first_frames: Array) -> None:
+        """Start an episode in every lane."""
+        self.obs = stacking.begin(first_frames, self.env.spec.stack)
+        self._note_starts(np.ones(self.env.num_envs, dtype=np.bool_))
+
+    def choose(self, params: ActorParams, rng: np.random.Generator) -> IntArray:
+        """Return an action for each lane."""
+        actions, self._state, _ = act(params, self.obs, self._state, rng)
+        return actions
+
+    def observe(self, step: VectorStep) -> list[Episode]:
+        """Take in what a step gave; return the episodes that ended with it."""
+        self._return += step.reward
+        self._length_steps += 1
+        ended = step.ended
+        self.obs = stacking.push(self.obs, step.frames)
+        if not ended.any():
+            return []
+        episodes = [
+            Episode(
+                lane=int(lane),
+                total_reward=float(self._return[lane]),
+                length_steps=int(self._length_steps[lane]),
+                key_seed=int(self._key_seed[lane]),
+                key_offset_steps=int(self._key_offset_steps[lane]),
+            )
+            for lane in np.flatnonzero(ended)
+        ]
+        self.obs = stacking.restart(self.obs, ended, step.first_frames)
+        self._note_starts(ended)
+        return episodes
+
+    def state(self) -> dict[str, Array]:
+        """Return what a checkpoint keeps."""
+        return {
+            "obs": self.obs,
+            "return": self._return,
+            "length_steps": self._length_steps,
+            "key_seed": self._key_seed,
+            "key_offset_steps": self._key_offset_steps,
+        }
+
+    def load_state(self, state: dict[str, Array]) -> None:
+        """Go on from what `state()` gave."""
+        self.obs = state["obs"].copy()
+        self._return[:] = state["return"]
+        self._length_steps[:] = state["length_steps"]
+        self._key_seed[:] = state["key_seed"]
+        self._key_offset_steps[:] = state["key_offset_steps"]
+
+    def _note_starts(self, lanes: BoolArray) -> None:
+        self._return[lanes] = 0.0
+        self._length_steps[lanes] = 0
+        self._key_seed[lanes] = self.env.key_seed[lanes]
+        self._key_offset_steps[lanes] = self.env.steps_since_key[lanes]

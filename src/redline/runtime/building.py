@@ -1,0 +1,89 @@
+"""From a job to the parts that run it, with every change of a setting said aloud."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from redline.envs import catalog as env_catalog
+from redline.envs.config import EnvConfig
+from redline.envs.factory import env_spec, make_vector_env
+from redline.errors import UserError
+from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits
+from redline.learner import Learner
+from redline.runtime.inline import InlineTrainer
+from redline.runtime.job import Job
+from redline.runtime.pacing import Pacing
+from redline.types import Adjustment, EnvSpec
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A job as it will really run."""
+
+    job: Job
+    adjustments: list[Adjustment]
+    device: torch.device
+
+
+def settle(job: Job) -> Settled:
+    """Replace what the user left open or what can't act, and list each replacement."""
+    env, adjustments = env_catalog.effective(job.env)
+    if job.env.size == EnvConfig.size:  # the default was not asked for, so nothing was refused
+        adjustments = [item for item in adjustments if item.setting != "env.size"]
+    limits = job.limits
+    if limits.max_steps is not None and limits.max_steps % job.num_envs:
+        whole = -(-limits.max_steps // job.num_envs) * job.num_envs
+        why = f"{job.num_envs} envs step together"
+        adjustments.append(Adjustment("max-steps", f"{limits.max_steps:,}", f"{whole:,}", why))
+        limits = replace(limits, max_steps=whole)
+    is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
+    threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
+    return Settled(replace(job, env=env, limits=limits, threads=threads), adjustments, find_device(job.device))
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device that `--device` names."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, colon, index = name.partition(":")
+    if kind not in ("cpu", "cuda") or (colon and (kind == "cpu" or not index.isdigit())):
+        raise UserError(f"device {name!r} is unknown: use auto, cpu, cuda or cuda:i")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {name!r} was asked for, but this PyTorch sees no CUDA device: use --device cpu")
+    if colon and int(index) >= torch.cuda.device_count():
+        raise UserError(
+            f"device {name!r} does not exist, {torch.cuda.device_count()} CUDA devices do: use a lower index"
+        )
+    return torch.device(name)
+
+
+def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
+    """Build env, memory and learner; what would not fit in memory is refused before anything is allocated."""
+    job = settled.job
+    env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.threads.envs)
+    try:
+        layout = replay_layout(job, env.spec)
+        check_fits(layout, available_bytes())
+        learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
+        return InlineTrainer(job, env_seed=env_seed, env=env, memory=ReplayMemory(layout), learner=learner)
+    except BaseException:
+        env.close()
+        raise
+
+
+def replay_layout(job: Job, spec: EnvSpec) -> ReplayLayout:
+    """Return how the replay memory of a job is laid out."""
+    algorithm = job.algorithm
+    pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
+    horizon = pacing.horizon_vector_steps(
+        batches_ahead=algorithm.replay.prefetch, batch_size=algorithm.batch_size, num_envs=job.num_envs
+    )
+    return ReplayLayout(
+        capacity=algorithm.replay.capacity,
+        frame_shape=spec.frame_shape,
+        frame_dtype=spec.frame_dtype,
+        stack=spec.stack,
+        lanes=job.num_envs,
+        horizon_steps=horizon,
+        max_n_steps=algorithm.returns.n,
+    )

@@ -1,0 +1,58 @@
+"""What a run has done so far: counts that only grow, and the returns they brought."""
+
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+WINDOW_EPISODES = 100
+
+
+@dataclass
+class Counters:
+    """Totals over all resumes; a checkpoint keeps them."""
+
+    steps: int = 0  # decisions of the agent, over all lanes
+    vector_steps: int = 0  # steps of all lanes together
+    updates: int = 0  # gradient steps
+    samples: int = 0  # transitions learnt from
+    batches_drawn: int = 0
+    episodes: int = 0
+    time_s: float = 0.0  # training time
+
+
+@dataclass
+class Scores:
+    """Returns of the newest episodes, unclipped."""
+
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))
+    best: float | None = None
+
+    def add(self, episode_return: float) -> None:
+        """Take in a finished episode."""
+        self.recent.append(episode_return)
+        self.best = episode_return if self.best is None else max(self.best, episode_return)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the last 100 episodes, or of as many as there are."""
+        return sum(self.recent) / len(self.recent) if self.recent else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the mean is over a whole hundred."""
+        return len(self.recent) == WINDOW_EPISODES
+
+    def reached(self, target: float) -> bool:
+        """Whether the mean of a whole hundred is at least `target`."""
+        return self.is_full and self.mean is not None and self.mean >= target
+
+
+def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
+    """Return both as plain data."""
+    return {"counters": asdict(counters), "recent_returns": list(scores.recent), "best_return": scores.best}
+
+
+def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
+    """Return what `counters_to_json` was given."""
+    recent = deque((float(value) for value in data["recent_returns"]), maxlen=WINDOW_EPISODES)
+    return Counters(**data["counters"]), Scores(recent=recent, best=data["best_return"])

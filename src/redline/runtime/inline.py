@@ -1,0 +1,129 @@
+"""Actor, memory and learner by turns in one process: the reference topology.
+
+One vector step: (1) act, (2) send, (3) run the updates that are due, drawing only from transitions complete before
+this step, (4) receive, (5) append. The emulators run from (2) to (4), on their own threads, while the learner learns.
+Between (5) and (1) everything stands still, and only there is a checkpoint taken.
+"""
+
+from collections import deque
+
+import torch
+
+from redline.algorithms.q_learning import ActorParams
+from redline.envs.vector import VectorEnv
+from redline.experience import BatchBuffers, ReplayMemory, UniformSampler, gather
+from redline.learner import Learner, NonFiniteError, describe_batch
+from redline.runtime.actor import Actor, Episode
+from redline.runtime.counters import Counters, Scores
+from redline.runtime.job import Job
+from redline.runtime.pacing import Pacing
+from redline.runtime.randomness import Purpose, stream
+from redline.types import Batch, Draw
+
+CHECK_INTERVAL_UPDATES = 1_000
+
+
+class InlineTrainer:
+    """The three parts of a run and its counters."""
+
+    def __init__(self, job: Job, *, env: VectorEnv, env_seed: int, memory: ReplayMemory, learner: Learner) -> None:
+        algorithm = job.algorithm
+        self.job = job
+        self.env = env
+        self.env_seed = env_seed  # of the keys with which the envs are seeded
+        self.memory = memory
+        self.learner = learner
+        self.actor = Actor(env)
+        self.counters = Counters()
+        self.scores = Scores()
+        self.draws: deque[Draw] = deque()
+        self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
+        self._sampler = UniformSampler(memory)
+        self._buffers = BatchBuffers(memory.layout, batch_size=algorithm.batch_size, n_steps=algorithm.returns.n)
+
+    def begin(self) -> None:
+        """Start an episode in every lane."""
+        first_frames = self.env.reset()
+        self.memory.begin(self.memory.lanes, first_frames)
+        self.actor.begin(first_frames)
+
+    @property
+    def epsilon(self) -> float:
+        """Return how random the next action will be."""
+        steps = self.counters.steps
+        return 1.0 if steps < self.pacing.warmup_steps else self.job.algorithm.explore.epsilon_at(steps)
+
+    def vector_step(self) -> list[Episode]:
+        """Take one step in every lane, learn what is due, and return the episodes that ended."""
+        counters = self.counters
+        params = ActorParams(self.learner.online, self.job.algorithm.predict, self.epsilon, self.learner.device)
+        rng = stream(self.job.seed, Purpose.ACT, counters.vector_steps)
+        actions = self.actor.choose(params, rng)
+        self.env.send(actions)
+        self._learn()
+        step = self.env.recv()
+        self.memory.append(
+            self.memory.lanes,
+            actions=actions,
+            reward=step.reward,
+            return_ends=step.terminated | step.life_lost,
+            episode_ends=step.ended,
+            frames=step.frames,
+            first_frames=step.first_frames,
+        )
+        episodes = self.actor.observe(step)
+        counters.steps += self.env.num_envs
+        counters.vector_steps += 1
+        counters.episodes += len(episodes)
+        for episode in episodes:
+            self.scores.add(episode.total_reward)
+        return episodes
+
+    def _learn(self) -> None:
+        counters, batch_size = self.counters, self.job.algorithm.batch_size
+        if self.memory.num_sampleable == 0:
+            return
+        due = self.pacing.updates_due(steps=counters.steps, samples=counters.samples, batch_size=batch_size)
+        for _ in range(due):
+            batch = self._next_batch()
+            self.learner.update(batch)
+            counters.updates += 1
+            counters.samples += batch_size
+            if counters.updates % CHECK_INTERVAL_UPDATES == 0:
+                self._check_finite(batch)
+
+    def _next_batch(self) -> Batch:
+        """Draw exactly `prefetch` updates ahead, and gather the rows whose turn it is."""
+        algorithm, counters = self.job.algorithm, self.counters
+        while len(self.draws) <= algorithm.replay.prefetch:
+            rng = stream(self.job.seed, Purpose.DRAW, counters.batches_drawn)
+            self.draws.append(self._sampler.draw(rng, algorithm.batch_size))
+            counters.batches_drawn += 1
+        returns = algorithm.returns
+        batch = gather(
+            self.memory,
+            self.draws.popleft(),
+            gamma=returns.gamma,
+            clip_rewards=returns.clip_rewards,
+            out=self._buffers,
+        )
+        return batch if self.learner.device.type == "cpu" else _to_device(batch, self.learner.device)
+
+    def _check_finite(self, batch: Batch) -> None:
+        names = self.learner.non_finite_weights()  # a sync point: once per thousand updates
+        if names:
+            raise NonFiniteError(
+                f"weights {', '.join(names)} are no longer finite at step {self.counters.steps:,}, update "
+                f"{self.counters.updates:,}; last batch: {describe_batch(batch)}; a lower --optimizer.lr may help"
+            )
+
+
+def _to_device(batch: Batch, device: torch.device) -> Batch:
+    return Batch(
+        frames=batch.frames.to(device),
+        offset=batch.offset.to(device),
+        action=batch.action.to(device),
+        reward=batch.reward.to(device),
+        discount=batch.discount.to(device),
+        weight=batch.weight.to(device),
+    )

@@ -1,0 +1,32 @@
+"""When a run is done."""
+
+from dataclasses import dataclass
+
+from redline.errors import UserError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Whichever is reached first ends the run; steps, frames and episodes are totals over all resumes."""
+
+    max_steps: int | None = 10_000_000
+    """Steps (decisions of the agent) in total."""
+    max_frames: int | None = None
+    """Emulator frames in total (steps × frame skip)."""
+    max_episodes: int | None = None
+    """Episodes in total."""
+    max_minutes: float | None = None
+    """Minutes of this invocation."""
+    target_return: float | None = None
+    """Stop when the mean return of the last 100 episodes reaches this."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_frames", "max_episodes", "max_minutes"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UserError(f"{name.replace('_', '-')} is {value}, but a limit is above 0 (or None for no limit)")
+
+    def total_steps(self, *, frames_per_step: int) -> int | None:
+        """Return the steps after which `max_steps` or `max_frames` ends the run."""
+        totals = [self.max_steps, -(-self.max_frames // frames_per_step) if self.max_frames is not None else None]
+        return min((total for total in totals if total is not None), default=None)

@@ -1,0 +1,26 @@
+"""Settings that change while training runs, as pure functions of the step count."""
+
+from dataclasses import dataclass
+
+from redline.errors import UserError
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A straight line from `start` to `end`, constant afterwards."""
+
+    start: float = 1.0
+    """Value at step 0."""
+    end: float = 0.01
+    """Value from `over_steps` on."""
+    over_steps: int = 100_000
+    """Steps (not frames) that the change takes."""
+
+    def __post_init__(self) -> None:
+        if self.over_steps < 1:
+            raise UserError(f"over-steps is {self.over_steps}, but a schedule takes at least 1 step")
+
+    def at(self, steps: int) -> float:
+        """Return the value after `steps` steps."""
+        done = min(steps / self.over_steps, 1.0)
+        return self.start + (self.end - self.start) * done

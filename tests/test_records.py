@@ -1,0 +1,112 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redline.records import (
+    MAX_LINE_BYTES,
+    RecordWriter,
+    encode_row,
+    read_records,
+    scan_records,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metrics.jsonl"
+
+
+def test_row_is_visible_before_the_file_is_closed(path: Path) -> None:
+    with RecordWriter(path) as writer:
+        writer.write({"steps": 4})
+        assert path.read_bytes() == b'{"schema":1,"steps":4}\n'
+
+
+def test_nan_and_infinities_are_written_as_null_at_any_depth() -> None:
+    row = {"loss": math.nan, "q": [1.0, math.inf], "by_lane": {"a": np.float32("-inf")}}
+    assert json.loads(encode_row(row)) == {"schema": 1, "loss": None, "q": [1.0, None], "by_lane": {"a": None}}
+
+
+def test_numpy_scalars_are_written_as_numbers() -> None:
+    row = {"a": np.float32(0.5), "b": np.int64(7), "c": np.bool_(True), "d": np.array([1, 2]), "e": np.float64(2)}
+    assert json.loads(encode_row(row)) == {"schema": 1, "a": 0.5, "b": 7, "c": True, "d": [1, 2], "e": 2.0}
+
+
+def test_value_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(TypeError, match="object cannot be written as JSON"):
+        encode_row({"a": object()})
+
+
+def test_row_that_no_reader_would_accept_is_refused() -> None:
+    with pytest.raises(ValueError, match="readers accept 1_000_000"):
+        encode_row({"text": "x" * MAX_LINE_BYTES})
+
+
+def test_appending_keeps_earlier_rows(path: Path) -> None:
+    for steps in (1, 2):
+        with RecordWriter(path) as writer:
+            writer.write({"steps": steps})
+            writer.sync()
+    assert [row["steps"] for row in read_records(path)] == [1, 2]
+
+
+def test_closed_writer_refuses_rows(path: Path) -> None:
+    writer = RecordWriter(path)
+    writer.close()
+    writer.close()
+    with pytest.raises(ValueError, match="is closed"):
+        writer.write({"steps": 1})
+
+
+@given(cut=st.integers(min_value=0, max_value=100))
+def test_file_torn_anywhere_loses_at_most_the_last_row(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("torn") / "metrics.jsonl"
+    rows = [{"schema": 1, "steps": steps, "note": "ä"} for steps in range(2)]
+    lines = [encode_row(row) for row in rows]
+    content = b"".join(lines)[:cut]
+    path.write_bytes(content)
+    # a row is whole when its object is, with or without the newline
+    whole = sum(len(content) >= end for end in (len(lines[0]) - 1, len(lines[0] + lines[1]) - 1))
+    assert read_records(path) == rows[:whole]
+    with RecordWriter(path) as writer:
+        writer.write({"steps": 99})
+    assert read_records(path) == [*rows[:whole], {"schema": 1, "steps": 99}]
+    assert scan_records(path).unreadable_lines == 0
+
+
+def test_scan_counts_unreadable_lines_and_tells_of_a_torn_end(path: Path) -> None:
+    path.write_bytes(b'{"a":1}\nnot json\n[1]\n\xff\xfe\n' + b"[" * 100_000 + b'\n{"a":2}\n{"a":')
+    scan = scan_records(path)
+    assert scan.rows == [{"a": 1}, {"a": 2}]
+    assert scan.unreadable_lines == 4
+    assert scan.is_torn
+
+
+def test_line_beyond_the_limit_is_skipped_as_one(path: Path) -> None:
+    path.write_bytes(b'{"a":1}\n' + b"x" * (2 * MAX_LINE_BYTES) + b'{"a":3}\n{"a":2}\n')
+    scan = scan_records(path)
+    assert scan.rows == [{"a": 1}, {"a": 2}]
+    assert scan.unreadable_lines == 1
+    assert not scan.is_torn
+
+
+def test_row_is_never_glued_to_an_overlong_torn_line(path: Path) -> None:
+    path.write_bytes(b'{"a":1}\n' + b"x" * (2 * MAX_LINE_BYTES))
+    with RecordWriter(path) as writer:
+        writer.write({"a": 2})
+    assert [row["a"] for row in read_records(path)] == [1, 2]
+
+
+def test_nan_written_by_other_programs_is_read_as_none(path: Path) -> None:
+    path.write_bytes(b'{"loss":NaN}\n')
+    assert read_records(path) == [{"loss": None}]
+
+
+def test_missing_file_is_an_error_and_not_an_empty_record(path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_records(path)
