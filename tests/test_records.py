@@ -1,5 +1,7 @@
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +102,29 @@ def test_row_is_never_glued_to_an_overlong_torn_line(path: Path) -> None:
     with RecordWriter(path) as writer:
         writer.write({"a": 2})
     assert [row["a"] for row in read_records(path)] == [1, 2]
+
+
+FILE_SIZE_LIMITED = """
+import resource, sys
+from pathlib import Path
+from redline.records import RecordWriter
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+with RecordWriter(Path(sys.argv[1])) as writer:
+    writer.write({"steps": 1})
+    try:
+        writer.write({"note": "x" * 200})
+    except OSError as error:
+        sys.stdout.write(str(error.filename))
+    writer.write({"steps": 2})
+"""
+
+
+def test_row_that_the_disk_takes_only_in_part_is_removed(path: Path) -> None:
+    command = [sys.executable, "-c", FILE_SIZE_LIMITED, str(path)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert result.stdout == str(path)
+    assert path.read_bytes() == b'{"schema":1,"steps":1}\n{"schema":1,"steps":2}\n'
 
 
 def test_nan_written_by_other_programs_is_read_as_none(path: Path) -> None:

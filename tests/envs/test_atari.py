@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from redline.envs.atari import make_emulator
-from redline.envs.catalog import DQN_2015, MACHADO_2018
+from redline.envs.catalog import DQN_2015, MACHADO_2018, AtariProtocol
 from redline.envs.config import EnvConfig
+from redline.envs.factory import make_vector_env
 from redline.envs.ledger import key_seed
 from redline.types import VectorStep
 
@@ -93,21 +95,25 @@ def test_step_after_an_end_is_a_real_step(make_atari):
     assert not taken.ended.any()
 
 
-def test_sticky_actions_are_the_protocol(make_atari):
-    def frames_after(env_id: str, seed: int) -> np.ndarray:
-        env = make_atari(env_id, seed=seed)
-        env.reset()
-        return np.stack([step(env, [2 + k % 2]).frames[0] for k in range(60)])
+def test_sticky_actions_are_all_that_tells_two_seeds_of_v5_apart():
+    def last_frames(protocol: AtariProtocol) -> np.ndarray:
+        emulator = make_emulator("pong", protocol, EnvConfig(), num_envs=2, threads=2)
+        emulator.reset(seed=np.array([1, 2]))
+        frames = [emulator.step(np.array([2 + k % 2] * 2))[0] for k in range(60)]
+        return np.stack(frames, axis=1)  # [N, T, 1, 84, 84]
 
-    # without no-ops, only sticky actions can make two seeds differ
-    assert not np.array_equal(frames_after("ALE/Pong-v5", 1), frames_after("ALE/Pong-v5", 2))
-    config = EnvConfig()
-    emulator = make_emulator("pong", DQN_2015, config, num_envs=2, threads=2)
-    plain, _ = emulator.reset(seed=np.array([3, 3]))
-    for k in range(60):
-        plain, *_ = emulator.step(np.array([2 + k % 2] * 2))
-    assert np.array_equal(plain[0], plain[1])
-    assert (DQN_2015.sticky, MACHADO_2018.sticky) == (0.0, 0.25)
+    one, other = last_frames(MACHADO_2018)
+    assert not np.array_equal(one, other)
+    one, other = last_frames(replace(MACHADO_2018, sticky=DQN_2015.sticky))
+    assert np.array_equal(one, other)
+
+
+def test_nobody_presses_fire_at_a_reset(make_atari):
+    env = make_atari("breakout")
+    before = env.reset()
+    after = [step(env, [0]).frames for _ in range(60)][-1]
+    assert np.count_nonzero(before != after) < 20  # no ball: paddle and wall stand still
+    assert env.state()["lives"].tolist() == [5]
 
 
 def test_noops_belong_to_the_2015_protocol_only(make_atari):
@@ -184,6 +190,20 @@ def test_emulation_goes_on_while_the_caller_works(make_atari):
     assert np.median(waits) < emulation_s / 2
 
 
-def test_zero_threads_are_refused(make_atari):
+def test_key_interval_of_zero_seeds_every_episode():
+    config = EnvConfig(id="pong", max_episode_frames=80)
+    env = make_vector_env(config, num_envs=1, seed=4, threads=1, key_interval_steps=0)
+    env.reset()
+    keys = [int(env.key_seed[0])]
+    for taken in playing(env, 60):
+        if taken.ended[0]:
+            keys.append(int(env.key_seed[0]))
+            assert env.steps_since_key.tolist() == [0]
+    env.close()
+    assert keys == [key_seed(4, 0, number) for number in range(len(keys))]
+    assert len(keys) > 3
+
+
+def test_zero_threads_are_refused():
     with pytest.raises(ValueError, match="every core"):
         make_emulator("pong", DQN_2015, EnvConfig(), num_envs=1, threads=0)

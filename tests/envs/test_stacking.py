@@ -27,6 +27,7 @@ def test_stack_equals_the_emulators_across_resets(make_atari, game):
         assert np.array_equal(stack, theirs)  # the final observation, before the reset
         ended = terminated | truncated
         assert np.array_equal(ended, taken.ended)
+        assert np.array_equal(taken.first_frames[~ended], taken.frames[~ended])
         if ended.any():
             theirs, _ = emulator.reset(options={"reset_mask": ended})
         stack = stacking.restart(stack, taken.ended, taken.first_frames)

@@ -10,11 +10,13 @@ from redline.experience import BatchBuffers, ReplayLayout, ReplayMemory, gather
 from redline.types import Array, Draw, Handles
 
 FRAME_SHAPE = (3,)
+LARGE_FRAME_SHAPE = (350, 3)  # large enough that the pool has no room for a final frame per transition
 
 
-def stamp(lane: int, episode: int, step: int, dtype: str = "uint8") -> Array:
-    """Return a frame that says where it belongs and is never zero."""
-    return np.array([lane + 1, episode % 250 + 1, step % 250 + 1], dtype)
+def stamp(lane: int, episode: int, step: int, layout: ReplayLayout | None = None) -> Array:
+    """Return a frame that says where it belongs and is never zero; of uint8 and small without a layout."""
+    shape, dtype = (layout.frame_shape, layout.frame_dtype) if layout else (FRAME_SHAPE, "uint8")
+    return np.broadcast_to(np.array([lane + 1, episode % 250 + 1, step % 250 + 1], dtype), shape)
 
 
 @dataclass
@@ -66,9 +68,7 @@ class Oracle:
 
     def transitions(self, lane: int) -> list[tuple[Episode, int]]:
         """Return the transitions of a lane in order: an episode and a time in it."""
-        return [
-            (episode, t) for episode in self.episodes.get(lane, []) for t in range(len(episode.steps))
-        ]
+        return [(episode, t) for episode in self.episodes.get(lane, []) for t in range(len(episode.steps))]
 
     def num_complete(self, lane: int, n_steps: int) -> int:
         """Return how many transitions have a complete window: these come first."""
@@ -79,24 +79,24 @@ class Oracle:
                 count += 1
         return count
 
-    def row(self, lane: int, number: int, *, stack: int, n_steps: int, gamma: float, clip: bool) -> Expected:
-        """Cut one window."""
-        episode, t = self.transitions(lane)[number]
-        total, offset, discount = 0.0, 0, 1.0
-        for step in episode.steps[t : t + n_steps]:
-            reward = float(np.float32(step.reward))
-            total += gamma**offset * (min(max(reward, -1.0), 1.0) if clip else reward)
-            offset += 1
-            if step.return_ends or step.episode_ends:
-                discount = 0.0 if step.return_ends else 1.0
-                break
-        frames = np.zeros((stack + n_steps, *episode.frames[0].shape), episode.frames[0].dtype)
-        for position in range(stack + offset):
-            index = t - stack + 1 + position
-            if index >= 0:
-                frames[position] = episode.frames[index]
-        action = episode.steps[t].action
-        return Expected(frames, offset, action, np.float32(total), np.float32(discount * gamma**offset))
+
+def cut_window(episode: Episode, t: int, *, stack: int, n_steps: int, gamma: float, clip: bool) -> Expected:
+    """Cut one window, step by step."""
+    total, offset, discount = 0.0, 0, 1.0
+    for step in episode.steps[t : t + n_steps]:
+        reward = float(np.float32(step.reward))
+        total += gamma**offset * (min(max(reward, -1.0), 1.0) if clip else reward)
+        offset += 1
+        if step.return_ends or step.episode_ends:
+            discount = 0.0 if step.return_ends else 1.0
+            break
+    frames = np.zeros((stack + n_steps, *episode.frames[0].shape), episode.frames[0].dtype)
+    for position in range(stack + offset):
+        index = t - stack + 1 + position
+        if index >= 0:
+            frames[position] = episode.frames[index]
+    action = episode.steps[t].action
+    return Expected(frames, offset, action, np.float32(total), np.float32(discount * gamma**offset))
 
 
 class Player:
@@ -109,7 +109,7 @@ class Player:
 
     def _first(self, lane: int) -> Array:
         number = len(self.oracle.episodes.get(lane, []))
-        return stamp(lane, number, 0, self.memory.layout.frame_dtype)
+        return stamp(lane, number, 0, self.memory.layout)
 
     def begin(self) -> None:
         """Begin an episode in each lane that has none."""
@@ -130,7 +130,7 @@ class Player:
         episodes = [oracle.episodes[lane] for lane in lanes]
         actions = np.array([7 * sum(len(e.steps) for e in es) % 300 for es in episodes], np.int64)
         frames = [
-            stamp(lane, len(es) - 1, len(es[-1].frames), memory.layout.frame_dtype)
+            stamp(lane, len(es) - 1, len(es[-1].frames), memory.layout)
             for lane, es in zip(lanes, episodes, strict=True)
         ]
         first_frames = np.stack([self._first(lane) for lane in lanes])
@@ -196,10 +196,14 @@ class Player:
         out = BatchBuffers(layout, batch_size=count, n_steps=n_steps)
         draw = Draw(handles, np.ones(count, np.float32))
         batch = gather(self.memory, draw, gamma=gamma, clip_rewards=clip, out=out)
-        for i, (lane, number) in enumerate(zip(handles.lane.tolist(), handles.number.tolist(), strict=True)):
-            row = self.oracle.row(lane, number, stack=layout.stack, n_steps=n_steps, gamma=gamma, clip=clip)
-            np.testing.assert_array_equal(batch.frames[i].numpy(), row.frames)
-            found = (int(batch.offset[i]), int(batch.action[i]))
-            assert found == (row.offset, row.action)
-            np.testing.assert_allclose(batch.reward[i].item(), row.reward, rtol=1e-6, atol=1e-7)
-            np.testing.assert_allclose(batch.discount[i].item(), row.discount, rtol=1e-6)
+        history = {lane: self.oracle.transitions(lane) for lane in set(handles.lane.tolist())}
+        rows = [
+            cut_window(*history[lane][number], stack=layout.stack, n_steps=n_steps, gamma=gamma, clip=clip)
+            for lane, number in zip(handles.lane.tolist(), handles.number.tolist(), strict=True)
+        ]
+        assert batch.offset.tolist() == [row.offset for row in rows]
+        assert batch.action.tolist() == [row.action for row in rows]
+        np.testing.assert_allclose(batch.reward.numpy(), [row.reward for row in rows], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(batch.discount.numpy(), [row.discount for row in rows], rtol=1e-6)
+        for found, row in zip(batch.frames.numpy(), rows, strict=True):
+            assert np.array_equal(found, row.frames)

@@ -5,6 +5,8 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,10 +71,20 @@ def test_log_dir_that_is_a_file_is_a_user_error(tmp_path: Path) -> None:
         RunDirectory.create(tmp_path / "file", game="pong", algorithm="dqn", seed=7)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@contextmanager
+def as_ordinary_user() -> Iterator[None]:
+    """Let root, who may write everywhere, be nobody for a while."""
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
 def test_log_dir_without_permission_is_a_user_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(UserError, match=f"{tmp_path}: permission denied"):
+    with as_ordinary_user(), pytest.raises(UserError, match=f"{tmp_path}: permission denied"):
         RunDirectory.create(tmp_path, game="pong", algorithm="dqn", seed=7)
 
 

@@ -131,6 +131,7 @@ class Counting(gymnasium.Env[Array, np.int64]):
 
     Episode e lasts `lengths[e mod len]` steps and ends by truncation where e is odd, else by termination; the reward
     is t. The seed is given modulo 2²⁰, which float32 holds exactly; an unseeded reset keeps the last one.
+    The count of episodes outlives every seed, so this is also a world that a resume cannot bring back.
     """
 
     observation_space = Box(-1.0, 2.0**24, (4,), np.float32)

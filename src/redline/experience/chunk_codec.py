@@ -61,8 +61,10 @@ def decode_chunk(data: bytes, *, frame_shape: tuple[int, ...], frame_dtype: str,
     dtypes = {"frames": np.dtype(frame_dtype).newbyteorder("<").str, **ROW_DTYPES}
     shapes = {"frames": (num_frames, *frame_shape), **dict.fromkeys(ROW_DTYPES, (num_frames,))}
     sizes = {name: prod(shapes[name]) * np.dtype(dtypes[name]).itemsize for name in dtypes}
-    if not 0 < num_frames <= max_frames or num_transitions > num_frames:
+    if not 0 < num_frames <= max_frames:
         raise ValueError(f"a replay chunk claims {num_frames} frames, at most {max_frames} are possible")
+    if num_transitions > num_frames:
+        raise ValueError(f"a replay chunk claims {num_frames} frames and {num_transitions} transitions")
     rows = _decompress(body[HEADER.size :], sum(sizes.values()))
     columns, start = {}, 0
     for name, dtype in dtypes.items():
