@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.experience import BatchBuffers, ReplayLayout, ReplayMemory, gather
-from redline.types import Array, Draw, Handles
+from redline.types import Array, Draw, Handles, IntArray
 
 FRAME_SHAPE = (3,)
 LARGE_FRAME_SHAPE = (350, 3)  # large enough that the pool has no room for a final frame per transition
@@ -122,11 +122,12 @@ class Player:
             self.oracle.begin(lane, frame)
         self.closed.clear()
 
-    def step(self, endings: list[str], rewards: list[float]) -> None:
-        """Play one step of all lanes; an ending is "", "life", "terminated" or "truncated"."""
+    def step(self, endings: list[str], rewards: list[float], ids: IntArray | None = None) -> None:
+        """Play one step of all lanes or some; an ending is "", "life", "terminated" or "truncated"."""
         self.begin()
         memory, oracle = self.memory, self.oracle
-        lanes = memory.lanes.tolist()
+        ids = memory.lanes if ids is None else ids
+        lanes = ids.tolist()
         episodes = [oracle.episodes[lane] for lane in lanes]
         actions = np.array([7 * sum(len(e.steps) for e in es) % 300 for es in episodes], np.int64)
         frames = [
@@ -137,7 +138,7 @@ class Player:
         return_ends = np.array([ending in ("life", "terminated") for ending in endings])
         episode_ends = np.array([ending in ("terminated", "truncated") for ending in endings])
         memory.append(
-            memory.lanes,
+            ids,
             actions=actions,
             reward=np.array(rewards, np.float32),
             return_ends=return_ends,

@@ -79,24 +79,40 @@ def test_lane_ids_are_never_reused_and_empty_lanes_cost_nothing() -> None:
 
 
 def test_one_lane_can_outgrow_its_share_of_the_tables() -> None:
-    memory = ReplayMemory(LAYOUT)
-    lane = memory.lanes[:1]
-    frame = np.ones((1, *FRAME_SHAPE), np.uint8)
-    memory.begin(lane, frame)
+    player = Player(LAYOUT)
+    table = player.memory.table
+    widths = (table.slots.width, table.frame_of.width)
     for i in range(95):
-        memory.append(
-            lane,
-            actions=np.array([i]),
-            reward=np.zeros(1, np.float32),
-            return_ends=np.array([False]),
-            episode_ends=np.array([i % 2 == 1]),
-            frames=frame,
-            first_frames=frame,
-        )
-    assert memory.num_sampleable == 94
-    assert memory.table.frame_of.width == 128
-    frames = memory.table.frame_of.read(np.zeros(95, np.int64), np.arange(95))
-    np.testing.assert_array_equal(frames, np.arange(95) + np.arange(95) // 2)
+        player.step(["truncated" if i % 2 else ""], [float(i)], ids=np.array([1]))
+    assert player.memory.num_sampleable == 94
+    assert (table.slots.width, table.frame_of.width) == (2 * widths[0], 2 * widths[1])
+    player.check_rows(player.sampleable(), n_steps=2)
+
+
+def test_lane_that_was_left_behind_goes_on_with_whole_stacks() -> None:
+    player = Player(replace(LAYOUT, stack=4))
+    for _ in range(9):
+        player.step(["", ""], [1.0, 1.0])
+    for _ in range(100):
+        player.step([""], [1.0], ids=np.array([0]))
+    assert set(player.sampleable().lane.tolist()) == {0}  # of lane 1, only frames 8 and 9 are held
+    for _ in range(5):
+        player.step([""], [1.0], ids=np.array([1]))
+        player.check_rows(player.sampleable(), n_steps=2)
+    handles = player.sampleable()
+    assert handles.number[handles.lane == 1].tolist() == [11, 12]
+
+
+def test_rows_stay_readable_for_the_horizon_when_every_step_ends_an_episode() -> None:
+    player = Player(replace(LAYOUT, frame_shape=LARGE_FRAME_SHAPE, capacity=300, horizon_steps=9))
+    rng = np.random.default_rng(0)
+    player.play(rng, 200, end_probability=1.0)
+    for _ in range(5):
+        drawn = player.sampleable()
+        assert len(drawn.lane) > 50
+        player.play(rng, 9, end_probability=1.0)
+        player.check_rows(drawn, n_steps=2)
+        player.play(rng, 1, end_probability=1.0)
 
 
 def test_writing_to_a_lane_without_an_episode_is_refused() -> None:

@@ -62,6 +62,15 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
             self.time += 1
             self.draw_now_and_read_what_is_due()
 
+    @rule(lane=st.integers(0, 2), steps=st.integers(1, 30))
+    def play_one_lane(self, lane: int, steps: int) -> None:
+        """Leave the other lanes behind."""
+        lanes = self.player.memory.lanes
+        for _ in range(steps):
+            self.player.step([""], [0.25], ids=lanes[[lane % len(lanes)]])
+            self.time += 1
+            self.draw_now_and_read_what_is_due()
+
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
         lanes = self.player.memory.lanes.tolist()
@@ -108,6 +117,22 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
             floor = int(memory.table.floor_frame[row])
             expected = self.whole_stacks_above(lane, floor)
             assert numbers.tolist() == expected[expected < complete].tolist()
+
+    @invariant()
+    def exactly_what_is_whole_and_complete_is_resident(self) -> None:
+        memory, oracle = self.player.memory, self.player.oracle
+        table = memory.table
+        for lane in range(int(memory.lanes[-1]) + 2):
+            count = len(oracle.transitions(lane)) + 2
+            handles = Handles(np.full(count, lane), np.arange(count))
+            found = np.flatnonzero(memory.is_resident(handles)).tolist()
+            row = lane - table.first_lane
+            if not 0 <= row < len(table):
+                assert found == []
+                continue
+            expected = self.whole_stacks_above(lane, int(table.first_chunk[row]) * table.frames_per_chunk)
+            complete = oracle.num_complete(lane, memory.layout.max_n_steps)
+            assert found == expected[expected < complete].tolist()
 
     def whole_stacks_above(self, lane: int, floor: int) -> np.ndarray:
         """Return the numbers of transitions whose stack needs no frame below the floor."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_oracle import FRAME_SHAPE, Oracle, Player
+from replay_oracle import FRAME_SHAPE, LARGE_FRAME_SHAPE, Oracle, Player
 
 from redline.errors import UserError
 from redline.experience import (
@@ -103,14 +103,14 @@ def clone_of(oracle: Oracle) -> Oracle:
 @given(
     steps=st.integers(0, 120),
     cut=st.booleans(),
-    lanes=st.integers(1, 5),
-    capacity=st.sampled_from([120, 150, 400]),
+    lanes=st.sampled_from([1, 2, 3, 3, 5]),
+    spare=st.sampled_from([0, 10, 400]),
     chunk_frames=st.sampled_from([1, 3, 8]),
     horizon_steps=st.sampled_from([0, 6]),
     seed=st.integers(0, 99),
 )
 def test_restored_rows_equal_the_oracle(
-    *, steps: int, cut: bool, lanes: int, capacity: int, chunk_frames: int, horizon_steps: int, seed: int
+    *, steps: int, cut: bool, lanes: int, spare: int, chunk_frames: int, horizon_steps: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     saved = Player(replace(LAYOUT, chunk_frames=chunk_frames))
@@ -119,12 +119,14 @@ def test_restored_rows_equal_the_oracle(
         saved.cut([0, 2])
     store = Store()
     snapshot = take_snapshot(saved.memory, store)
-    layout = replace(LAYOUT, lanes=lanes, capacity=capacity, horizon_steps=horizon_steps)
+    sizes = {"lanes": lanes, "horizon_steps": horizon_steps, "chunk_frames": chunk_frames}
+    smallest = replace(LAYOUT, capacity=10_000, **sizes).min_capacity
+    layout = replace(LAYOUT, capacity=smallest + spare, **sizes)
     if lanes != 3:  # the worlds do not come back, so their episodes are cut
         for lane in set(saved.memory.lanes.tolist()) - saved.closed:
             saved.oracle.cut(lane)
     player = restored(snapshot, store, layout, saved.oracle)
-    if capacity >= 150:
+    if layout.capacity >= LAYOUT.capacity:
         assert player.memory.num_transitions == saved.memory.num_transitions
     for _ in range(4):
         if player.memory.num_sampleable:
@@ -133,7 +135,7 @@ def test_restored_rows_equal_the_oracle(
         player.play(rng, horizon_steps or 10)
         if horizon_steps:
             assert player.memory.is_resident(drawn).all()
-    assert player.memory.num_transitions <= capacity
+    assert player.memory.num_transitions <= layout.capacity
 
 
 def test_restore_with_other_lanes_keeps_old_lanes_as_data() -> None:
@@ -165,6 +167,38 @@ def test_smaller_memory_keeps_the_newest_that_fit() -> None:
     ends = player.memory.table.num_transitions
     assert ends.tolist() == [100, 100, 100]
     assert (ends - player.memory.table.first_number >= 90 // 3 - 8).all()
+
+
+def test_newest_rows_of_too_many_lanes_are_kept_as_far_as_they_fit() -> None:
+    saved = Player(replace(LAYOUT, lanes=6, horizon_steps=0))
+    saved.play(np.random.default_rng(0), 8, end_probability=0)  # a full chunk and one more frame in each lane
+    store = Store()
+    snapshot = take_snapshot(saved.memory, store)
+    assert store.chunks == []
+    for lane in range(6):
+        saved.oracle.cut(lane)
+    player = restored(snapshot, store, replace(LAYOUT, lanes=1, capacity=20), saved.oracle)
+    assert player.memory.num_transitions == 2 * 8
+    assert set(player.sampleable().lane.tolist()) == {4, 5}
+    player.check_rows(player.sampleable(), n_steps=3)
+    assert not player.memory.pool.flags[:8].any()  # the slot of zeros is as it was
+    player.play(np.random.default_rng(0), 40)
+    player.check_rows(player.sampleable(), n_steps=3)
+
+
+def test_smaller_memory_keeps_no_more_chunks_than_it_has_slots() -> None:
+    large = replace(LAYOUT, frame_shape=LARGE_FRAME_SHAPE, capacity=300)
+    saved = Player(large)
+    rng = np.random.default_rng(0)
+    saved.play(rng, 200, end_probability=1.0)
+    store = Store()
+    snapshot = take_snapshot(saved.memory, store)
+    player = restored(snapshot, store, replace(large, capacity=275), saved.oracle)
+    assert saved.memory.num_transitions <= 275  # the slots decide, not the capacity
+    assert player.memory.num_transitions < saved.memory.num_transitions
+    player.check_rows(player.sampleable(), n_steps=3)
+    player.play(rng, 20)
+    player.check_rows(player.sampleable(), n_steps=3)
 
 
 def test_restore_reads_no_chunk_that_will_not_be_kept() -> None:
@@ -207,16 +241,16 @@ def test_sealed_chunks_never_change() -> None:
     player = Player(LAYOUT)
     rng = np.random.default_rng(3)
     seen: dict[tuple[int, int], bytes] = {}
-    for _ in range(60):
-        player.play(rng, 1)
-        if rng.random() < 0.3:
-            player.cut([int(rng.integers(3))])
-            player.begin()
+    for _ in range(100):
+        player.play(rng, 1, end_probability=0.02)
         player.memory.pool.location.clear()  # so that every chunk is encoded anew
         store = Store()
         sealed = take_snapshot(player.memory, store).manifest["sealed"]
         for lane, chunk, data in zip(sealed["lane"], sealed["chunk"], store.chunks, strict=True):
             assert seen.setdefault((lane, chunk), data) == data
+        if rng.random() < 0.5:
+            player.cut([int(rng.integers(3))])
+            player.begin()
     assert len(seen) > 10
 
 

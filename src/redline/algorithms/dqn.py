@@ -19,13 +19,13 @@ DQN = QLearning()
 
 DQN_CLASSIC = replace(
     DQN,
-    network=Mlp(),
+    network=Mlp(widths=(256, 256)),
     returns=NStep(clip_rewards=False),
-    explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=10_000)),
+    explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=5_000)),
     optimizer=Adam(lr=5e-4, eps=1e-8),
     replay=ReplayConfig(capacity=50_000),
     batch_size=128,
     samples_per_step=32.0,
     warmup_steps=1_000,
-    target_sync_updates=100,
+    target_sync_updates=50,
 )

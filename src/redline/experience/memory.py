@@ -219,21 +219,20 @@ class ReplayMemory:
         while self.retention.is_overfull:
             self._evict_oldest()
         while self.retention.is_doom_due:
-            self.doom_oldest()
+            self._doom_oldest()
         for lane in tuple(self._unsettled):
             self.settle(lane - self.table.first_lane)
 
     def _evict_oldest(self) -> None:
         if not self.retention.doomed:
-            self.doom_oldest()
+            self._doom_oldest()
         slot = self.retention.evict_oldest()
         row = int(self.pool.lane[slot]) - self.table.first_lane
         self.table.first_chunk[row] = self.pool.chunk[slot] + 1
         self.table.first_number[row] = self.pool.first_number[slot] + self.pool.num_transitions[slot]
         self.pool.release(slot)
 
-    def doom_oldest(self) -> None:
-        """Offer no more rows of the oldest chunk that still has some."""
+    def _doom_oldest(self) -> None:
         slot = self.retention.doom_oldest()
         row = int(self.pool.lane[slot]) - self.table.first_lane
         self.table.floor_frame[row] = (self.pool.chunk[slot] + 1) * self.table.frames_per_chunk

@@ -49,7 +49,6 @@ def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> R
         "first_lane": table.first_lane,
         "lanes": memory.lanes.tolist(),
         "heads": {name: getattr(table, name).tolist() for name in HEADS},
-        "num_doomed": len(memory.retention.doomed),
         "sealed": {name: getattr(pool, name)[order].tolist() for name in CHUNK_COLUMNS},
         "locations": [pool.location[slot] for slot in order],
         "unsealed": {
@@ -85,10 +84,7 @@ def restore_memory(
         memory.settle(row)
     if len(memory.lanes) != memory.layout.lanes:
         memory.open_lanes()
-    num_dropped = len(sources) - len(kept)
-    for _ in range(manifest["num_doomed"] - num_dropped):
-        memory.doom_oldest()
-    memory.balance()
+    memory.balance()  # what is withdrawn from drawing follows from what is held
 
 
 @dataclass(frozen=True)
