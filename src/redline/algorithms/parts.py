@@ -1,5 +1,6 @@
 """The parts that value learners are made of: what they predict, how they bootstrap, what moves the weights."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -88,10 +89,9 @@ class Adam:
     """Added to the denominator; large, as is usual for DQN, so that small gradients stay small."""
 
     def __post_init__(self) -> None:
-        if not self.lr > 0.0:
-            raise UserError(f"optimizer.lr is {self.lr}, but a learning rate is above 0")
-        if not self.eps > 0.0:
-            raise UserError(f"optimizer.eps is {self.eps}, but it must be above 0")
+        for name, value in (("lr", self.lr), ("eps", self.eps)):
+            if not 0.0 < value < math.inf:
+                raise UserError(f"optimizer.{name} is {value}: use a finite number above 0")
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Return the optimiser over `parameters`."""

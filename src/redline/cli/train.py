@@ -11,6 +11,7 @@ from redline.cli.flags import parse_train
 from redline.cli.main import CHECK_FAILED, DONE, RESUMABLE
 from redline.cli.stopping import StopRequest
 from redline.cli.wording import duration, number, rate, size
+from redline.envs.vector import EnvError
 from redline.learner import NonFiniteError
 from redline.runs.errors import CheckpointError, explain
 from redline.runtime.session import Outcome, Session
@@ -36,17 +37,14 @@ def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManage
 
 def train(open_session: Callable[[], Session], watcher: Watcher, stop: StopRequest, *, as_json: bool) -> int:
     """Open a session, train to its end, and tell how it ended."""
-    try:
-        with open_session() as session:
-            try:
-                outcome = session.train(stop.reason)
-            except (NonFiniteError, CheckpointError) as error:
-                session.event("error", message=str(error))
-                raise
-    except (NonFiniteError, CheckpointError) as error:
-        return _fail(str(error), as_json=as_json)
-    except OSError as error:
-        return _fail(explain(error, Path(error.filename or ".")), as_json=as_json)
+    with open_session() as session:
+        try:
+            outcome = session.train(stop.reason)
+        except (NonFiniteError, CheckpointError, EnvError) as error:
+            session.event("error", message=str(error))
+            return _fail(str(error), as_json=as_json)
+        except OSError as error:
+            return _fail(explain(error, Path(error.filename or session.run.path)), as_json=as_json)
     if as_json:
         print(json.dumps(summary(outcome)))
     else:

@@ -19,7 +19,7 @@ from redline.envs.catalog import AtariProtocol, EnvKind
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
 from redline.envs.receiver import Receiver
-from redline.envs.vector import Progress, State, checked_actions
+from redline.envs.vector import EnvError, Progress, State, checked_actions
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
 
 KEY_INTERVAL_STEPS = 10_000
@@ -234,7 +234,7 @@ class AtariVectorEnv:
             return answer.result(timeout_s)
         except TimeoutError:
             self._is_hung = True
-            raise RuntimeError(
+            raise EnvError(
                 f"{self.spec.name}: no answer from the emulators within {timeout_s:g} s, a worker thread has failed;"
                 f" lanes 0 … {self.num_envs - 1}, key seeds {self._ledger.seed.tolist()},"
                 f" steps since {self._ledger.steps.tolist()}, actions {self._actions.tolist()}"

@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 
 from redline.envs.catalog import EnvKind
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.vector import Progress, State, checked_actions
+from redline.envs.vector import EnvError, Progress, State, checked_actions
 from redline.errors import UserError
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
 
@@ -147,7 +147,7 @@ class ClassicVectorEnv:
             observation, reward, terminated, truncated, _ = self._envs[lane].step(action + self._first_action)
         except Exception as error:
             seed = self._ledger.seed[lane]
-            raise RuntimeError(f"{self._id} failed in lane {lane}, key seed {seed}: {error!r}") from error
+            raise EnvError(f"{self._id} failed in lane {lane}, key seed {seed}: {error!r}") from error
         return self._to_frame(observation), float(reward), bool(terminated), bool(truncated)
 
     def _relive(self, lane: int) -> Array:

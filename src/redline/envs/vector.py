@@ -11,6 +11,10 @@ State = dict[str, Array]
 Progress = Callable[[float], None]
 
 
+class EnvError(RuntimeError):
+    """An environment failed or fell silent; the message names it, the lane and the seed."""
+
+
 class VectorEnv(Protocol):
     """N lanes in lockstep; a lane that ends begins its next episode within the same step.
 

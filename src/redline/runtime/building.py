@@ -1,6 +1,7 @@
 """From a job to the parts that run it, with every change of a setting said aloud."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
@@ -10,10 +11,13 @@ from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
 from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits
 from redline.learner import Learner
+from redline.runs.errors import free_bytes, mount_point
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
 from redline.runtime.pacing import Pacing
 from redline.types import Adjustment, EnvSpec
+
+WORST_COMPRESSION = 0.18  # of a chunk of frames, by zstd, in the game that compresses worst
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,22 @@ def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
     except BaseException:
         env.close()
         raise
+
+
+def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
+    """Refuse a run whose checkpoints and replay segments would fill the disk."""
+    learner_bytes = sum(value.nbytes for value in trainer.learner.online.state_dict().values())
+    layout = trainer.memory.layout
+    frames_bytes = layout.capacity * layout.frame_bytes * (WORST_COMPRESSION if trainer.env.spec.is_image else 1.0)
+    # four checkpoints are kept, each with the weights, the target's and Adam's two moments; one more is being written
+    needed = 5 * 4 * learner_bytes + 2 * frames_bytes
+    place = next(folder for folder in (log_dir.absolute(), *log_dir.absolute().parents) if folder.exists())
+    free = free_bytes(place)
+    if needed > free:
+        raise UserError(
+            f"a run may need {needed / 1e9:.2f} GB on disk, {mount_point(place)} has {free / 1e9:.2f} GB free: "
+            f"use another --log-dir, or a smaller --replay.capacity or --network"
+        )
 
 
 def replay_layout(job: Job, spec: EnvSpec) -> ReplayLayout:

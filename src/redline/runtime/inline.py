@@ -5,6 +5,7 @@ this step, (4) receive, (5) append. The emulators run from (2) to (4), on their 
 Between (5) and (1) everything stands still, and only there is a checkpoint taken.
 """
 
+import math
 from collections import deque
 
 import torch
@@ -19,8 +20,6 @@ from redline.runtime.job import Job
 from redline.runtime.pacing import Pacing
 from redline.runtime.randomness import Purpose, stream
 from redline.types import Batch, Draw
-
-CHECK_INTERVAL_UPDATES = 1_000
 
 
 class InlineTrainer:
@@ -89,8 +88,6 @@ class InlineTrainer:
             self.learner.update(batch)
             counters.updates += 1
             counters.samples += batch_size
-            if counters.updates % CHECK_INTERVAL_UPDATES == 0:
-                self._check_finite(batch)
 
     def _next_batch(self) -> Batch:
         """Draw exactly `prefetch` updates ahead, and gather the rows whose turn it is."""
@@ -109,13 +106,15 @@ class InlineTrainer:
         )
         return batch if self.learner.device.type == "cpu" else _to_device(batch, self.learner.device)
 
-    def _check_finite(self, batch: Batch) -> None:
-        names = self.learner.non_finite_weights()  # a sync point: once per thousand updates
-        if names:
-            raise NonFiniteError(
-                f"weights {', '.join(names)} are no longer finite at step {self.counters.steps:,}, update "
-                f"{self.counters.updates:,}; last batch: {describe_batch(batch)}; a lower --optimizer.lr may help"
-            )
+    def check_loss(self, loss: float | None) -> None:
+        """Stop where the mean loss is no number, with what can be said about it."""
+        if loss is None or math.isfinite(loss):
+            return
+        names = ", ".join(self.learner.non_finite_weights()) or "none"
+        raise NonFiniteError(
+            f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
+            f"non-finite weights: {names}; last batch: {describe_batch(self._buffers.batch)}; a lower --optimizer.lr may help"
+        )
 
 
 def _to_device(batch: Batch, device: torch.device) -> Batch:

@@ -1,5 +1,6 @@
 """When a run is done."""
 
+import math
 from dataclasses import dataclass
 
 from redline.errors import UserError
@@ -25,6 +26,8 @@ class Limits:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UserError(f"{name.replace('_', '-')} is {value}, but a limit is above 0 (or None for no limit)")
+        if self.target_return is not None and not math.isfinite(self.target_return):
+            raise UserError(f"target-return is {self.target_return}: use a finite number, or None for no target")
 
     def total_steps(self, *, frames_per_step: int) -> int | None:
         """Return the steps after which `max_steps` or `max_frames` ends the run."""

@@ -80,6 +80,7 @@ class Session(AbstractContextManager["Session"]):
             if now_s >= next_show_s:
                 next_show_s = now_s + DISPLAY_INTERVAL_S
                 gauges = self._measurer.read()
+                self.trainer.check_loss(gauges.loss)
                 self._watcher.show(gauges)
                 if now_s >= next_metrics_s:
                     next_metrics_s = now_s + METRICS_INTERVAL_S
@@ -88,6 +89,7 @@ class Session(AbstractContextManager["Session"]):
                 next_checkpoint_s = now_s + self._job.checkpoint_minutes * 60
                 self.checkpoint(is_last=False)
         gauges = self._measurer.read()
+        self.trainer.check_loss(gauges.loss)
         self._record_metrics(gauges)
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)

@@ -27,6 +27,8 @@ def to_settings(job: Job) -> dict[str, Any]:
 def from_settings(job: Job, settings: Mapping[str, Any]) -> Job:
     """Return `job` with what `settings` says replaced; unknown keys and wrong types are the user's to mend."""
     rest = dict(settings)
+    if isinstance(rest.get("env"), str):  # `env = "pong"` as on the command line
+        rest["env"] = {"id": rest["env"]}
     flat: dict[str, dict[str, Any]] = {}
     for name in FLAT:
         known = {field.name for field in dataclasses.fields(getattr(job, name))}

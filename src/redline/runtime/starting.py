@@ -1,5 +1,6 @@
 """How a session begins: a new run, or an old one from its newest valid checkpoint."""
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory, read_run_json
 from redline.runs.host import host_facts
 from redline.runs.manifest import Checkpoint
-from redline.runtime.building import Settled, build_trainer, settle
+from redline.runtime.building import Settled, build_trainer, check_disk, settle
 from redline.runtime.checkpointing import restore_checkpoint
 from redline.runtime.curves import HOW_TO_GET_IT, Curves
 from redline.runtime.inline import InlineTrainer
@@ -71,13 +72,26 @@ def read_run(path: Path) -> SavedRun:
 def start_run(job: Job, algorithm: str, watcher: Watcher) -> Session:
     """Begin a new run in a new directory."""
     settled = settle(job)
-    _prepare_process(settled, watcher)
+    prepare_process(settled)
     trainer = build_trainer(settled, env_seed=job.seed)
     try:
+        check_disk(trainer, job.log_dir)
         run = RunDirectory.create(job.log_dir, game=trainer.env.spec.name, algorithm=algorithm, seed=job.seed)
     except BaseException:
         trainer.env.close()
         raise
+    try:
+        return _first_session(run, trainer, settled, algorithm, watcher)
+    except BaseException:
+        trainer.env.close()
+        run.close()
+        shutil.rmtree(run.path, ignore_errors=True)  # no checkpoint, so nothing that could be resumed
+        raise
+
+
+def _first_session(
+    run: RunDirectory, trainer: InlineTrainer, settled: Settled, algorithm: str, watcher: Watcher
+) -> Session:
     facts = {
         **host_facts(),
         "algorithm": algorithm,
@@ -89,7 +103,7 @@ def start_run(job: Job, algorithm: str, watcher: Watcher) -> Session:
     }
     run.write_run_json(facts)
     trainer.begin()
-    session = _open_session(run, CheckpointStore(run), trainer, watcher)
+    session = _open_session(run, CheckpointStore(run), trainer, settled, watcher)
     session.event("start", protocol=trainer.env.protocol)
     session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
     return session
@@ -105,7 +119,7 @@ def resume_run(saved: SavedRun, job: Job, watcher: Watcher) -> Session:
         checkpoint = store.newest_valid()
         for reason in checkpoint.skipped:
             watcher.note(f"warning: {reason}")
-        _prepare_process(settled, watcher)
+        prepare_process(settled)
         trainer = build_trainer(settled, env_seed=_env_seed(saved.job, job, checkpoint))
         inexact = _inexact_because(saved, settled.job)
         inexact += restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher))
@@ -116,7 +130,7 @@ def resume_run(saved: SavedRun, job: Job, watcher: Watcher) -> Session:
     changes = changed_settings(saved.job, settled.job)
     resumes = [*saved.facts.get("resumes", []), {"steps": checkpoint.steps, "unix_s": time.time(), "changes": changes}]
     run.write_run_json({**saved.facts, "config": to_settings(settled.job), "resumes": resumes})
-    session = _open_session(run, store, trainer, watcher)
+    session = _open_session(run, store, trainer, settled, watcher)
     _announce_resume(session, watcher, checkpoint, inexact=inexact, lost=lost, changes=changes)
     return session
 
@@ -137,16 +151,19 @@ def check_changes(before: Job, after: Job) -> None:
         )
 
 
-def _prepare_process(settled: Settled, watcher: Watcher) -> None:
-    threads = settled.job.threads
+def prepare_process(settled: Settled) -> None:
+    """Set what torch keeps once per process; before its first parallel operation."""
     torch.set_flush_denormal(True)
-    torch.set_num_threads(threads.learner)
+    torch.set_num_threads(settled.job.threads.learner)
+
+
+def _open_session(
+    run: RunDirectory, store: CheckpointStore, trainer: InlineTrainer, settled: Settled, watcher: Watcher
+) -> Session:
     for adjustment in settled.adjustments:
         watcher.note(f"requested → effective: {adjustment}")
+    threads = settled.job.threads
     watcher.note(f"device {settled.device}, {threads.learner} learner threads, {threads.envs} env threads")
-
-
-def _open_session(run: RunDirectory, store: CheckpointStore, trainer: InlineTrainer, watcher: Watcher) -> Session:
     watcher.note(trainer.env.protocol)
     watcher.note(f"run directory {run.path}")
     if not Curves.is_available():
