@@ -24,7 +24,8 @@ class ValueNetwork(nn.Module):
 
 def build_value_network(torso: Torso, spec: EnvSpec, *, outputs: int, generator: torch.Generator) -> ValueNetwork:
     """Build and initialise a value network on the CPU, in the memory format that its torso likes."""
-    module, features = torso.build(spec)
-    network = ValueNetwork(module, features=features, num_actions=spec.num_actions, outputs=outputs)
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
+        module, features = torso.build(spec)
+        network = ValueNetwork(module, features=features, num_actions=spec.num_actions, outputs=outputs)
     initialise(network, generator)
     return network.to(memory_format=torch.channels_last) if spec.is_image else network  # type: ignore[call-overload]

@@ -111,9 +111,10 @@ class InlineTrainer:
         if loss is None or math.isfinite(loss):
             return
         names = ", ".join(self.learner.non_finite_weights()) or "none"
+        batch = describe_batch(self._buffers.batch)
         raise NonFiniteError(
             f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
-            f"non-finite weights: {names}; last batch: {describe_batch(self._buffers.batch)}; a lower --optimizer.lr may help"
+            f"non-finite weights: {names}; last batch: {batch}; a lower --optimizer.lr may help"
         )
 
 

@@ -1,0 +1,61 @@
+"""What a contender did in a window of steady training: counts and the clock, read at the same point of its loop."""
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Counters of a training at one moment."""
+
+    time_s: float
+    steps: int
+    updates: int
+
+
+@dataclass
+class SteadyWindow:
+    """Opens once `opens_at_steps` are played and learning is under way, closes `seconds` later."""
+
+    seconds: float
+    opens_at_steps: int
+    first: Reading | None = None
+    last: Reading | None = None
+    returns_in_window: list[float] = field(default_factory=list)  # unclipped
+    returns_before: list[float] = field(default_factory=list)
+
+    def read(self, *, steps: int, updates: int) -> bool:
+        """Take a reading between two vector steps; return whether the window has closed."""
+        now = Reading(time.perf_counter(), steps, updates)
+        if self.first is None:
+            if steps >= self.opens_at_steps and updates > 0:
+                self.first = now
+            return False
+        self.last = now
+        return now.time_s - self.first.time_s >= self.seconds
+
+    def add_return(self, value: float) -> None:
+        """Take in the unclipped return of an episode that ended."""
+        (self.returns_before if self.first is None else self.returns_in_window).append(value)
+
+    def row(self) -> dict[str, float | int | None]:
+        """Return what happened in the window."""
+        if self.first is None or self.last is None:
+            raise RuntimeError("the training ended before its window did")
+        window_s = self.last.time_s - self.first.time_s
+        steps, updates = self.last.steps - self.first.steps, self.last.updates - self.first.updates
+        return {
+            "steps_per_s": steps / window_s,
+            "updates_per_step": updates / steps,
+            "window_s": window_s,
+            "steps": steps,
+            "updates": updates,
+            "first_step": self.first.steps,
+            "episodes": len(self.returns_in_window),
+            "mean_return": _mean(self.returns_in_window),
+            "mean_return_with_warmup": _mean([*self.returns_before, *self.returns_in_window]),
+        }
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

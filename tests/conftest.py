@@ -1,0 +1,60 @@
+"""What the tests of several rooms need: the program as a user runs it, and a watcher that only listens."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from redline.cli.main import SHORT_SPIN
+
+os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share their cores
+
+from redline.runtime.gauges import Gauges  # noqa: E402
+
+PROGRAM = (sys.executable, "-m", "redline.cli.main")
+
+RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
+StartProgram = Callable[..., "subprocess.Popen[str]"]
+
+
+class Listener:
+    """Keeps what a run says."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.readings: list[Gauges] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def show(self, gauges: Gauges) -> None:
+        self.readings.append(gauges)
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def run_program() -> RunProgram:
+    """Run `redline …` to its end."""
+
+    def run(*args: object, timeout_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
+        command = [*PROGRAM, *(str(arg) for arg in args)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    return run
+
+
+@pytest.fixture
+def start_program() -> StartProgram:
+    """Start `redline …` and go on."""
+
+    def start(*args: object) -> "subprocess.Popen[str]":
+        command = [*PROGRAM, *(str(arg) for arg in args)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start

@@ -1,0 +1,75 @@
+"""Networks: shapes, scale, size and the sentences for what does not fit."""
+
+import pytest
+import torch
+from torch import nn
+
+from redline.errors import UserError
+from redline.networks import Mlp, Nature, Small, build_value_network
+from redline.networks.layers import PixelConv2d
+from redline.networks.torsos import Torso
+from redline.types import EnvSpec
+
+
+def spec(*frame_shape: int, stack: int = 4, num_actions: int = 6) -> EnvSpec:
+    dtype = "uint8" if len(frame_shape) > 1 else "float32"
+    return EnvSpec("test", frame_shape, dtype, stack, num_actions, frames_per_step=4)
+
+
+def build(torso: Torso, env: EnvSpec, seed: int = 0) -> nn.Module:
+    return build_value_network(torso, env, outputs=1, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("torso", "parameters"), [(Nature(), 1_687_206), (Small(), 677_686)])
+def test_networks_of_the_papers_have_their_size(torso: Torso, parameters: int) -> None:
+    # Nature: 8,224 + 32,832 + 36,928 + 1,606,144 + 3,078; 2013: 4,112 + 8,224 + 663,808 + 1,542
+    network = build(torso, spec(84, 84))
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+
+
+@pytest.mark.parametrize("torso", [Nature(), Small()])
+@pytest.mark.parametrize("frame_shape", [(84, 84), (40, 40), (3, 96, 96)])
+@pytest.mark.parametrize("stack", [1, 3, 4])
+def test_pictures_of_any_size_depth_and_stack_fit(torso: Torso, frame_shape: tuple[int, ...], stack: int) -> None:
+    network = build(torso, spec(*frame_shape, stack=stack))
+    obs = torch.randint(0, 256, (2, stack, *frame_shape), dtype=torch.uint8)
+    assert network(obs).shape == (2, 6, 1)
+
+
+def test_vectors_are_stacked_too() -> None:
+    assert build(Mlp((8,)), spec(5, stack=3))(torch.randn(2, 3, 5)).shape == (2, 6, 1)
+
+
+def test_pixels_count_as_if_divided_by_255() -> None:
+    layer = PixelConv2d(4, 8, 8, 4)
+    plain = nn.Conv2d(4, 8, 8, 4)
+    plain.load_state_dict(layer.state_dict())
+    pixels = torch.randint(0, 256, (2, 4, 84, 84)).float()
+    torch.testing.assert_close(layer(pixels), plain(pixels / 255.0), atol=1e-5, rtol=1e-5)
+
+
+def test_same_seed_same_weights_and_the_global_generator_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    first, second, other = (build(Small(), spec(84, 84), seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("torso", "env", "message"),
+    [
+        (Mlp(), spec(84, 84), "use --network nature"),
+        (Nature(), spec(4), "use --network mlp"),
+        (Nature(), spec(35, 35), "use --env.size 36"),
+        (Small(), spec(19, 19), "use --env.size 20"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_a_remedy(torso: Torso, env: EnvSpec, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build(torso, env)
+
+
+def test_the_smallest_size_named_in_the_remedy_works() -> None:
+    assert build(Nature(), spec(36, 36))(torch.zeros(1, 4, 36, 36, dtype=torch.uint8)).shape == (1, 6, 1)
+    assert build(Small(), spec(20, 20))(torch.zeros(1, 4, 20, 20, dtype=torch.uint8)).shape == (1, 6, 1)

@@ -1,0 +1,47 @@
+"""Pacing: a pure function of the counters, exact over any history."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redline.runtime.pacing import Pacing
+
+PACING = Pacing(samples_per_step=8.0, warmup_steps=1_000)
+
+
+@pytest.mark.parametrize(
+    ("steps", "samples", "due"),
+    [(0, 0, 0), (1_000, 0, 0), (1_003, 0, 0), (1_004, 0, 1), (1_008, 0, 2), (1_008, 32, 1), (1_008, 64, 0)],
+)
+def test_one_update_of_32_per_4_steps_after_the_warm_up(steps: int, samples: int, due: int) -> None:
+    assert PACING.updates_due(steps=steps, samples=samples, batch_size=32) == due
+
+
+@given(
+    samples_per_step=st.sampled_from([0.25, 1.0, 8.0, 32.0]),
+    phases=st.lists(st.tuples(st.sampled_from([1, 8, 16]), st.sampled_from([16, 32, 128])), min_size=1, max_size=4),
+)
+def test_the_ratio_is_kept_whatever_batch_sizes_and_env_counts_follow_each_other(
+    samples_per_step: float, phases: list[tuple[int, int]]
+) -> None:
+    pacing = Pacing(samples_per_step=samples_per_step, warmup_steps=100)
+    steps = samples = 0
+    for num_envs, batch_size in phases:
+        for _ in range(200):
+            due = pacing.updates_due(steps=steps, samples=samples, batch_size=batch_size)
+            samples += due * batch_size
+            steps += num_envs
+            earned = max(0, steps - num_envs - 100) * samples_per_step
+            assert samples <= earned
+            assert samples > earned - batch_size - 128  # never behind by more than the batch that is filling up
+
+
+def test_achieved_ratio_is_measured_from_the_end_of_the_warm_up() -> None:
+    assert PACING.achieved(steps=1_000, samples=0) is None
+    assert PACING.achieved(steps=1_100, samples=800) == 8.0
+
+
+def test_horizon_covers_the_steps_between_drawing_and_learning() -> None:
+    # three batches of 32 at 8 per step are 12 steps, 1.5 vector steps of 8 envs
+    assert PACING.horizon_vector_steps(batches_ahead=3, batch_size=32, num_envs=8) >= 2
+    assert PACING.horizon_vector_steps(batches_ahead=0, batch_size=32, num_envs=8) == 0

@@ -1,0 +1,154 @@
+"""Stop anywhere, resume, and nothing is different: bit for bit where that is promised, in so many words where not."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.algorithms.dqn import DQN, DQN_CLASSIC
+from redline.envs.config import EnvConfig
+from redline.errors import UserError
+from redline.experience import ReplayConfig
+from redline.networks import Small
+from redline.records import read_records
+from redline.runtime.job import Job
+from redline.runtime.limits import Limits
+from redline.runtime.session import Session
+from redline.runtime.starting import MAY_CHANGE, read_run, resume_run, start_run
+from redline.runtime.watching import Watcher
+
+EVERYTHING = ("weights", "target", "optimizer", "arrays")
+
+
+def cartpole(log_dir: Path, **changes: Any) -> Job:
+    algorithm = replace(DQN_CLASSIC, warmup_steps=200, replay=ReplayConfig(capacity=1_000), samples_per_step=16.0)
+    job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=log_dir, num_envs=4)
+    return replace(job, limits=Limits(max_steps=2_000), **changes)
+
+
+def pong(log_dir: Path, **changes: Any) -> Job:
+    # episodes of 50 steps, so that lanes end, restart and are evicted many times
+    env = EnvConfig("ALE/Pong-v5", size=40, max_episode_frames=200)
+    algorithm = replace(DQN, network=Small(), warmup_steps=200, replay=ReplayConfig(capacity=600))
+    job = Job(env=env, algorithm=algorithm, log_dir=log_dir, num_envs=4)
+    return replace(job, limits=Limits(max_steps=1_600), **changes)
+
+
+def play(session: Session, until_steps: int | None = None) -> Path:
+    """Train to the end, or until a request to stop comes after some steps; return the run's folder."""
+
+    def requested_stop() -> str | None:
+        return "SIGTERM" if until_steps is not None and session.trainer.counters.steps >= until_steps else None
+
+    with session:
+        session.train(requested_stop)
+    return session.run.path
+
+
+def checkpoint_bytes(run: Path, steps: int) -> dict[str, bytes]:
+    return {name: (run / "checkpoints" / str(steps) / f"{name}.safetensors").read_bytes() for name in EVERYTHING}
+
+
+def episodes(run: Path) -> list[dict[str, Any]]:
+    timeless = ("steps", "return", "length_steps", "lane", "seed", "seed_offset_steps")
+    return [{key: row[key] for key in timeless} for row in read_records(run / "episodes.jsonl")]
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+@pytest.mark.parametrize("make_job", [cartpole, pong])
+def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
+    make_job: Callable[..., Job], prefetch: int, tmp_path: Path, listener: Watcher
+) -> None:
+    job = make_job(tmp_path)
+    replay = replace(job.algorithm.replay, prefetch=prefetch)
+    job = replace(job, algorithm=replace(job.algorithm, replay=replay))
+    total = job.limits.max_steps or 0
+    whole = play(start_run(job, "dqn", listener))
+    parts = play(start_run(job, "dqn", listener), until_steps=total // 3)
+    for stop_at in (total // 2, None):
+        saved = read_run(parts)
+        play(resume_run(saved, saved.job, listener), until_steps=stop_at)
+    assert checkpoint_bytes(whole, total) == checkpoint_bytes(parts, total)
+    assert episodes(whole) == episodes(parts)
+    assert len(episodes(whole)) > 8
+    assert not any("not bit-exact" in note for note in listener.notes)  # type: ignore[attr-defined]
+
+
+def test_the_seed_decides_everything(tmp_path: Path, listener: Watcher) -> None:
+    first, again, other = (
+        checkpoint_bytes(play(start_run(cartpole(tmp_path, seed=seed), "dqn", listener)), 2_000) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first["weights"] != other["weights"]
+
+
+def test_another_number_of_envs_cuts_the_episodes_under_way_and_goes_on(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
+    saved = read_run(run)
+    session = resume_run(saved, replace(saved.job, num_envs=8), listener)
+    held = session.trainer.memory.num_transitions
+    play(session)
+    assert held > 900
+    assert session.trainer.counters.steps == 2_000
+    assert any("4 envs became 8" in note for note in listener.notes)  # type: ignore[attr-defined]
+    # lanes of the new envs have keys of their own: nothing that was played is played again
+    seeds = [row["seed"] for row in episodes(run)]
+    assert len(seeds) == len(set(seeds))
+
+
+def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
+    saved = read_run(run)
+    session = resume_run(saved, replace(saved.job, algorithm=replace(saved.job.algorithm, batch_size=32)), listener)
+    play(session)
+    counters = session.trainer.counters
+    assert session.trainer.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(
+        16, rel=0.02
+    )
+
+
+def test_what_can_not_change_is_refused_by_name(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=100)
+    saved = read_run(run)
+    with pytest.raises(UserError, match="seed can't change on resume"):
+        resume_run(saved, replace(saved.job, seed=5), listener)
+
+
+def test_a_run_in_use_is_refused(tmp_path: Path, listener: Watcher) -> None:
+    with start_run(cartpole(tmp_path), "dqn", listener) as session:
+        saved = read_run(session.run.path)
+        with pytest.raises(UserError, match="in use by process"):
+            resume_run(saved, saved.job, listener)
+
+
+def test_a_damaged_checkpoint_is_skipped_and_said(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=500)
+    (run / "checkpoints" / "500" / "weights.safetensors").write_bytes(b"torn")
+    saved = read_run(run)
+    play(resume_run(saved, saved.job, listener))
+    assert any("checkpoint 500 skipped" in note for note in listener.notes)  # type: ignore[attr-defined]
+    # everything after step 0 was taken back and played again, bit for bit
+    assert [row["steps"] for row in episodes(run)] == sorted(row["steps"] for row in episodes(run))
+    assert checkpoint_bytes(run, 2_000) == checkpoint_bytes(play(start_run(saved.job, "dqn", listener)), 2_000)
+    lost = read_records(run / "episodes.lost.jsonl")
+    assert lost
+    assert all(row["steps"] <= 500 for row in lost)
+
+
+def test_every_setting_that_may_change_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "resume.md").read_text(encoding="utf-8")
+    table = text.split("## What may change")[1].split("\n## ")[0]
+    documented = {flag for flag in MAY_CHANGE if f"`--{flag.replace('_', '-')}`" in table}
+    assert documented == MAY_CHANGE
+
+
+def test_counters_and_scores_of_the_checkpoint_agree_with_the_records(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener))
+    state = json.loads((run / "checkpoints" / "2000" / "state.json").read_text())
+    rows = episodes(run)
+    assert state["counters"]["episodes"] == len(rows)
+    assert state["recent_returns"] == [row["return"] for row in rows][-100:]
+    assert state["best_return"] == max(row["return"] for row in rows)

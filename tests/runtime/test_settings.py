@@ -1,0 +1,59 @@
+"""Jobs as plain data and back."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redline.algorithms.dqn import DQN_CLASSIC
+from redline.envs.config import EnvConfig
+from redline.errors import UserError
+from redline.networks import Mlp, Small
+from redline.runtime.job import Job
+from redline.runtime.limits import Limits
+from redline.runtime.settings import from_settings, to_settings
+
+
+def test_a_job_survives_json() -> None:
+    job = Job(
+        env=EnvConfig("CartPole-v1", stack=1, skip=1),
+        algorithm=replace(DQN_CLASSIC, network=Mlp((7, 5)), batch_size=17),
+        limits=Limits(max_steps=None, target_return=195.0),
+        log_dir=Path("somewhere"),
+        seed=3,
+    )
+    assert from_settings(Job(), json.loads(json.dumps(to_settings(job)))) == job
+
+
+def test_names_and_dashes_work_as_on_the_command_line() -> None:
+    job = from_settings(Job(), {"env": "breakout", "network": "small", "batch-size": 64, "replay": {"capacity": 5_000}})
+    assert (job.env.id, job.algorithm.network, job.algorithm.batch_size) == ("breakout", Small(), 64)
+    assert job.algorithm.replay.capacity == 5_000
+
+
+def test_a_part_can_be_named_and_set_in_one_table() -> None:
+    assert from_settings(Job(), {"network": {"name": "small", "width": 9}}).algorithm.network == Small(width=9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"replay": {"capcity": 5}}, r"unknown setting 'replay.capcity': did you mean replay.capacity"),
+        ({"max_stepz": 5}, "did you mean max_steps"),
+        ({"batch_size": "many"}, "batch_size is 'many', but it takes a value of type int"),
+        ({"batch_size": 1.5}, "type int"),
+        ({"batch_size": True}, "type int"),
+        ({"replay": 5}, "replay is 5"),
+        ({"network": {"name": "natur"}}, "did you mean nature"),
+        ({"network": 5}, "network is 5"),
+        ({"env": {"size": -3}}, "env.size is -3"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        from_settings(Job(), settings)
+
+
+def test_whole_numbers_do_for_fractions() -> None:
+    assert from_settings(Job(), {"samples_per_step": 4}).algorithm.samples_per_step == 4.0

@@ -1,0 +1,103 @@
+"""The learner: its update against plain PyTorch, its target sync, and what a checkpoint brings back."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from redline.algorithms.dqn import DQN
+from redline.algorithms.parts import Adam
+from redline.algorithms.q_learning import QLearning
+from redline.learner import Learner, describe_batch
+from redline.networks import Mlp, Small
+from redline.types import Batch, EnvSpec
+
+PICTURES = EnvSpec("test", (40, 40), "uint8", stack=4, num_actions=3, frames_per_step=4)
+VECTORS = EnvSpec("test", (3,), "float32", stack=1, num_actions=3, frames_per_step=1)
+VECTOR_DQN = replace(DQN, network=Mlp((16,)), optimizer=Adam(lr=0.1, eps=0.01), target_sync_updates=3)
+PICTURE_DQN = replace(DQN, network=Small(width=32), target_sync_updates=2)
+CPU = torch.device("cpu")
+
+
+def batch_for(spec: EnvSpec, seed: int, rows: int = 8) -> Batch:
+    rng = torch.Generator().manual_seed(seed)
+    shape = (rows, spec.stack + 1, *spec.frame_shape)
+    is_image = spec.frame_dtype == "uint8"
+    return Batch(
+        frames=torch.randint(0, 256, shape, generator=rng, dtype=torch.uint8)
+        if is_image
+        else torch.randn(shape, generator=rng),
+        offset=torch.ones(rows, dtype=torch.int64),
+        action=torch.randint(0, spec.num_actions, (rows,), generator=rng),
+        reward=torch.randn(rows, generator=rng),
+        discount=torch.full((rows,), 0.99),
+        weight=torch.rand(rows, generator=rng) + 0.5,
+    )
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return learner.state()["weights"]
+
+
+def test_one_update_equals_adam_worked_out_by_hand() -> None:
+    learner = Learner(VECTOR_DQN, VECTORS, seed=1, device=CPU)
+    batch = batch_for(VECTORS, seed=0)
+    before = {name: value.clone() for name, value in learner.online.named_parameters()}
+    with torch.no_grad():
+        target = batch.reward + batch.discount * learner.target(batch.frames[:, 1:]).squeeze(-1).max(1).values
+    values = learner.online(batch.frames[:, :1]).squeeze(-1)[torch.arange(8), batch.action]
+    error = values - target
+    loss = (batch.weight * torch.where(error.abs() <= 1, 0.5 * error**2, error.abs() - 0.5)).mean()
+    gradients = dict(zip(before, torch.autograd.grad(loss, list(learner.online.parameters())), strict=True))
+    learner.update(batch)
+    for name, parameter in learner.online.named_parameters():
+        # the first step of Adam, bias-corrected: lr · g / (|g| + eps)
+        expected = before[name] - 0.1 * gradients[name] / (gradients[name].abs() + 0.01)
+        torch.testing.assert_close(parameter.detach(), expected, atol=1e-5, rtol=1e-5)
+    assert learner.take_mean_loss() == pytest.approx(loss.item(), rel=1e-5)
+    assert learner.take_mean_loss() is None
+
+
+def test_the_target_follows_every_third_update_and_only_then() -> None:
+    learner = Learner(VECTOR_DQN, VECTORS, seed=1, device=CPU)
+    is_synced = []
+    for update in range(6):
+        learner.update(batch_for(VECTORS, seed=update))
+        online, target = learner.online.head.weight, learner.target.head.weight
+        is_synced.append(torch.equal(online, target))
+    assert is_synced == [False, False, True, False, False, True]
+
+
+@pytest.mark.parametrize(("algorithm", "spec"), [(VECTOR_DQN, VECTORS), (PICTURE_DQN, PICTURES)])
+def test_a_restored_learner_goes_on_bit_for_bit(algorithm: QLearning, spec: EnvSpec) -> None:
+    whole = Learner(algorithm, spec, seed=1, device=CPU)
+    for update in range(5):
+        whole.update(batch_for(spec, seed=update))
+    restored = Learner(algorithm, spec, seed=99, device=CPU)
+    restored.load_state(whole.state(), updates=whole.updates)
+    for update in range(5, 12):
+        for learner in (whole, restored):
+            learner.update(batch_for(spec, seed=update))
+    for part, tensors in whole.state().items():
+        for name, value in tensors.items():
+            assert torch.equal(value, restored.state()[part][name]), (part, name)
+
+
+def test_a_learner_saved_before_its_first_update_comes_back() -> None:
+    whole, restored = (Learner(VECTOR_DQN, VECTORS, seed=seed, device=CPU) for seed in (1, 2))
+    restored.load_state(whole.state(), updates=0)
+    for learner in (whole, restored):
+        learner.update(batch_for(VECTORS, seed=0))
+    assert all(torch.equal(value, weights(restored)[name]) for name, value in weights(whole).items())
+
+
+def test_weights_that_are_no_numbers_are_named() -> None:
+    learner = Learner(VECTOR_DQN, VECTORS, seed=1, device=CPU)
+    assert learner.non_finite_weights() == []
+    learner.update(replace(batch_for(VECTORS, seed=0), reward=torch.full((8,), torch.nan)))
+    assert "head.weight" in learner.non_finite_weights()
+
+
+def test_a_batch_is_described_by_its_ranges() -> None:
+    batch = replace(batch_for(VECTORS, seed=0), reward=torch.arange(8.0))
+    assert "reward 0 … 7" in describe_batch(batch)
