@@ -142,7 +142,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--seconds", type=float, default=25.0, help="length of each window")
     parser.add_argument("--num-envs", type=int, choices=(4, 8, 16, 32), default=8, help="envs of both")
     parser.add_argument("--capacity", type=at_least(1_000), default=20_000, help="transitions in the replay memory")
-    parser.add_argument("--warmup-steps", type=at_least(100), default=1_000, help="steps before the first update")
+    parser.add_argument("--warmup-steps", type=at_least(100), default=6_000, help="steps before the first update")
     parser.add_argument(
         "--peer-vec-env", choices=("auto", "dummy", "subproc"), default="auto", help="auto tries both, takes the faster"
     )

@@ -21,10 +21,10 @@ class SpeedSetting:
     adam_eps: float = 1.5e-4
     gamma: float = 0.99
     replay_capacity: int = 20_000
-    warmup_steps: int = 1_000
+    warmup_steps: int = 6_000  # 750 in each env: about when its first game ends, so that some end in the window
     # ε is low when the window opens, so that the network acts there as it does in nearly all of a training
     epsilon_end: float = 0.01
-    epsilon_over_steps: int = 1_000
+    epsilon_over_steps: int = 6_000
     target_sync_steps: int = 4_000
     peer_vec_env: str = "dummy"  # only for Stable-Baselines3
 

@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from redline.cli.main import SHORT_SPIN
 
 os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share their cores
 
-from redline.runtime.gauges import Gauges  # noqa: E402
+from redline.runtime.gauges import Gauges
 
 PROGRAM = (sys.executable, "-m", "redline.cli.main")
 
@@ -58,3 +59,17 @@ def start_program() -> StartProgram:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     return start
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB, where this user may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user cannot mount a tmpfs")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)

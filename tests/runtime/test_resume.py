@@ -16,8 +16,9 @@ from redline.networks import Small
 from redline.records import read_records
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
+from redline.runtime.resuming import MAY_CHANGE, read_run, resume_run
 from redline.runtime.session import Session
-from redline.runtime.starting import MAY_CHANGE, read_run, resume_run, start_run
+from redline.runtime.starting import start_run
 from redline.runtime.watching import Watcher
 
 EVERYTHING = ("weights", "target", "optimizer", "arrays")
@@ -113,7 +114,7 @@ def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener:
 def test_what_can_not_change_is_refused_by_name(tmp_path: Path, listener: Watcher) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=100)
     saved = read_run(run)
-    with pytest.raises(UserError, match="seed can't change on resume"):
+    with pytest.raises(UserError, match="--seed can't change on resume"):
         resume_run(saved, replace(saved.job, seed=5), listener)
 
 

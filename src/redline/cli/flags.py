@@ -114,20 +114,21 @@ def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
 
 def _one_line(complaint: str, prog: str) -> str:
     """Condense tyro's boxed message: its first section, and the flag it suggests."""
-    lines = [line.strip("│╭╮╰╯─ \n") for line in complaint.splitlines()]
     sections: list[list[str]] = [[]]
-    for raw, line in zip(complaint.splitlines(), lines, strict=True):
-        if re.fullmatch(r"[│\s]*─+[│\s]*", raw):
+    for line in complaint.splitlines():
+        if re.fullmatch(r"[│\s]*[─-]{10,}[│\s]*", line):
             sections.append([])
-        elif line and not raw.startswith(("╭", "╰")):
-            sections[-1].append(line)
+        elif (text := line.strip("│ ")) and not text.startswith(("╭", "╰")):
+            sections[-1].append(text)
+    if not complaint.startswith("╭"):  # where the terminal has no box characters, the title is a section of its own
+        sections = sections[1:] or sections
     message = " ".join(sections[0])
-    suggestions = next((section for section in sections if section and section[0].startswith("Perhaps you meant")), [])
-    flags = [line.split(" ")[0].rstrip(",") for line in suggestions if line.startswith("--")]
-    remedy = f"did you mean {flags[0]}?" if flags else f"see {prog} --help"
+    flags = [text.split()[0].rstrip(",") for section in sections for text in section if text.startswith("--")]
+    is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
+    remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"
     return f"{message[:300].rstrip('.')}: {remedy}"
 
 
 def _env_id_in(settings: Mapping[str, Any]) -> str:
     env = settings.get("env", "pong")
-    return str(env if isinstance(env, str) else env.get("id", "pong"))
+    return str(env.get("id", "pong")) if isinstance(env, Mapping) else str(env)

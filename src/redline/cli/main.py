@@ -10,7 +10,7 @@ from redline import __version__
 from redline.errors import UserError, unknown_name
 
 # Threads of an OpenMP team that wait for each other spin, by default for milliseconds. On a machine with other work
-# the one they wait for is then not running, and training slows down tenfold; a short spin costs nothing.
+# the one they wait for may not be running, and then they burn the very time it needs.
 # Read once, when torch is loaded, so it must be set before any command is imported.
 SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
 
@@ -39,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
     except UserError as error:
         return _refuse(str(error), as_json="--json" in args)
+    except KeyboardInterrupt:
+        print("redline: interrupted; the newest checkpoint stands", file=sys.stderr)
+        return CHECK_FAILED
     except BrokenPipeError:
         sys.stdout = None  # the reader is gone: nothing is left to flush to
         return DONE

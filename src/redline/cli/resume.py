@@ -12,7 +12,7 @@ from redline.cli.stopping import StopRequest
 from redline.cli.train import display, train
 from redline.errors import UserError
 from redline.runtime.job import Job
-from redline.runtime.starting import read_run, resume_run
+from redline.runtime.resuming import read_run, resume_run
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class ResumeFlags:
 
 def run(args: Sequence[str]) -> int:
     """Resume as the flags say and return the exit code."""
+    if "--help" in args[:1] or "-h" in args[:1]:
+        parse(ResumeFlags, args, default=ResumeFlags(job=Job()), prog="redline resume RUN")
     if not args or args[0].startswith("-"):
         raise UserError("resume needs a run directory: redline resume runs/pong/dqn/20260101-120000-s1")
     path, rest = Path(args[0]), args[1:]

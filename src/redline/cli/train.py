@@ -60,17 +60,19 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "reason": outcome.reason,
         "run": str(outcome.run),
         "checkpoint": str(outcome.checkpoint),
+        "learning_steps_per_s": outcome.learning_steps_per_s,
         **outcome.gauges.row(),
     }
 
 
 def _closing_lines(outcome: Outcome) -> list[str]:
     last = outcome.gauges
-    average = last.steps / last.time_s if last.time_s > 0 else 0.0
+    learning = outcome.learning_steps_per_s
+    speed = "no updates yet" if learning is None else f"{rate(learning)} steps/s while learning"
     return [
         f"stopped: {outcome.reason}",
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
-        f"{duration(last.time_s)}: {rate(average)} steps/s, {number(last.samples_per_step)} samples/step",
+        f"{duration(last.time_s)}: {speed}, {number(last.samples_per_step)} samples/step",
         f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}, memory {size(last.rss_bytes)}",
         f"run {outcome.run}",
         f"go on with: redline resume {outcome.run}",

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from redline.errors import UserError
+
 
 @dataclass(frozen=True)
 class ReplayConfig:
@@ -12,3 +14,9 @@ class ReplayConfig:
 
     prefetch: int = 0
     """Updates whose rows are drawn ahead."""
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise UserError(f"replay.capacity is {self.capacity}: use 1 or more")
+        if not 0 <= self.prefetch <= 64:
+            raise UserError(f"replay.prefetch is {self.prefetch}: use 0 to 64")

@@ -142,6 +142,11 @@ class RunDirectory:
         """Read `run.json`; damage or another schema is a `UserError`."""
         return read_run_json(self.path)
 
+    def open_records(self) -> None:
+        """Make the files of all records, so that a reader finds them before their first row."""
+        for name in ("metrics", "episodes", "events"):
+            self._writer(name)
+
     def sync_records(self) -> None:
         """Return when all rows are on the disk: a checkpoint must not outlive rows from before it."""
         for writer in self._writers.values():

@@ -14,6 +14,7 @@ from redline.learner import Learner
 from redline.runs.errors import free_bytes, mount_point
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.runtime.limits import Limits
 from redline.runtime.pacing import Pacing
 from redline.types import Adjustment, EnvSpec
 
@@ -29,20 +30,32 @@ class Settled:
     device: torch.device
 
 
-def settle(job: Job) -> Settled:
-    """Replace what the user left open or what can't act, and list each replacement."""
+def settle(job: Job, *, steps: int = 0) -> Settled:
+    """Replace what the user left open or what can't act in a run of `steps` so far, and list each replacement."""
     env, adjustments = env_catalog.effective(job.env)
     if job.env.size == EnvConfig.size:  # the default was not asked for, so nothing was refused
         adjustments = [item for item in adjustments if item.setting != "env.size"]
-    limits = job.limits
-    if limits.max_steps is not None and limits.max_steps % job.num_envs:
-        whole = -(-limits.max_steps // job.num_envs) * job.num_envs
-        why = f"{job.num_envs} envs step together"
-        adjustments.append(Adjustment("max-steps", f"{limits.max_steps:,}", f"{whole:,}", why))
-        limits = replace(limits, max_steps=whole)
+    limits, rounded = _whole_vector_steps(job, frames_per_step=env.skip, steps=steps)
+    adjustments += rounded
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
     threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
     return Settled(replace(job, env=env, limits=limits, threads=threads), adjustments, find_device(job.device))
+
+
+def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:
+    """Round the limits up to what a run can stop at: all envs step together."""
+    adjustments, changes = [], {}
+    for name, per_step in (("max_steps", 1), ("max_frames", frames_per_step)):
+        asked = getattr(job.limits, name)
+        if asked is None:
+            continue
+        unit = job.num_envs * per_step
+        whole = steps * per_step + max(0, -(-(asked - steps * per_step) // unit)) * unit
+        if asked > steps * per_step and whole != asked:
+            why = f"{job.num_envs} envs step together"
+            adjustments.append(Adjustment(name.replace("_", "-"), f"{asked:,}", f"{whole:,}", why))
+            changes[name] = whole
+    return replace(job.limits, **changes), adjustments
 
 
 def find_device(name: str) -> torch.device:

@@ -41,7 +41,11 @@ def save_checkpoint(trainer: InlineTrainer, store: CheckpointStore) -> Path:
     path = store.save(
         steps=trainer.counters.steps,
         files=files,
-        state={**counters_to_json(trainer.counters, trainer.scores), "env_seed": trainer.env_seed},
+        state={
+            **counters_to_json(trainer.counters, trainer.scores),
+            "env_seed": trainer.env_seed,
+            "num_envs": trainer.env.num_envs,
+        },
         replay=replay.manifest,
         score=trainer.scores.mean if trainer.scores.is_full else None,
     )

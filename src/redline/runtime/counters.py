@@ -18,6 +18,7 @@ class Counters:
     batches_drawn: int = 0
     episodes: int = 0
     time_s: float = 0.0  # training time
+    warmup_time_s: float = 0.0  # the part of it spent before the first update
 
 
 @dataclass

@@ -1,11 +1,22 @@
-"""Readings of a running trainer: rates over the interval since the last one, and the time that is left."""
+"""Readings of a running trainer: rates over the last seconds, and the time that is left."""
 
 import time
+from collections import deque
+from typing import NamedTuple
 
 from redline.monitor.usage import ProcessUsage
-from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges
 from redline.runtime.inline import InlineTrainer
+
+RATE_WINDOW_S = 10.0
+EPISODE_WINDOW_S = 300.0  # an episode of Pong takes a minute or more
+
+
+class _Mark(NamedTuple):
+    time_s: float
+    steps: int
+    updates: int
+    episodes: int
 
 
 class Measurer:
@@ -14,35 +25,37 @@ class Measurer:
     def __init__(self, trainer: InlineTrainer) -> None:
         self._trainer = trainer
         self._usage = ProcessUsage()
-        self._started_s = self._last_s = time.monotonic()
-        self._before = self._rates_from(trainer.counters)
+        self._started_s = time.monotonic()
+        self._marks = deque([self._mark()])
         self._loss: float | None = None
 
     def read(self) -> Gauges:
         """Return what the gauges show now."""
         trainer, counters = self._trainer, self._trainer.counters
-        now_s = time.monotonic()
-        interval_s = max(now_s - self._last_s, 1e-9)
-        steps, updates, episodes = self._rates_from(counters)
-        before_steps, before_updates, before_episodes = self._before
-        self._last_s, self._before = now_s, (steps, updates, episodes)
-        self._loss = trainer.learner.take_mean_loss() if updates > before_updates else self._loss
-        steps_per_s = (steps - before_steps) / interval_s
+        now = self._mark()
+        recent, early = self._since(now.time_s - RATE_WINDOW_S), self._since(now.time_s - EPISODE_WINDOW_S)
+        self._marks.append(now)
+        while self._marks[0].time_s < early.time_s:
+            self._marks.popleft()
+        seconds = max(now.time_s - recent.time_s, 1e-9)
+        steps_per_s = (now.steps - recent.steps) / seconds
+        loss = trainer.learner.take_mean_loss()
+        self._loss = self._loss if loss is None else loss
         usage = self._usage.sample()
-        progress, remaining_s = self._progress(steps_per_s, invocation_s=now_s - self._started_s)
+        progress, remaining_s = self._progress(steps_per_s, invocation_s=now.time_s - self._started_s)
         memory = trainer.memory
         return Gauges(
             time_s=counters.time_s,
             unix_s=time.time(),
-            steps=steps,
-            frames=steps * trainer.env.spec.frames_per_step,
-            updates=updates,
+            steps=now.steps,
+            frames=now.steps * trainer.env.spec.frames_per_step,
+            updates=now.updates,
             samples=counters.samples,
-            episodes=episodes,
+            episodes=now.episodes,
             steps_per_s=steps_per_s,
-            updates_per_s=(updates - before_updates) / interval_s,
-            episodes_per_h=(episodes - before_episodes) / interval_s * 3600,
-            samples_per_step=trainer.pacing.achieved(steps=steps, samples=counters.samples),
+            updates_per_s=(now.updates - recent.updates) / seconds,
+            episodes_per_h=(now.episodes - early.episodes) / max(now.time_s - early.time_s, 1e-9) * 3600,
+            samples_per_step=trainer.pacing.achieved(steps=now.steps, samples=counters.samples),
             mean_return_100=trainer.scores.mean,
             best_return=trainer.scores.best,
             epsilon=trainer.epsilon,
@@ -56,6 +69,14 @@ class Measurer:
             progress=progress,
             remaining_s=remaining_s,
         )
+
+    def _mark(self) -> _Mark:
+        counters = self._trainer.counters
+        return _Mark(time.monotonic(), counters.steps, counters.updates, counters.episodes)
+
+    def _since(self, time_s: float) -> _Mark:
+        """Return the newest mark that is not younger than `time_s`, or the oldest there is."""
+        return next((mark for mark in reversed(self._marks) if mark.time_s <= time_s), self._marks[0])
 
     def _progress(self, steps_per_s: float, *, invocation_s: float) -> tuple[float | None, float | None]:
         """Return the share done and the time left of the limit that will be reached first."""
@@ -74,7 +95,3 @@ class Measurer:
             return None, None
         remaining_s, progress = min(options)
         return min(progress, 1.0), max(remaining_s, 0.0)
-
-    @staticmethod
-    def _rates_from(counters: Counters) -> tuple[int, int, int]:
-        return counters.steps, counters.updates, counters.episodes

@@ -23,7 +23,7 @@ from redline.runtime.measuring import Measurer
 from redline.runtime.watching import Watcher
 
 METRICS_INTERVAL_S = 5.0
-DISPLAY_INTERVAL_S = 0.5
+DISPLAY_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Outcome:
 
     reason: str  # the limit that was reached, or the signal that came
     gauges: Gauges
+    learning_steps_per_s: float | None  # since the warm-up, over all resumes
     run: Path
     checkpoint: Path | None
 
@@ -66,16 +67,16 @@ class Session(AbstractContextManager["Session"]):
 
     def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
+        self.run.open_records()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
         last_s = time.monotonic()
-        next_show_s = next_metrics_s = 0.0
+        next_show_s, next_metrics_s = last_s + DISPLAY_INTERVAL_S, last_s
         next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
         while (reason := requested_stop() or self._limit_reached()) is None:
             for episode in self.trainer.vector_step():
                 self._record_episode(episode)
             now_s = time.monotonic()
-            self.trainer.counters.time_s += now_s - last_s
-            self._invocation_s += now_s - last_s
+            self._count_time(now_s - last_s)
             last_s = now_s
             if now_s >= next_show_s:
                 next_show_s = now_s + DISPLAY_INTERVAL_S
@@ -90,10 +91,17 @@ class Session(AbstractContextManager["Session"]):
                 self.checkpoint(is_last=False)
         gauges = self._measurer.read()
         self.trainer.check_loss(gauges.loss)
+        self._watcher.show(gauges)
         self._record_metrics(gauges)
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)
-        return Outcome(reason, gauges, self.run.path, self._last_checkpoint)
+        return Outcome(
+            reason=reason,
+            gauges=gauges,
+            learning_steps_per_s=self._learning_steps_per_s(),
+            run=self.run.path,
+            checkpoint=self._last_checkpoint,
+        )
 
     def checkpoint(self, *, is_last: bool) -> None:
         """Save a checkpoint; where the disk refuses, say so loudly and go on, unless it was the last chance."""
@@ -112,6 +120,19 @@ class Session(AbstractContextManager["Session"]):
         """Write down that something happened."""
         counters = self.trainer.counters
         self.run.event(name, time_s=counters.time_s, steps=counters.steps, **details)
+
+    def _count_time(self, seconds: float) -> None:
+        counters = self.trainer.counters
+        self._invocation_s += seconds
+        counters.time_s += seconds
+        if counters.updates == 0:
+            counters.warmup_time_s += seconds
+
+    def _learning_steps_per_s(self) -> float | None:
+        counters = self.trainer.counters
+        steps = counters.steps - self._job.algorithm.warmup_steps
+        seconds = counters.time_s - counters.warmup_time_s
+        return steps / seconds if counters.updates and seconds > 0 else None
 
     def _limit_reached(self) -> str | None:
         limits, counters, scores = self._job.limits, self.trainer.counters, self.trainer.scores

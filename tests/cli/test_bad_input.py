@@ -1,0 +1,119 @@
+"""Bad input: one clear line with a remedy, exit code 2, no traceback."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from redline.cli.main import BAD_INPUT, main
+
+CASES = [
+    (["trian"], "unknown command 'trian': did you mean train"),
+    (["train", "--env", "pongg"], "unknown env 'pongg': did you mean pong"),
+    (["train", "--env", "CartPole-v9"], "did you mean CartPole-v1"),
+    (["train", "--env", "Pendulum-v1"], "continuous actions"),
+    (["train", "--env", "combat"], "no single-player mode"),
+    (["train", "--algo", "dqm"], "unknown algorithm 'dqm': did you mean dqn"),
+    (["train", "--model=dqm"], "unknown algorithm 'dqm'"),
+    (["train", "--network", "natur"], "unknown network 'natur': did you mean nature"),
+    (["train", "--network", "mlp"], "use --network nature"),
+    (["train", "--env", "CartPole-v1", "--network", "small"], "use --network mlp"),
+    (["train", "--batch-size", "0"], "batch-size is 0"),
+    (["train", "--batch-size", "many"], "--batch-size"),
+    (["train", "--num-envs", "0"], "num-envs is 0"),
+    (["train", "--seed", "-1"], "seed is -1"),
+    (["train", "--max-steps", "0"], "max-steps is 0"),
+    (["train", "--max-minutes", "nan"], "max-minutes is nan"),
+    (["train", "--target-return", "inf"], "target-return is inf"),
+    (["train", "--checkpoint-minutes", "-1"], "checkpoint-minutes is -1"),
+    (["train", "--warmup-steps", "0"], "warmup-steps is 0"),
+    (["train", "--samples-per-step", "0"], "samples-per-step is 0"),
+    (["train", "--optimizer.lr", "inf"], "optimizer.lr is inf"),
+    (["train", "--returns.gamma", "1.5"], "returns.gamma is 1.5"),
+    (["train", "--explore.epsilon.end", "2"], "not between 0 and 1"),
+    (["train", "--env.size", "20"], "use --env.size 36"),
+    (["train", "--env.stack", "0"], "env.stack is 0"),
+    (["train", "--env.skip", "0"], "env.skip is 0"),
+    (["train", "--env.siz", "40"], "did you mean --env.size"),
+    (["train", "--device", "tpu"], "use auto, cpu, cuda or cuda:i"),
+    (["train", "--replay.capacity", "900_000_000"], "use --replay.capacity"),
+    (["train", "--env", "CartPole-v1", "--replay.capacity", "3"], "use --replay.capacity"),
+    (["train", "--replay.prefetch", "-1"], "replay.prefetch is -1"),
+    (["train", "--threads.learner", "-1"], "threads.learner is -1"),
+    (["train", "--env"], "--env"),
+    (["train", "--config", "nowhere.toml"], "can't be read"),
+    (["resume"], "needs a run directory"),
+    (["resume", "nowhere"], "no run directory"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), CASES, ids=[" ".join(args) for args, _ in CASES])
+def test_one_line_with_a_remedy(
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(args)
+    out, err = capsys.readouterr()
+    assert code == BAD_INPUT
+    assert message in err
+    assert err.startswith("redline: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind by a run that never began
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[replay]\ncapcity = 5\n", "unknown setting 'replay.capcity': did you mean replay.capacity"),
+        ("batch_size = 'x'\n", "batch_size is 'x'"),
+        ("env = 'pongg'\n", "did you mean pong"),
+        ("algo = 'dqm'\n", "did you mean dqn"),
+        ("algo = \n", "is not TOML"),
+        ("\x00", "is not TOML"),
+        ("env = 5\n", "unknown env '5'"),
+    ],
+)
+def test_a_bad_config_file_is_named_with_its_key(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text(text, encoding="utf-8")
+    assert main(["train", "--config", str(config)]) == BAD_INPUT
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_with_json_the_error_is_the_one_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--env", "pongg", "--json"]) == BAD_INPUT
+    assert "unknown env" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_log_dir_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["train", "--env", "CartPole-v1", "--log-dir", str(tmp_path / "file")]) == BAD_INPUT
+    assert "cannot create a run" in capsys.readouterr().err
+
+
+def test_a_run_without_a_valid_checkpoint_is_an_error_never_a_fresh_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["train", "--env", "CartPole-v1", "--log-dir", str(tmp_path), "--max-steps", "8", "--plain"]
+    assert main(args) == 0
+    (run,) = tmp_path.glob("cartpole-v1/dqn/*")
+    for manifest in run.glob("checkpoints/*/manifest.json"):
+        manifest.write_text("{}")
+    capsys.readouterr()
+    assert main(["resume", str(run)]) == BAD_INPUT
+    assert "no valid checkpoint" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_refused_before_the_start_with_its_mount(
+    small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--env", "CartPole-v1", "--log-dir", str(small_disk)]) == BAD_INPUT
+    err = capsys.readouterr().err
+    assert f"{small_disk} has 0.00 GB free" in err
+    assert "--log-dir" in err
+    assert list(small_disk.iterdir()) == []

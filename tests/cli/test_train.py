@@ -1,0 +1,168 @@
+"""`redline train` and `redline resume` as a user runs them."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.cli.main import DONE, RESUMABLE, main
+from redline.records import read_records
+
+CARTPOLE = ("--env", "CartPole-v1", "--warmup-steps", "200")
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def steps_recorded(log_dir: Path) -> int:
+    rows = [row for path in log_dir.glob("*/*/*/episodes.jsonl") for row in read_records(path)]
+    return max((int(row["steps"]) for row in rows), default=0)
+
+
+def test_a_run_directory_is_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = [*CARTPOLE, "--max-steps", "1000", "--seed", "3", "--log_dir", str(tmp_path), "--json"]
+    assert main(["train", *args]) == DONE
+    summary = json.loads(capsys.readouterr().out)
+    run = Path(summary["run"])
+    assert run.parent == tmp_path / "cartpole-v1" / "dqn"
+    assert run.name.endswith("-s3")
+    assert run.stat().st_mode & 0o077 == 0
+    facts = json.loads((run / "run.json").read_text())
+    assert {"command", "config", "host", "versions", "commit", "algorithm", "protocol"} <= facts.keys()
+    assert {path.name for path in (run / "checkpoints" / "1000").iterdir()} == {
+        "weights.safetensors",
+        "target.safetensors",
+        "optimizer.safetensors",
+        "arrays.safetensors",
+        "state.json",
+        "manifest.json",
+    }
+    assert (run / "checkpoints" / "0").is_dir()
+    assert list((run / "tensorboard").glob("events.out.tfevents.*"))
+    events = [row["event"] for row in read_records(run / "events.jsonl")]
+    assert events == ["start", "checkpoint", "process", "stop", "checkpoint"]
+    for name in ("metrics", "episodes", "events"):
+        assert all(row["schema"] == 1 for row in read_records(run / f"{name}.jsonl"))
+    assert summary["steps"] == 1_000
+    assert summary["frames"] == 1_000
+    # the updates of a vector step draw from what was complete before it: 992 steps, 200 of them warm-up
+    assert summary["updates"] == (992 - 200) * 32 // 128
+
+
+def test_lines_and_the_summary_name_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *CARTPOLE, "--max-steps", "400", "--log-dir", str(tmp_path), "--plain"]) == DONE
+    out = capsys.readouterr().out
+    (run,) = tmp_path.glob("*/*/*")
+    assert "steps/s" in out
+    assert "stopped: max-steps 400 reached" in out
+    assert f"redline resume {run}" in out
+
+
+def test_steps_round_up_to_whole_vector_steps_and_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *CARTPOLE, "--max-steps", "401", "--log-dir", str(tmp_path), "--plain"]) == DONE
+    assert "requested → effective: max-steps: 401 → 408 (8 envs step together)" in capsys.readouterr().out
+    assert list(tmp_path.glob("*/*/*/checkpoints/408"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "reached"),
+    [
+        (["--max-frames", "160", "--env.stack", "2"], "max-frames 160 reached"),
+        (["--max-episodes", "5"], "max-episodes 5 reached"),
+        (["--max-minutes", "0.01"], "max-minutes 0.01 reached"),
+        (["--target-return", "5"], "target-return 5 reached"),
+    ],
+)
+def test_each_limit_ends_a_run(
+    limit: list[str], reached: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *CARTPOLE, *limit, "--log-dir", str(tmp_path), "--json"]) == DONE
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["reason"] == reached
+    if "target" in reached:
+        assert summary["episodes"] >= 100
+
+
+def test_flags_override_the_config_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text('env = "CartPole-v1"\nmax_steps = 160\nbatch_size = 16\n[replay]\ncapacity = 900\n')
+    args = ["train", "--config", str(config), "--batch-size", "24", "--log-dir", str(tmp_path), "--json"]
+    assert main(args) == DONE
+    run = Path(json.loads(capsys.readouterr().out)["run"])
+    settings = json.loads((run / "run.json").read_text())["config"]
+    assert (settings["max_steps"], settings["batch_size"], settings["replay"]["capacity"]) == (160, 24, 900)
+
+
+def test_help_shows_the_chosen_domains_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {}
+    for env in ("pong", "CartPole-v1"):
+        with pytest.raises(SystemExit) as stop:
+            main(["train", "--env", env, "--help"])
+        assert stop.value.code == 0
+        texts[env] = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Transitions in one update. (default: 32)" in texts["pong"]
+    assert "Transitions in one update. (default: 128)" in texts["CartPole-v1"]
+    assert "--network.widths" in texts["CartPole-v1"]
+    for flag in ("--model", "--algo", "--env", "--max-frames", "--target-return", "--checkpoint-minutes", "--config"):
+        assert flag in texts["pong"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, DONE), (signal.SIGTERM, RESUMABLE)])
+def test_a_signal_leaves_a_checkpoint_to_resume_from(
+    number: signal.Signals, code: int, tmp_path: Path, start_program: Any, run_program: Any
+) -> None:
+    program = start_program("train", *CARTPOLE, "--max-steps", 100_000, "--log-dir", tmp_path, "--json")
+    wait_for(lambda: steps_recorded(tmp_path) > 500)
+    program.send_signal(number)
+    out, _ = program.communicate(timeout=60)
+    assert program.returncode == code
+    summary = json.loads(out)
+    assert summary["reason"] == number.name
+    resumed = run_program("resume", summary["run"], "--max-steps", summary["steps"] + 800, "--json")
+    assert resumed.returncode == DONE
+    assert json.loads(resumed.stdout)["steps"] == summary["steps"] + 800
+
+
+def test_kill_at_any_moment_loses_nothing_but_what_came_after_the_checkpoint(
+    tmp_path: Path, start_program: Any, run_program: Any
+) -> None:
+    args = (*CARTPOLE, "--max-steps", 12_000, "--checkpoint-minutes", 0.004, "--log-dir", tmp_path, "--json")
+    program = start_program("train", *args)
+    wait_for(lambda: steps_recorded(tmp_path) > 300)
+    (run,) = tmp_path.glob("*/*/*")
+    for more in (600, 700, 800):
+        seen = steps_recorded(tmp_path)
+        wait_for(lambda: steps_recorded(tmp_path) > seen + more or program.poll() is not None)  # noqa: B023
+        program.kill()
+        program.communicate()
+        newest = max(int(path.name) for path in run.glob("checkpoints/[0-9]*"))
+        assert newest > 0
+        program = start_program("resume", run, "--json")
+        wait_for(lambda: len([r for r in read_records(run / "events.jsonl") if r["event"] == "resume"]) > 0)
+    out, _ = program.communicate(timeout=120)
+    assert program.returncode == DONE
+    rows = read_records(run / "episodes.jsonl")
+    assert json.loads(out)["episodes"] == len(rows)
+    assert len({(row["lane"], row["seed"]) for row in rows}) == len(rows)
+    assert [row["steps"] for row in rows] == sorted(row["steps"] for row in rows)
+
+
+def test_without_tensorboard_one_line_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from redline.runtime import curves
+
+    monkeypatch.setattr(curves, "find_spec", lambda name: None)  # as on a machine without the extra
+    assert main(["train", *CARTPOLE, "--max-steps", "80", "--log-dir", str(tmp_path), "--plain"]) == DONE
+    assert capsys.readouterr().out.count("pip install 'redline[tensorboard]'") == 1
+    assert not list(tmp_path.glob("*/*/*/tensorboard"))
