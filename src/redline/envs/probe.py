@@ -25,6 +25,13 @@ class Constant(gymnasium.Env[Array, np.int64]):
         return np.zeros(1, np.float32), 1.0, True, False, {}
 
 
+class Endless(Constant):
+    """Reward 1 at every step and no end: cut by a limit it is still worth 1 / (1 − γ), or truncation is taken for an end."""
+
+    def step(self, action: np.int64) -> _Step:
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
 class ObsValue(gymnasium.Env[Array, np.int64]):
     """One step, the reward is the observation ±1: fails if what is learned does not depend on what is seen."""
 
@@ -166,7 +173,7 @@ def register() -> None:
     """Make the probes known to Gymnasium as redline/…-v0; a second call changes nothing."""
     if "redline/Constant-v0" in gymnasium.registry:
         return
-    for name in ("Constant", "ObsValue", "ActionReward", "Catch", "Counting"):
+    for name in ("Constant", "Endless", "ObsValue", "ActionReward", "Catch", "Counting"):
         gymnasium.register(f"redline/{name}-v0", entry_point=f"{__name__}:{name}")
     delayed = f"{__name__}:Delayed"
     gymnasium.register("redline/Discount-v0", entry_point=delayed, kwargs={"delay": 2, "num_actions": 1})

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -112,7 +112,8 @@ class Session(AbstractContextManager["Session"]):
             if is_last:
                 raise
             self._watcher.note(f"warning: {error}; training goes on, the next checkpoint will try again")
-            self.event("warning", message=str(error))
+            with suppress(OSError):  # the same full disk: the note above was heard
+                self.event("warning", message=str(error))
             return
         self.event("checkpoint", path=self._last_checkpoint.name, stalled_s=time.monotonic() - started_s)
 

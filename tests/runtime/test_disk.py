@@ -1,0 +1,54 @@
+"""A disk that fills up during a run: the last good checkpoint stands, training goes on, the next save works."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redline.algorithms.dqn import DQN_CLASSIC
+from redline.envs.config import EnvConfig
+from redline.experience import ReplayConfig
+from redline.networks import Mlp
+from redline.runtime.job import Job
+from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.starting import start_run
+from redline.runtime.watching import Watcher
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB, where this user may mount one."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user cannot mount a tmpfs")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def test_a_full_disk_costs_a_checkpoint_and_nothing_else(disk: Path, listener: Watcher) -> None:
+    algorithm = replace(DQN_CLASSIC, network=Mlp((32,)), replay=ReplayConfig(capacity=2_000), warmup_steps=100)
+    job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=disk, num_envs=2)
+    with start_run(job, "dqn", listener) as session:
+        for _ in range(100):
+            session.trainer.vector_step()
+        session.checkpoint(is_last=False)
+        filler = disk / "filler"
+        with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):  # noqa: PT012
+            while True:
+                file.write(b"x" * 4096)
+        for _ in range(100):
+            session.trainer.vector_step()
+        filled = session.run.path / "checkpoints"
+        session.checkpoint(is_last=False)
+        assert sorted(path.name for path in filled.iterdir()) == ["0", "200"]
+        assert any(f"{disk} has" in note and "goes on" in note for note in listener.notes)  # type: ignore[attr-defined]
+        filler.unlink()
+        session.checkpoint(is_last=False)
+        assert sorted(path.name for path in filled.iterdir()) == ["0", "200", "400"]
+    saved = read_run(session.run.path)
+    with resume_run(saved, saved.job, listener) as resumed:
+        assert resumed.trainer.counters.steps == 400

@@ -1,0 +1,95 @@
+"""Every countable thing that a user sees carries its unit: in its name, or in its help where the name is given."""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, get_type_hints
+
+import pytest
+
+from redline.algorithms.dqn import DQN, DQN_CLASSIC
+from redline.cli.flags import TrainFlags
+from redline.monitor.usage import Usage
+from redline.runtime.actor import Episode
+from redline.runtime.counters import Counters
+from redline.runtime.gauges import Gauges
+from redline.runtime.job import Job
+from redline.types import EnvSpec
+
+UNITS = {
+    *("steps", "frames", "updates", "samples", "episodes", "batches", "transitions", "envs", "threads", "actions"),
+    *("bytes", "s", "h", "minutes", "percent", "processes"),
+}
+# names that the command line has from its users: their help must name the unit instead
+UNIT_IN_HELP = {
+    "env.size": "pixels",
+    "env.stack": "frames",
+    "env.skip": "frames",
+    "batch_size": "Transitions",
+    "replay.capacity": "Transitions",
+    "replay.prefetch": "Updates",
+    "returns.n": "Steps",
+    "threads.learner": "Threads",
+    "threads.envs": "Threads",
+    "network.width": "Units",
+    "network.widths": "Units",
+    "explore.epsilon.start": "step",
+    "explore.epsilon.end": "over_steps",
+}
+# ratios, identities and quantities in units of the reward
+NO_UNIT = {
+    *("seed", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
+    *("optimizer.lr", "optimizer.eps", "returns.gamma", "returns.clip_rewards", "predict.huber_delta"),
+    *("target_return", "total_reward", "mean_return_100", "best_return"),
+}
+
+
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Walk a configuration as (dotted name, value, help)."""
+    help_texts = help_of(type(value))
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        flat = field.name in ("algorithm", "limits", "job")
+        name = prefix if flat else f"{prefix}{field.name}"
+        if dataclasses.is_dataclass(inner):
+            yield from leaves(inner, name if flat else f"{name}.")
+        else:
+            yield name, inner, help_texts.get(field.name, "")
+
+
+def help_of(kind: type) -> dict[str, str]:
+    """Return the sentence under each field of a dataclass."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
+    pairs = pairwise(body)
+    return {
+        field.target.id: text.value.value
+        for field, text in pairs
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def carries_unit(name: str) -> bool:
+    return bool(UNITS & set(name.replace(".", "_").split("_")))
+
+
+@pytest.mark.parametrize("algorithm", [DQN, DQN_CLASSIC])
+def test_every_flag_carries_its_unit_and_a_sentence(algorithm: Any) -> None:
+    job = Job(algorithm=algorithm)
+    for name, value, text in leaves(TrainFlags(job=job)):
+        assert text, f"--{name} has no help"
+        if isinstance(value, str) or name in NO_UNIT or name in ("config", "plain", "json"):
+            continue
+        if name in UNIT_IN_HELP:
+            assert UNIT_IN_HELP[name] in text, f"the help of --{name} does not name its unit"
+        else:
+            assert carries_unit(name), f"--{name} counts something, but does not say what"
+
+
+@pytest.mark.parametrize("kind", [Gauges, Counters, Episode, Usage, EnvSpec])
+def test_every_public_number_carries_its_unit(kind: type) -> None:
+    for name, hint in get_type_hints(kind).items():
+        if any(number in str(hint) for number in ("int", "float")) and name not in NO_UNIT | {"frame_shape"}:
+            assert carries_unit(name), f"{kind.__name__}.{name} counts something, but does not say what"
