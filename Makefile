@@ -26,7 +26,9 @@ test: setup
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks/*.py
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/pytest $(ARGS)
 
 test-slow: setup
