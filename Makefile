@@ -4,6 +4,7 @@ EXTRAS ?=
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+PONG := --env pong --target-return 18 --max-steps 10_000_000
 EMPTY :=
 COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
@@ -20,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 train: setup
-	$(BIN)/redline train --env pong --target-return 18 --max-steps 10_000_000 $(ARGS)
+	$(BIN)/redline train $(if $(findstring --config,$(ARGS)),,$(PONG)) $(ARGS)
 
 test: setup
 	$(BIN)/ruff format --check src tests benchmarks

@@ -41,6 +41,12 @@ CASES = [
     (["train", "--replay.prefetch", "-1"], "replay.prefetch is -1"),
     (["train", "--threads.learner", "-1"], "threads.learner is -1"),
     (["train", "--env"], "--env"),
+    (["train", "--env", "this:CartPole-v1"], "names a module"),
+    (["train", "--predict.huber-delta", "0"], "predict.huber-delta is 0"),
+    (["train", "--network.width", "0"], "1 to 65_536 units"),
+    (["train", "--env", "CartPole-v1", "--network.widths"], "1 to 65_536 units"),
+    (["train", "--batch-size", "1000000000000"], "batch-size is 1000000000000"),
+    (["train", "--env", "CartPole-v1", "--log-dir", "x" * 300], "cannot create a run"),
     (["train", "--config", "nowhere.toml"], "can't be read"),
     (["resume"], "needs a run directory"),
     (["resume", "nowhere"], "no run directory"),
@@ -72,6 +78,9 @@ def test_one_line_with_a_remedy(
         ("algo = \n", "is not TOML"),
         ("\x00", "is not TOML"),
         ("env = 5\n", "unknown env '5'"),
+        ("[limits]\nmax_steps = 5\n", "unknown setting 'limits'"),
+        ("max-steps = 5\nmax_steps = 6\n", "given twice"),
+        (f"x = {'[' * 5_000}", "is not TOML"),
     ],
 )
 def test_a_bad_config_file_is_named_with_its_key(

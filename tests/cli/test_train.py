@@ -157,6 +157,39 @@ def test_kill_at_any_moment_loses_nothing_but_what_came_after_the_checkpoint(
     assert [row["steps"] for row in rows] == sorted(row["steps"] for row in rows)
 
 
+def test_a_reader_that_goes_away_stops_the_run_with_a_checkpoint(tmp_path: Path, start_program: Any) -> None:
+    program = start_program("train", *CARTPOLE, "--max-steps", 200_000, "--log-dir", tmp_path, "--plain")
+    program.stdout.readline()
+    program.stdout.close()
+    assert program.wait(timeout=60) == RESUMABLE
+    assert program.stderr.read() == ""
+    program.stderr.close()
+    newest = max(int(path.name) for path in tmp_path.glob("*/*/*/checkpoints/[0-9]*"))
+    assert newest > 0
+
+
+def test_resume_keeps_the_facts_of_the_start_and_adds_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["redline", "train"])
+    assert main(["train", *CARTPOLE, "--max-steps", "80", "--log-dir", str(tmp_path), "--json"]) == DONE
+    run = Path(json.loads(capsys.readouterr().out)["run"])
+    monkeypatch.setattr("sys.argv", ["redline", "resume"])
+    assert main(["resume", "--json", str(run), "--max-steps", "160"]) == DONE
+    facts = json.loads((run / "run.json").read_text())
+    assert facts["command"] == "redline train"
+    assert [resumed["command"] for resumed in facts["resumes"]] == ["redline resume"]
+    assert facts["resumes"][0]["changes"] == {"max_steps": "80 → 160"}
+    assert facts["resumes"][0]["inexact"] == []
+    assert facts["config"]["max_steps"] == 160
+
+
+def test_the_last_of_two_spellings_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["--model", "nonsense", "--algo", "dqn", "--max-steps", "8", "--log-dir", str(tmp_path), "--json"]
+    assert main(["train", *CARTPOLE, *args]) == DONE
+    assert json.loads(capsys.readouterr().out)["steps"] == 8
+
+
 def test_without_tensorboard_one_line_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ def saved_steps(store: CheckpointStore) -> list[str]:
 
 def test_checkpoint_comes_back_as_it_was_saved(store: CheckpointStore) -> None:
     path = save(store, 100, score=1.5)
-    checkpoint = store.load(path)
+    checkpoint = load_checkpoint(path)
     assert (checkpoint.steps, checkpoint.score) == (100, 1.5)
     assert checkpoint.state == {"content": "old", "rng": 2**100}
     assert checkpoint.files[WEIGHTS].read_bytes() == b"old weights 100" * 50
@@ -141,7 +141,7 @@ def test_manifest_that_no_store_wrote_is_damage(store: CheckpointStore, content:
     path = save(store, 100)
     (path / "manifest.json").write_bytes(content)
     with pytest.raises(DamagedError):
-        store.load(path)
+        load_checkpoint(path)
 
 
 def test_link_in_place_of_a_file_is_damage(store: CheckpointStore, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_link_in_place_of_a_file_is_damage(store: CheckpointStore, tmp_path: Pat
     (path / WEIGHTS).rename(tmp_path / "elsewhere")
     (path / WEIGHTS).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DamagedError, match=WEIGHTS):
-        store.load(path)
+        load_checkpoint(path)
 
 
 def test_run_without_a_valid_checkpoint_is_an_error(store: CheckpointStore) -> None:
@@ -182,7 +182,7 @@ def test_prune_deletes_segments_only_the_pruned_named(run: RunDirectory) -> None
             store.prune()
     assert sorted(path.name[-5] for path in store.segments.folder.iterdir()) == ["1", "3", "4", "5"]
     for path in store.path.iterdir():
-        store.load(path)
+        load_checkpoint(path)
 
 
 def test_damaged_checkpoints_do_not_push_out_good_ones(store: CheckpointStore) -> None:
@@ -257,7 +257,7 @@ def test_prune_killed_at_any_call_leaves_only_whole_checkpoints(tmp_path: Path) 
         with RunDirectory.open(copy) as reopened, CheckpointStore(reopened) as store:
             assert {"1", "4", "5", "6"} <= set(saved_steps(store))
             for path in store.path.iterdir():
-                store.load(path)
+                load_checkpoint(path)
             store.prune()
             assert saved_steps(store) == ["1", "4", "5", "6"]
             assert len(list(store.segments.folder.iterdir())) == 4

@@ -11,6 +11,7 @@ from redline.algorithms.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
 from redline.networks import Mlp
+from redline.records import read_records
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.starting import start_run
@@ -42,6 +43,8 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(disk: Path, listener: W
                 file.write(b"x" * 4096)
         for _ in range(100):
             session.trainer.vector_step()
+        for episode in range(3):
+            session.event("filler", number=episode, text="x" * 4_096)  # more than the last block has room for
         filled = session.run.path / "checkpoints"
         session.checkpoint(is_last=False)
         assert sorted(path.name for path in filled.iterdir()) == ["0", "200"]
@@ -49,6 +52,9 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(disk: Path, listener: W
         filler.unlink()
         session.checkpoint(is_last=False)
         assert sorted(path.name for path in filled.iterdir()) == ["0", "200", "400"]
+    numbers = [row["number"] for row in read_records(session.run.path / "events.jsonl") if row["event"] == "filler"]
+    assert numbers == [0, 1, 2]
+    assert any("rows wait in memory" in note for note in listener.notes)  # type: ignore[attr-defined]
     saved = read_run(session.run.path)
     with resume_run(saved, saved.job, listener) as resumed:
         assert resumed.trainer.counters.steps == 400

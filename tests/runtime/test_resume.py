@@ -16,26 +16,28 @@ from redline.networks import Small
 from redline.records import read_records
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
-from redline.runtime.resuming import MAY_CHANGE, read_run, resume_run
+from redline.runtime.resuming import MAY_CHANGE, StoppedWhileResumingError, read_run, resume_run
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
+from redline.runtime.threads import Threads
 from redline.runtime.watching import Watcher
 
+ONE_EACH = Threads(learner=1, envs=1)
 EVERYTHING = ("weights", "target", "optimizer", "arrays")
 
 
 def cartpole(log_dir: Path, **changes: Any) -> Job:
     algorithm = replace(DQN_CLASSIC, warmup_steps=200, replay=ReplayConfig(capacity=1_000), samples_per_step=16.0)
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=log_dir, num_envs=4)
-    return replace(job, limits=Limits(max_steps=2_000), **changes)
+    return replace(job, limits=Limits(max_steps=2_000), threads=ONE_EACH, **changes)
 
 
 def pong(log_dir: Path, **changes: Any) -> Job:
     # episodes of 50 steps, so that lanes end, restart and are evicted many times
     env = EnvConfig("ALE/Pong-v5", size=40, max_episode_frames=200)
-    algorithm = replace(DQN, network=Small(), warmup_steps=200, replay=ReplayConfig(capacity=600))
-    job = Job(env=env, algorithm=algorithm, log_dir=log_dir, num_envs=4)
-    return replace(job, limits=Limits(max_steps=1_600), **changes)
+    algorithm = replace(DQN, network=Small(), warmup_steps=100, replay=ReplayConfig(capacity=400))
+    job = Job(env=env, algorithm=algorithm, log_dir=log_dir, num_envs=3)
+    return replace(job, limits=Limits(max_steps=900), threads=ONE_EACH, **changes)
 
 
 def play(session: Session, until_steps: int | None = None) -> Path:
@@ -109,6 +111,29 @@ def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener:
     assert session.trainer.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(
         16, rel=0.02
     )
+
+
+@pytest.mark.parametrize("capacity", [980, 940, 600])
+def test_a_smaller_replay_draws_anew_what_was_drawn_ahead(capacity: int, tmp_path: Path, listener: Watcher) -> None:
+    job = cartpole(tmp_path)
+    ahead = replace(job.algorithm, replay=ReplayConfig(capacity=1_000, prefetch=24))
+    run = play(start_run(replace(job, algorithm=ahead), "dqn", listener), until_steps=1_600)
+    saved = read_run(run)
+    smaller = replace(ahead, replay=ReplayConfig(capacity=capacity, prefetch=24))
+    session = resume_run(saved, replace(saved.job, algorithm=smaller), listener)
+    play(session)
+    assert session.trainer.counters.steps == 2_000
+    assert any("24 batches drawn ahead are drawn anew" in note for note in listener.notes)  # type: ignore[attr-defined]
+
+
+def test_a_stop_while_the_envs_come_back_leaves_the_checkpoint_as_it_was(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=500)
+    before = checkpoint_bytes(run, 500)
+    saved = read_run(run)
+    with pytest.raises(StoppedWhileResumingError, match="SIGTERM"):
+        resume_run(saved, saved.job, listener, lambda: "SIGTERM")
+    assert checkpoint_bytes(run, 500) == before
+    play(resume_run(saved, saved.job, listener), until_steps=600)
 
 
 def test_what_can_not_change_is_refused_by_name(tmp_path: Path, listener: Watcher) -> None:

@@ -37,6 +37,10 @@ class Expected(Prediction):
     huber_delta: float = 1.0
     """Error beyond which the loss grows linearly."""
 
+    def __post_init__(self) -> None:
+        if not 0.0 < self.huber_delta < math.inf:
+            raise UserError(f"predict.huber-delta is {self.huber_delta}: use a finite number above 0")
+
     def num_outputs(self) -> int:
         return 1
 

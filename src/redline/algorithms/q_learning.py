@@ -43,8 +43,8 @@ class QLearning:
     """Updates between two copies of the online network into the target network."""
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise UserError(f"batch-size is {self.batch_size}, but an update needs at least 1 transition")
+        if not 1 <= self.batch_size <= 65_536:
+            raise UserError(f"batch-size is {self.batch_size}: use 1 to 65_536 transitions")
         if not 0.0 < self.samples_per_step <= 4096.0:
             raise UserError(f"samples-per-step is {self.samples_per_step}: use a number above 0, up to 4096")
         if self.warmup_steps < 1:

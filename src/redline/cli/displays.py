@@ -1,5 +1,6 @@
 """What a run looks like: a live panel in a terminal, tidy lines anywhere else."""
 
+import os
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -21,6 +22,8 @@ LINE_INTERVAL_S = 5.0
 class LivePanel(AbstractContextManager["LivePanel"]):
     """A panel that is redrawn in place; notes scroll by above it."""
 
+    is_closed = False  # a terminal that goes away sends a signal
+
     def __init__(self, title: str) -> None:
         self._title = title
         self._console = Console()
@@ -35,7 +38,7 @@ class LivePanel(AbstractContextManager["LivePanel"]):
 
     def note(self, text: str) -> None:
         """Print a line above the panel."""
-        self._console.print(Text(text, style="dim"))
+        self._console.print(Text(text, style="dim"), soft_wrap=True)
 
     def show(self, gauges: Gauges) -> None:
         """Redraw the panel."""
@@ -48,20 +51,26 @@ class Lines(AbstractContextManager["Lines"]):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._next_s = 0.0
+        self.is_closed = False  # whoever read the lines is gone
 
     def __exit__(self, *_: object) -> None:
         self._stream.flush()
 
     def note(self, text: str) -> None:
         """Print a line."""
-        print(text, file=self._stream, flush=True)
+        try:
+            print(text, file=self._stream, flush=True)
+        except BrokenPipeError:
+            self.is_closed = True
+            # what Python still flushes at its end has to go somewhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def show(self, gauges: Gauges) -> None:
         """Print a line if the last one is old enough."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + LINE_INTERVAL_S
-            print(render_line(gauges), file=self._stream, flush=True)
+            self.note(render_line(gauges))
 
 
 def render_panel(title: str, gauges: Gauges) -> RenderableType:

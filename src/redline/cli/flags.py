@@ -22,6 +22,15 @@ from redline.runtime.settings import from_settings
 T = TypeVar("T")
 
 MAX_CONFIG_BYTES = 1_000_000
+# flags whose values decide the defaults of all others, by every spelling
+NAMES = {
+    "algo": "algo",
+    "model": "algo",
+    "env": "env",
+    "env.id": "env",
+    "network": "network",
+    "config": "config",
+}
 
 
 @dataclass(frozen=True)
@@ -44,11 +53,11 @@ class TrainFlags:
 
 def parse_train(args: Sequence[str]) -> TrainFlags:
     """Return what the user asked for, or raise UserError in one line."""
-    typed = scan(args, ("algo", "model", "env", "env.id", "network", "config"))
+    typed = scan(args, NAMES)
     config = Path(typed["config"]) if "config" in typed else None
     settings = read_config(config) if config else {}
-    algo = typed.get("model", typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
-    env_id = typed.get("env.id", typed.get("env", _env_id_in(settings)))
+    algo = typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn"))))
+    env_id = typed.get("env", _env_id_in(settings))
     job = from_settings(default_job(algo, env_id), settings)
     if "network" in typed:
         job = replace(job, algorithm=replace(job.algorithm, network=find_part("network", typed["network"])))
@@ -75,12 +84,15 @@ def read_config(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"config file {path} can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"config file {path} is not TOML: {error}") from None
 
 
-def scan(args: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Find the values of some flags before the whole line can be parsed; the last one typed counts."""
+def scan(args: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Find the values of some flags before the whole line can be parsed; the last one typed counts.
+
+    `names` maps each spelling to the name under which its value is returned.
+    """
     found: dict[str, str] = {}
     for position, arg in enumerate(args):
         flag, equals, value = arg.partition("=")
@@ -88,9 +100,9 @@ def scan(args: Sequence[str], names: Sequence[str]) -> dict[str, str]:
         if not flag.startswith("--") or name not in names:
             continue
         if equals:
-            found[name] = value
+            found[names[name]] = value
         elif position + 1 < len(args):
-            found[name] = args[position + 1]
+            found[names[name]] = args[position + 1]
     return found
 
 

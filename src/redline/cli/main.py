@@ -14,7 +14,7 @@ from redline.errors import UserError, unknown_name
 # Read once, when torch is loaded, so it must be set before any command is imported.
 SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
 
-DONE, CHECK_FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
+DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
 
 COMMANDS = {
     "train": "train an agent on a game",
@@ -38,21 +38,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise unknown_name("command", args[0], COMMANDS)
         code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
     except UserError as error:
-        return _refuse(str(error), as_json="--json" in args)
+        return refuse(str(error), as_json="--json" in args)
     except KeyboardInterrupt:
-        print("redline: interrupted; the newest checkpoint stands", file=sys.stderr)
-        return CHECK_FAILED
+        return refuse("interrupted; the newest checkpoint stands", as_json="--json" in args, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # the reader is gone: nothing is left to flush to
         return DONE
     return code
 
 
-def _refuse(message: str, *, as_json: bool) -> int:
+def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
+    """Say what is wrong in one line, as an object on stdout too if one was asked for; return the exit code."""
     print(f"redline: {message}", file=sys.stderr)
     if as_json:
         print(json.dumps({"schema": 1, "error": message}))
-    return BAD_INPUT
+    return code
 
 
 def _help() -> str:

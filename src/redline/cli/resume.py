@@ -31,12 +31,13 @@ def run(args: Sequence[str]) -> int:
     """Resume as the flags say and return the exit code."""
     if "--help" in args[:1] or "-h" in args[:1]:
         parse(ResumeFlags, args, default=ResumeFlags(job=Job()), prog="redline resume RUN")
-    if not args or args[0].startswith("-"):
+    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
+    if at == len(args) or args[at].startswith("-"):
         raise UserError("resume needs a run directory: redline resume runs/pong/dqn/20260101-120000-s1")
-    path, rest = Path(args[0]), args[1:]
+    path, rest = Path(args[at]), [*args[:at], *args[at + 1 :]]
     with StopRequest() as stop:
         saved = read_run(path)
         flags = parse(ResumeFlags, rest, default=ResumeFlags(job=saved.job), prog="redline resume RUN")
         title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"
         with display(title, plain=flags.plain, as_json=flags.json) as watcher:
-            return train(lambda: resume_run(saved, flags.job, watcher), watcher, stop, as_json=flags.json)
+            return train(lambda: resume_run(saved, flags.job, watcher, stop.reason), watcher, stop, as_json=flags.json)

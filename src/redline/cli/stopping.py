@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM ask a run to stop; it saves a checkpoint first."""
+"""Ctrl-C, SIGTERM and a terminal that closes ask a run to stop; it saves a checkpoint first."""
 
 import signal
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ class StopRequest(AbstractContextManager["StopRequest"]):
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def __enter__(self) -> Self:
         for number in self._before:

@@ -4,19 +4,18 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from redline.cli.displays import Lines, LivePanel
 from redline.cli.flags import parse_train
-from redline.cli.main import CHECK_FAILED, DONE, RESUMABLE
+from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.stopping import StopRequest
 from redline.cli.wording import duration, number, rate, size
 from redline.envs.vector import EnvError
 from redline.learner import NonFiniteError
-from redline.runs.errors import CheckpointError, explain
+from redline.runs.errors import CheckpointError
+from redline.runtime.resuming import StoppedWhileResumingError
 from redline.runtime.session import Outcome, Session
 from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
 
 
 def run(args: Sequence[str]) -> int:
@@ -35,22 +34,28 @@ def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManage
     return Lines() if plain or not sys.stdout.isatty() else LivePanel(title)
 
 
-def train(open_session: Callable[[], Session], watcher: Watcher, stop: StopRequest, *, as_json: bool) -> int:
+def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop: StopRequest, *, as_json: bool) -> int:
     """Open a session, train to its end, and tell how it ended."""
-    with open_session() as session:
+    try:
+        session = open_session()
+    except EnvError as error:
+        return refuse(str(error), as_json=as_json, code=FAILED)
+    except StoppedWhileResumingError as stopped:
+        return refuse(
+            f"{stopped} before the run was back; its checkpoint is as it was", as_json=as_json, code=RESUMABLE
+        )
+    with session:
         try:
-            outcome = session.train(stop.reason)
+            outcome = session.train(lambda: stop.reason() or ("output closed" if watcher.is_closed else None))
         except (NonFiniteError, CheckpointError, EnvError) as error:
             session.event("error", message=str(error))
-            return _fail(str(error), as_json=as_json)
-        except OSError as error:
-            return _fail(explain(error, Path(error.filename or session.run.path)), as_json=as_json)
+            return refuse(str(error), as_json=as_json, code=FAILED)
     if as_json:
         print(json.dumps(summary(outcome)))
     else:
         for line in _closing_lines(outcome):
             watcher.note(line)
-    return RESUMABLE if outcome.reason == "SIGTERM" else DONE
+    return RESUMABLE if outcome.reason in ("SIGTERM", "SIGHUP", "output closed") else DONE
 
 
 def summary(outcome: Outcome) -> dict[str, object]:
@@ -77,10 +82,3 @@ def _closing_lines(outcome: Outcome) -> list[str]:
         f"run {outcome.run}",
         f"go on with: redline resume {outcome.run}",
     ]
-
-
-def _fail(message: str, *, as_json: bool) -> int:
-    print(f"redline: {message}", file=sys.stderr)
-    if as_json:
-        print(json.dumps({"schema": 1, "error": message}))
-    return CHECK_FAILED

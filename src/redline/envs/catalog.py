@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 
 import gymnasium
 from ale_py import roms
@@ -67,20 +66,17 @@ def resolve(env_id: str) -> EnvKind:
     """Return what the id stands for, or raise UserError with the nearest names."""
     if kind := _resolve_atari(env_id):
         return kind
-    module, _, gymnasium_id = env_id.rpartition(":")
+    if ":" in env_id:  # Gymnasium would import what stands before the colon, and an id may come from a file
+        raise UserError(f"env {env_id!r} names a module: use an id that Gymnasium knows by itself")
     try:
-        if module:
-            import_module(module)  # which registers its envs: Gymnasium's own way to name one from elsewhere
-        spec = gymnasium.spec(gymnasium_id)
-    except ModuleNotFoundError as error:
-        raise UserError(f"env {env_id!r} needs module {error.name!r}: install it or mend the name") from None
+        spec = gymnasium.spec(env_id)
     except gymnasium.error.Error:
         raise unknown_name("env", env_id, _known_ids()) from None
     if spec.entry_point == "ale_py.env:AtariEnv":
         game = _pascal(spec.kwargs["game"])
         raise UserError(f"env {env_id!r} follows no known protocol: use {game}NoFrameskip-v4 or ALE/{game}-v5")
-    name = re.sub(r"[^a-z0-9._-]+", "-", gymnasium_id.lower())
-    return EnvKind(name=name, gymnasium_id=gymnasium_id)
+    name = re.sub(r"[^a-z0-9._-]+", "-", env_id.lower())
+    return EnvKind(name=name, gymnasium_id=env_id)
 
 
 def effective(config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:

@@ -3,6 +3,7 @@
 Every episode is seeded with a key of its own, so a resume lives only the episodes under way again.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -139,16 +140,23 @@ class ClassicVectorEnv:
         return first_frames
 
     def _begin(self, lane: int) -> Array:
-        observation, _ = self._envs[lane].reset(seed=int(self._ledger.seed[lane]))
+        try:
+            observation, _ = self._envs[lane].reset(seed=int(self._ledger.seed[lane]))
+        except Exception as error:
+            raise self._failure(lane, repr(error)) from error
         return self._to_frame(observation)
 
     def _step(self, lane: int, action: int) -> tuple[Array, float, bool, bool]:
         try:
             observation, reward, terminated, truncated, _ = self._envs[lane].step(action + self._first_action)
         except Exception as error:
-            seed = self._ledger.seed[lane]
-            raise EnvError(f"{self._id} failed in lane {lane}, key seed {seed}: {error!r}") from error
+            raise self._failure(lane, repr(error)) from error
+        if not math.isfinite(reward):
+            raise self._failure(lane, f"a reward of {reward}")
         return self._to_frame(observation), float(reward), bool(terminated), bool(truncated)
+
+    def _failure(self, lane: int, what: str) -> EnvError:
+        return EnvError(f"{self._id} failed in lane {lane}, key seed {self._ledger.seed[lane]}: {what}")
 
     def _relive(self, lane: int) -> Array:
         frame = self._begin(lane)

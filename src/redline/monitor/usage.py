@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import psutil
 
+MIN_INTERVAL_S = 0.1
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -40,7 +42,8 @@ class ProcessUsage:
         cpu_s_by_process, rss_bytes = self._measure()
         used_s = sum(cpu_s - self._cpu_s_by_process.get(process, 0.0) for process, cpu_s in cpu_s_by_process.items())
         self._cpu_s_by_process, self._sampled_s = cpu_s_by_process, now_s
-        percent = 100.0 * used_s / interval_s if interval_s > 0 else 0.0
+        # the kernel counts in ticks of 10 ms: over less than a few of them a percentage means nothing
+        percent = 100.0 * used_s / interval_s if interval_s >= MIN_INTERVAL_S else 0.0
         return Usage(
             interval_s=interval_s,
             cpu_percent_of_core=percent,

@@ -30,6 +30,9 @@ class Nature(Torso):
     width: int = 512
     """Units in the dense layer."""
 
+    def __post_init__(self) -> None:
+        _check_widths(self.width)
+
     def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
         return _convolutions(spec, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], width=self.width, name="nature")
 
@@ -41,6 +44,9 @@ class Small(Torso):
     width: int = 256
     """Units in the dense layer."""
 
+    def __post_init__(self) -> None:
+        _check_widths(self.width)
+
     def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
         return _convolutions(spec, [(16, 8, 4), (32, 4, 2)], width=self.width, name="small")
 
@@ -51,6 +57,9 @@ class Mlp(Torso):
 
     widths: tuple[int, ...] = (128, 128)
     """Units in each layer."""
+
+    def __post_init__(self) -> None:
+        _check_widths(*self.widths)
 
     def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
         if spec.is_image:
@@ -74,6 +83,11 @@ class ConvolutionalTorso(nn.Module):
         # one pass both converts and reorders: every convolution then runs without a reorder of its own
         features: torch.Tensor = self.layers(pixels.to(torch.float32, memory_format=torch.channels_last))
         return features
+
+
+def _check_widths(*widths: int) -> None:
+    if not widths or not all(1 <= width <= 65_536 for width in widths):
+        raise UserError(f"a network's layers have 1 to 65_536 units each, not {', '.join(map(str, widths)) or 'none'}")
 
 
 def _convolutions(

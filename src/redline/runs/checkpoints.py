@@ -26,7 +26,6 @@ from redline.runs.manifest import (
     describe_file,
     encode_json,
     encode_manifest,
-    load_checkpoint,
     newest_valid,
     read_manifest,
     steps_of,
@@ -114,10 +113,6 @@ class CheckpointStore:
         except OSError as error:
             raise CheckpointError(f"cannot remove old checkpoints: {explain(error, self.path)}") from error
         return [steps_of(folder) for folder in doomed]
-
-    def load(self, path: Path) -> Checkpoint:
-        """Load one checkpoint after verifying all of it, replay included."""
-        return load_checkpoint(path)
 
     def newest_valid(self) -> Checkpoint:
         """Load the newest checkpoint that is whole; `skipped` says which were not, and why."""

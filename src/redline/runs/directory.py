@@ -25,7 +25,7 @@ MAX_RUN_JSON_BYTES = 16_000_000
 MAX_SLUG_CHARACTERS = 64
 
 # events are a log of what happened and are never summed, so a resume leaves them as they are
-COUNTED_RECORDS = ("metrics", "episodes", "hardware")
+COUNTED_RECORDS = ("metrics", "episodes")
 
 
 def slug(name: str) -> str:
@@ -115,19 +115,9 @@ class RunDirectory:
         return self._writer("episodes")
 
     @property
-    def hardware(self) -> RecordWriter:
-        """One row per sample of the monitor."""
-        return self._writer("hardware")
-
-    @property
     def events(self) -> RecordWriter:
-        """Start, resume, checkpoint, warning, error, stop; `event` writes them."""
+        """One row per start, resume, checkpoint, warning, error, stop."""
         return self._writer("events")
-
-    def event(self, event: str, *, time_s: float, steps: int, **details: object) -> None:
-        """Write down that something happened, now."""
-        row = {"event": event, "unix_s": time.time(), "time_s": time_s, "steps": steps}
-        self.events.write(row | details)
 
     def write_run_json(self, run: Mapping[str, object]) -> None:
         """Replace `run.json` as a whole."""
@@ -137,10 +127,6 @@ class RunDirectory:
             replace_file(path, [text.encode()])
         except OSError as error:
             raise UserError(explain(error, path)) from error
-
-    def read_run_json(self) -> dict[str, Any]:
-        """Read `run.json`; damage or another schema is a `UserError`."""
-        return read_run_json(self.path)
 
     def open_records(self) -> None:
         """Make the files of all records, so that a reader finds them before their first row."""

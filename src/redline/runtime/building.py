@@ -11,14 +11,15 @@ from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
 from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits
 from redline.learner import Learner
-from redline.runs.errors import free_bytes, mount_point
+from redline.runs.errors import explain, free_bytes, mount_point
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.pacing import Pacing
 from redline.types import Adjustment, EnvSpec
 
-WORST_COMPRESSION = 0.18  # of a chunk of frames, by zstd, in the game that compresses worst
+MEAN_COMPRESSION = 0.05  # of a chunk of frames, by zstd, over the games
+KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,14 @@ def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
     """Refuse a run whose checkpoints and replay segments would fill the disk."""
     learner_bytes = sum(value.nbytes for value in trainer.learner.online.state_dict().values())
     layout = trainer.memory.layout
-    frames_bytes = layout.capacity * layout.frame_bytes * (WORST_COMPRESSION if trainer.env.spec.is_image else 1.0)
-    # four checkpoints are kept, each with the weights, the target's and Adam's two moments; one more is being written
-    needed = 5 * 4 * learner_bytes + 2 * frames_bytes
-    place = next(folder for folder in (log_dir.absolute(), *log_dir.absolute().parents) if folder.exists())
-    free = free_bytes(place)
+    frames_bytes = layout.capacity * layout.frame_bytes * (MEAN_COMPRESSION if trainer.env.spec.is_image else 1.0)
+    # each has the weights, the target's and Adam's two moments, and may name a replay memory of its own
+    needed = KEPT_CHECKPOINTS * (4 * learner_bytes + frames_bytes)
+    try:
+        place = next(folder for folder in (log_dir.absolute(), *log_dir.absolute().parents) if folder.exists())
+        free = free_bytes(place)
+    except OSError as error:
+        raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None
     if needed > free:
         raise UserError(
             f"a run may need {needed / 1e9:.2f} GB on disk, {mount_point(place)} has {free / 1e9:.2f} GB free: "

@@ -66,7 +66,9 @@ def restore_checkpoint(
         raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
     restore_memory(trainer.memory, checkpoint.replay, _part("replay", arrays), store.segments.read)
     lost += _restore_world(trainer, arrays, progress)
-    lost += _restore_draws(trainer, _part("draws", arrays))
+    lost += _restore_draws(
+        trainer, _part("draws", arrays), same_capacity=checkpoint.replay["capacity"] == trainer.memory.layout.capacity
+    )
     return lost
 
 
@@ -84,7 +86,7 @@ def _restore_world(trainer: InlineTrainer, arrays: dict[str, Array], progress: P
     return [f"{trainer.env.spec.name} did not come back as it was: the episodes under way are cut, all envs start anew"]
 
 
-def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array]) -> list[str]:
+def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array], *, same_capacity: bool) -> list[str]:
     draws = [
         Draw(Handles(lane, number), weight)
         for lane, number, weight in zip(arrays["lane"], arrays["number"], arrays["weight"], strict=True)
@@ -93,6 +95,7 @@ def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array]) -> list[str
     as_configured = len(draws) in (0, algorithm.replay.prefetch) and all(
         len(draw.weight) == algorithm.batch_size for draw in draws
     )
+    as_configured &= same_capacity or not draws  # a smaller memory may evict a row before its turn
     if as_configured and all(trainer.memory.is_resident(draw.handles).all() for draw in draws):
         trainer.draws = deque(draws)
         return []

@@ -1,5 +1,6 @@
 """TensorBoard curves of a run, if TensorBoard is there."""
 
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,15 @@ class Curves:
         if self._writer is None:
             return
         row = gauges.row()
-        for tag, key in TAGS.items():
-            if row[key] is not None:
-                self._writer.add_scalar(tag, row[key], gauges.steps, walltime=gauges.unix_s)
+        try:
+            for tag, key in TAGS.items():
+                if row[key] is not None:
+                    self._writer.add_scalar(tag, row[key], gauges.steps, walltime=gauges.unix_s)
+        except OSError:  # a full disk: curves are the part of a run that it can do without
+            self._writer = None
 
     def close(self) -> None:
         """Flush and close."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):
+                self._writer.close()

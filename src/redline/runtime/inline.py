@@ -38,7 +38,12 @@ class InlineTrainer:
         self.draws: deque[Draw] = deque()
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
         self._sampler = UniformSampler(memory)
-        self._buffers = BatchBuffers(memory.layout, batch_size=algorithm.batch_size, n_steps=algorithm.returns.n)
+        self._buffers = BatchBuffers(
+            memory.layout,
+            batch_size=algorithm.batch_size,
+            n_steps=algorithm.returns.n,
+            pin_memory=learner.device.type == "cuda",
+        )
 
     def begin(self) -> None:
         """Start an episode in every lane."""

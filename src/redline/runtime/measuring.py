@@ -83,6 +83,8 @@ class Measurer:
         limits, counters = self._trainer.job.limits, self._trainer.counters
         options: list[tuple[float, float]] = []  # (time left, share done)
         total_steps = limits.total_steps(frames_per_step=self._trainer.env.spec.frames_per_step)
+        if total_steps is not None and counters.steps >= total_steps:
+            return 1.0, 0.0
         if total_steps is not None and steps_per_s > 0:
             options.append(((total_steps - counters.steps) / steps_per_s, counters.steps / total_steps))
         if limits.max_minutes is not None:

@@ -75,7 +75,13 @@ def read_run(path: Path) -> SavedRun:
     return SavedRun(path, job, algorithm, facts)
 
 
-def resume_run(saved: SavedRun, job: Job, watcher: Watcher) -> Session:
+class StoppedWhileResumingError(Exception):
+    """A stop was requested before the run had come back; its checkpoint is as it was."""
+
+
+def resume_run(
+    saved: SavedRun, job: Job, watcher: Watcher, requested_stop: Callable[[], str | None] = lambda: None
+) -> Session:
     """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with."""
     check_changes(saved.job, job)
     with ExitStack() as on_error:
@@ -91,13 +97,15 @@ def resume_run(saved: SavedRun, job: Job, watcher: Watcher) -> Session:
         trainer = build_trainer(settled, env_seed=_env_seed(job, checkpoint))
         on_error.callback(trainer.env.close)
         check_disk(trainer, run.path)
-        lost_state = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher))
+        lost_state = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
         lost_rows = run.cut_records(checkpoint.steps)
         changes = changed_settings(saved.job, settled.job)
         facts = present_facts(settled)
-        inexact = lost_state + inexact_because(saved.facts, facts, changes)
-        resumed = {"steps": checkpoint.steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
-        run.write_run_json({**saved.facts, **facts, "resumes": [*saved.facts.get("resumes", []), resumed]})
+        resumes = saved.facts.get("resumes", [])
+        inexact = lost_state + inexact_because(resumes[-1] if resumes else saved.facts, facts, changes)
+        config = facts.pop("config")
+        resumed = {**facts, "steps": checkpoint.steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
+        run.write_run_json({**saved.facts, "config": config, "resumes": [*resumes, resumed]})
         session = open_session(run, store, trainer, settled, watcher)
         on_error.pop_all()
     _announce(session, watcher, checkpoint, inexact=inexact, lost_rows=lost_rows, changes=changes)
@@ -144,11 +152,13 @@ def _env_seed(job: Job, checkpoint: Checkpoint) -> int:
     return int(np.random.SeedSequence([job.seed, checkpoint.steps]).generate_state(1)[0] >> 1)
 
 
-def _report_progress(watcher: Watcher) -> Callable[[float], None]:
+def _report_progress(watcher: Watcher, requested_stop: Callable[[], str | None]) -> Callable[[float], None]:
     next_s = time.monotonic() + 2.0
 
     def report(share: float) -> None:
         nonlocal next_s
+        if reason := requested_stop():
+            raise StoppedWhileResumingError(reason)
         if time.monotonic() >= next_s:
             next_s = time.monotonic() + 2.0
             watcher.note(f"bringing the emulators back to where they were: {share:.0%}")

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,13 +13,13 @@ import torch
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
-from redline.runtime.actor import Episode
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.curves import Curves
 from redline.runtime.gauges import Gauges
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
 from redline.runtime.measuring import Measurer
+from redline.runtime.recording import Recorder
 from redline.runtime.watching import Watcher
 
 METRICS_INTERVAL_S = 5.0
@@ -48,6 +48,7 @@ class Session(AbstractContextManager["Session"]):
         self.trainer = trainer
         self._watcher = watcher
         self._curves = curves
+        self._recorder = Recorder(run, trainer.counters, watcher)
         self._measurer = Measurer(trainer)
         self._invocation_s = 0.0
         self._last_checkpoint: Path | None = None
@@ -74,7 +75,7 @@ class Session(AbstractContextManager["Session"]):
         next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
         while (reason := requested_stop() or self._limit_reached()) is None:
             for episode in self.trainer.vector_step():
-                self._record_episode(episode)
+                self._recorder.episode(episode)
             now_s = time.monotonic()
             self._count_time(now_s - last_s)
             last_s = now_s
@@ -85,14 +86,16 @@ class Session(AbstractContextManager["Session"]):
                 self._watcher.show(gauges)
                 if now_s >= next_metrics_s:
                     next_metrics_s = now_s + METRICS_INTERVAL_S
-                    self._record_metrics(gauges)
+                    self._recorder.metrics(gauges)
+                    self._curves.add(gauges)
             if now_s >= next_checkpoint_s:
                 next_checkpoint_s = now_s + self._job.checkpoint_minutes * 60
                 self.checkpoint(is_last=False)
         gauges = self._measurer.read()
         self.trainer.check_loss(gauges.loss)
         self._watcher.show(gauges)
-        self._record_metrics(gauges)
+        self._recorder.metrics(gauges)
+        self._curves.add(gauges)
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)
         return Outcome(
@@ -107,20 +110,19 @@ class Session(AbstractContextManager["Session"]):
         """Save a checkpoint; where the disk refuses, say so loudly and go on, unless it was the last chance."""
         started_s = time.monotonic()
         try:
+            self._recorder.flush()
             self._last_checkpoint = save_checkpoint(self.trainer, self.store)
         except CheckpointError as error:
             if is_last:
                 raise
             self._watcher.note(f"warning: {error}; training goes on, the next checkpoint will try again")
-            with suppress(OSError):  # the same full disk: the note above was heard
-                self.event("warning", message=str(error))
+            self.event("warning", message=str(error))
             return
         self.event("checkpoint", path=self._last_checkpoint.name, stalled_s=time.monotonic() - started_s)
 
     def event(self, name: str, **details: object) -> None:
         """Write down that something happened."""
-        counters = self.trainer.counters
-        self.run.event(name, time_s=counters.time_s, steps=counters.steps, **details)
+        self._recorder.event(name, **details)
 
     def _count_time(self, seconds: float) -> None:
         counters = self.trainer.counters
@@ -149,23 +151,3 @@ class Session(AbstractContextManager["Session"]):
         if limits.max_minutes is not None and self._invocation_s >= limits.max_minutes * 60:
             return f"max-minutes {limits.max_minutes:g} reached"
         return None
-
-    def _record_metrics(self, gauges: Gauges) -> None:
-        self.run.metrics.write(gauges.row())
-        self._curves.add(gauges)
-
-    def _record_episode(self, episode: Episode) -> None:
-        counters = self.trainer.counters
-        self.run.episodes.write(
-            {
-                "time_s": counters.time_s,
-                "unix_s": time.time(),
-                "steps": counters.steps,
-                "role": "actor",
-                "return": episode.total_reward,
-                "length_steps": episode.length_steps,
-                "lane": episode.lane,
-                "seed": episode.key_seed,
-                "seed_offset_steps": episode.key_offset_steps,
-            }
-        )

@@ -26,7 +26,11 @@ def to_settings(job: Job) -> dict[str, Any]:
 
 def from_settings(job: Job, settings: Mapping[str, Any]) -> Job:
     """Return `job` with what `settings` says replaced; unknown keys and wrong types are the user's to mend."""
-    rest = dict(settings)
+    rest: dict[str, Any] = {}
+    for key, value in settings.items():
+        if _key(key) in rest:
+            raise UserError(f"setting {key} is given twice, as {_key(key)} too: keep one")
+        rest[_key(key)] = value
     if isinstance(rest.get("env"), str):  # `env = "pong"` as on the command line
         rest["env"] = {"id": rest["env"]}
     flat: dict[str, dict[str, Any]] = {}
@@ -34,6 +38,9 @@ def from_settings(job: Job, settings: Mapping[str, Any]) -> Job:
         known = {field.name for field in dataclasses.fields(getattr(job, name))}
         flat[name] = {key: rest.pop(key) for key in list(rest) if _key(key) in known}
     known_keys = [key for key, _ in flatten(to_settings(job))]
+    for name in FLAT:
+        if name in rest:
+            raise unknown_name("setting", name, known_keys)
     return _replace(job, rest | {name: part for name, part in flat.items() if part}, path="", known=known_keys)
 
 
