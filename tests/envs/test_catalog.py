@@ -61,7 +61,7 @@ def test_gymnasium_and_probe_ids_stay_what_they_are(env_id, name):
         ("PongNoFrameskip-v0", "use PongNoFrameskip-v4 or ALE/Pong-v5"),
         ("combat", "no single-player mode"),
         ("ALE/MazeCraze-v5", "no single-player mode"),
-        ("no_such_module:Env-v0", "needs module 'no_such_module'"),
+        ("no_such_module:Env-v0", "names a module"),
         ("", "unknown env"),
     ],
 )

@@ -171,13 +171,6 @@ def test_lock_with_unreadable_content_still_holds(run: RunDirectory) -> None:
         RunDirectory.open(run.path)
 
 
-def test_events_carry_both_clocks_and_steps(run: RunDirectory) -> None:
-    run.events.write({"event": "process", "time_s": 1.5, "steps": 40, "role": "actor", "pid": 12})
-    [row] = read_records(run.path / "events.jsonl")
-    assert row.pop("unix_s") > 1.6e9
-    assert row == {"schema": 1, "event": "process", "time_s": 1.5, "steps": 40, "role": "actor", "pid": 12}
-
-
 def test_cut_takes_back_what_is_counted_and_leaves_events(run: RunDirectory) -> None:
     run.events.write({"event": "checkpoint", "time_s": 1.0, "steps": 200})
     for steps in (100, 200):
