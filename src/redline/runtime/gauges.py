@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gauges:
-    """One reading; rates are over the interval since the reading before."""
+    """One reading; rates are over the last seconds, episodes per hour over the last minutes."""
 
     time_s: float  # training time over all resumes
     unix_s: float
