@@ -13,7 +13,7 @@ class Linear:
     """Value at step 0."""
     end: float = 0.01
     """Value from `over_steps` on."""
-    over_steps: int = 100_000
+    over_steps: int = 250_000
     """Steps (not frames) that the change takes."""
 
     def __post_init__(self) -> None:
