@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from redline.errors import UserError
+from redline.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -21,3 +24,24 @@ class NStep:
             raise UserError(f"returns.n is {self.n}, but a return spans 1 to 64 steps")
         if not 0.0 <= self.gamma <= 1.0:
             raise UserError(f"returns.gamma is {self.gamma}, but a discount lies between 0 and 1")
+
+
+def steps_spanned(ends: BoolArray) -> IntArray:
+    """Return m, 1 … n: the steps up to and with the first end, or n if there is none; `ends` is [B, n]."""
+    n_steps = ends.shape[1]
+    spanned: IntArray = np.where(ends.any(1), ends.argmax(1) + 1, n_steps)  # [B]
+    return spanned
+
+
+def discounted_rewards(reward: FloatArray, offset: IntArray, gamma: float) -> FloatArray:
+    """Return the discounted sum of the first `offset` rewards of each row; `reward` is [B, n]."""
+    steps = np.arange(reward.shape[1])
+    weight = np.where(steps < offset[:, None], gamma**steps, 0.0)  # [B, n] float64
+    total: FloatArray = (weight * reward).sum(1).astype(np.float32)  # [B]
+    return total
+
+
+def bootstrap_discounts(return_ends: BoolArray, offset: IntArray, gamma: float) -> FloatArray:
+    """Return γ^m, or 0 where the return ended with step m; `return_ends` is [B, n]."""
+    ended = return_ends[np.arange(len(offset)), offset - 1]
+    return np.where(ended, 0.0, gamma**offset).astype(np.float32)  # [B]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from redline.experience import window
+from redline import returns
 from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
 from redline.experience.layout import ReplayLayout
 from redline.experience.memory import ReplayMemory
+from redline.experience.window import needed_frames
 from redline.types import Batch, Draw
 
 
@@ -53,13 +54,13 @@ def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool
     reward = pool.reward[starts]
     if clip_rewards:
         reward = reward.clip(-1.0, 1.0)
-    offset = window.steps_spanned(flags & (RETURN_ENDS | EPISODE_ENDS) != 0)
+    offset = returns.steps_spanned(flags & (RETURN_ENDS | EPISODE_ENDS) != 0)
     out.offset[:] = offset
     out.action[:] = pool.action[starts[:, 0]]
-    out.reward[:] = window.discounted_rewards(reward, offset, gamma)
-    out.discount[:] = window.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
+    out.reward[:] = returns.discounted_rewards(reward, offset, gamma)
+    out.discount[:] = returns.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
     out.weight[:] = draw.weight
-    needed = window.needed_frames(step, offset, stack=stack, n_steps=n_steps)
+    needed = needed_frames(step, offset, stack=stack, n_steps=n_steps)
     # address 0 is a frame of zeros; "clip" because "raise" would copy through a second buffer
     np.take(pool.frames, np.where(needed, address, 0), axis=0, out=out.frames, mode="clip")
     return out.batch
