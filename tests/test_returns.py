@@ -25,7 +25,7 @@ def test_the_discount_is_that_of_the_steps_really_spanned_and_zero_where_the_ret
 
 
 def test_impossible_returns_are_refused() -> None:
-    with pytest.raises(UserError, match="returns.n is 0"):
+    with pytest.raises(UserError, match=r"returns\.n is 0"):
         NStep(n=0)
-    with pytest.raises(UserError, match="returns.gamma is 1.01"):
+    with pytest.raises(UserError, match=r"returns\.gamma is 1\.01"):
         NStep(gamma=1.01)

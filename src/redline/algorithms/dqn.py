@@ -3,7 +3,7 @@
 Departures from the paper: Adam instead of RMSProp; ε falls to 0.01 instead of 0.1, over the same 250k steps; the
 replay memory holds 100k transitions instead of a million, which fits a 4 GB machine; learning starts after 10k steps
 instead of 12.5k; the target network is copied every 1,000 updates (4k steps) instead of every 10k; weights start as He
-et al. propose (see `networks/layers.py`).
+et al. propose (see docs/decisions/0008).
 """
 
 from dataclasses import replace

@@ -27,5 +27,5 @@ def build_value_network(torso: Torso, spec: EnvSpec, *, outputs: int, generator:
     with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
         module, features = torso.build(spec)
         network = ValueNetwork(module, features=features, num_actions=spec.num_actions, outputs=outputs)
-    initialise(network, generator)
+    initialise(network, generator, keep_variance=spec.is_image)
     return network.to(memory_format=torch.channels_last) if spec.is_image else network  # type: ignore[call-overload]
