@@ -62,14 +62,25 @@ def start_program() -> StartProgram:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB, where this user may mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this user cannot mount a tmpfs")
-    try:
-        yield disk
-    finally:
+def mount_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount file systems of a given size, where this user may mount one."""
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("this user cannot mount a tmpfs")
+        mounted.append(disk)
+        return disk
+
+    yield mount
+    for disk in mounted:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.fixture
+def small_disk(mount_disk: Callable[[str], Path]) -> Path:
+    """A file system of 1 MB."""
+    return mount_disk("1m")

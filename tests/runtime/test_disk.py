@@ -1,7 +1,6 @@
 """A disk that fills up during a run: the last good checkpoint stands, training goes on, the next save works."""
 
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,19 +17,8 @@ from redline.runtime.starting import start_run
 from redline.runtime.watching import Watcher
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MB, where this user may mount one."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this user cannot mount a tmpfs")
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
-
-
-def test_a_full_disk_costs_a_checkpoint_and_nothing_else(disk: Path, listener: Watcher) -> None:
+def test_a_full_disk_costs_a_checkpoint_and_nothing_else(mount_disk: Callable[[str], Path], listener: Watcher) -> None:
+    disk = mount_disk("8m")
     algorithm = replace(DQN_CLASSIC, network=Mlp((32,)), replay=ReplayConfig(capacity=2_000), warmup_steps=100)
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=disk, num_envs=2)
     with start_run(job, "dqn", listener) as session:
