@@ -34,6 +34,10 @@ class LivePanel(AbstractContextManager["LivePanel"]):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        """Leave the panel as it is; what is noted from now on comes below it."""
         self._live.stop()
 
     def note(self, text: str) -> None:
@@ -54,6 +58,10 @@ class Lines(AbstractContextManager["Lines"]):
         self.is_closed = False  # whoever read the lines is gone
 
     def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        """Write out every line."""
         self._stream.flush()
 
     def note(self, text: str) -> None:

@@ -53,6 +53,7 @@ def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop:
     if as_json:
         print(json.dumps(summary(outcome)))
     else:
+        watcher.finish()
         for line in _closing_lines(outcome):
             watcher.note(line)
     return RESUMABLE if outcome.reason in ("SIGTERM", "SIGHUP", "output closed") else DONE
