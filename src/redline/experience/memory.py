@@ -12,6 +12,7 @@ the horizon, to the last whose window is complete.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,10 @@ from redline.experience.lane_table import LaneTable
 from redline.experience.layout import ReplayLayout
 from redline.experience.retention import Retention
 from redline.types import Array, BoolArray, FloatArray, Handles, IntArray
+
+
+# told while they can still be located: transitions first … end − 1 of a lane will not be offered any more
+WithdrawalListener = Callable[[int, int, int], None]  # lane, first, end
 
 
 class Located(NamedTuple):
@@ -36,6 +41,7 @@ class ReplayMemory:
     """What was experienced, newest `capacity` transitions; one writer, frames raw in private memory."""
 
     def __init__(self, layout: ReplayLayout) -> None:
+        self.withdrawal_listeners: list[WithdrawalListener] = []
         self.allocate(layout)
         self.open_lanes()
 
@@ -251,12 +257,15 @@ class ReplayMemory:
         step = self.pool.step[table.address(at_row, frame)]
         whole = frame - np.minimum(step, self.layout.stack - 1) >= table.floor_frame[row]
         if whole.any():
-            table.first_whole[row] = first + whole.argmax()
+            first_whole = first + int(whole.argmax())
             self._unsettled.discard(lane)
         else:
-            table.first_whole[row] = end
+            first_whole = end
             if lane in self._lanes:
                 self._unsettled.add(lane)
+        for listener in self.withdrawal_listeners:
+            listener(lane, int(table.first_whole[row]), first_whole)
+        table.first_whole[row] = first_whole
 
     # Lanes
 
