@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.experience import BatchBuffers, ReplayLayout, ReplayMemory, gather
+from redline.experience.flat_frames import FlatFrames
 from redline.types import Array, Draw, Handles, IntArray
 
 FRAME_SHAPE = (3,)
@@ -177,8 +178,11 @@ class Player:
 
     def poison_free_slots(self) -> None:
         """Make it visible if anything that is not held gets read."""
-        pool = self.memory.pool
+        memory = self.memory
+        pool, frames = memory.pool, memory.frames
         for slot in pool.free:
+            if isinstance(frames, FlatFrames):
+                frames.frames[pool.rows(slot, pool.frames_per_chunk)] = 0xA5
             for column in pool.columns.values():
                 column[pool.rows(slot, pool.frames_per_chunk)] = 0xA5 if column.dtype == np.uint8 else 77
 

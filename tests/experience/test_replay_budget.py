@@ -9,10 +9,10 @@ import pytest
 
 from redline.errors import UserError
 from redline.experience import ReplayLayout, available_bytes, check_fits
-from redline.experience.budget import cgroup_available_bytes
+from redline.experience.free_memory import cgroup_available_bytes
 
 GB = 10**9
-MILLION = ReplayLayout(capacity=1_000_000, frame_shape=(84, 84), frame_dtype="uint8", stack=4, lanes=8)
+MILLION = ReplayLayout(capacity=1_000_000, frame_shape=(84, 84), frame_dtype="uint8", stack=4, lanes=8, codec="raw")
 
 
 def test_a_million_pictures_need_what_they_need() -> None:
@@ -21,8 +21,10 @@ def test_a_million_pictures_need_what_they_need() -> None:
 
 def test_capacity_that_fits_is_the_remedy() -> None:
     with pytest.raises(UserError) as error:
-        check_fits(MILLION, 4 * GB, reserve_bytes=0)
-    assert str(error.value) == "replay needs 7.3 GB, 4.0 GB is free: use --replay.capacity 540_000"
+        check_fits(MILLION, free_ram=4 * GB, reserve_bytes=0)
+    assert (
+        str(error.value) == "replay needs 7.3 GB, 4.0 GB is free: use --replay.codec zstd or --replay.capacity 540_000"
+    )
 
 
 def test_the_remedy_fits_and_the_next_does_not() -> None:
@@ -30,27 +32,27 @@ def test_the_remedy_fits_and_the_next_does_not() -> None:
 
     for free in (1 * GB, 3 * GB, 7 * GB):
         with pytest.raises(UserError) as error:
-            check_fits(MILLION, free, reserve_bytes=GB // 2)
+            check_fits(MILLION, free_ram=free, reserve_bytes=GB // 2)
         capacity = int(str(error.value).rpartition(" ")[2])
-        check_fits(replace(MILLION, capacity=capacity), free, reserve_bytes=GB // 2)
+        check_fits(replace(MILLION, capacity=capacity), free_ram=free, reserve_bytes=GB // 2)
         more = replace(MILLION, capacity=capacity + 10 ** (len(str(capacity)) - 2))
         assert more.num_bytes > free - GB // 2
 
 
 def test_reserve_is_named_where_it_decides() -> None:
     with pytest.raises(UserError, match=r"needs 7.3 GB, 7.5 GB is free and 0.5 GB of it is for the rest: use"):
-        check_fits(MILLION, int(7.5 * GB), reserve_bytes=GB // 2)
+        check_fits(MILLION, free_ram=int(7.5 * GB), reserve_bytes=GB // 2)
 
 
 def test_without_room_for_anything_the_remedy_is_memory() -> None:
-    with pytest.raises(UserError, match=r"0.1 GB is free: free some memory first$"):
-        check_fits(MILLION, GB // 10)
+    with pytest.raises(UserError, match=r"0.1 GB is free: use --replay.codec zstd$"):
+        check_fits(MILLION, free_ram=GB // 10)
 
 
 def test_memory_that_fits_passes() -> None:
-    check_fits(MILLION, MILLION.num_bytes + 5, reserve_bytes=5)
+    check_fits(MILLION, free_ram=MILLION.num_bytes + 5, reserve_bytes=5)
     with pytest.raises(UserError):
-        check_fits(MILLION, MILLION.num_bytes + 4, reserve_bytes=5)
+        check_fits(MILLION, free_ram=MILLION.num_bytes + 4, reserve_bytes=5)
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

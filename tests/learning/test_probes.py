@@ -39,7 +39,7 @@ def learnt(env_id: str, *, steps: int, algorithm: QLearning = PROBE_DQN) -> Inli
     trainer.begin()
     while trainer.counters.steps < steps:
         trainer.vector_step()
-    trainer.env.close()
+    trainer.close()
     return trainer
 
 
@@ -88,7 +88,7 @@ def test_a_truncated_episode_is_worth_what_an_endless_one_is() -> None:
     trainer.begin()
     while trainer.counters.steps < 6_000:
         trainer.vector_step()
-    trainer.env.close()
+    trainer.close()
     assert trainer.counters.episodes == 2_000
     # 1 / (1 − 0.9); taken for a terminal, three steps would be worth 2.71
     assert values(trainer, 0.0) == pytest.approx(10.0, abs=0.5)

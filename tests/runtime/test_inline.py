@@ -51,7 +51,7 @@ def test_the_envs_step_while_the_learner_learns_from_what_was_complete_before(
     # 40 steps of warm-up are 10 vector steps; the first earned update runs in the vector step after 44 steps
     assert log[: 2 * 11] == ["send", "recv"] * 11
     assert log[2 * 11 :] == ["send", "update of 44", "recv", "send", "update of 48", "recv"]
-    trainer.env.close()
+    trainer.close()
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
@@ -61,8 +61,8 @@ def test_rows_are_drawn_exactly_so_many_updates_ahead(prefetch: int) -> None:
         trainer.vector_step()
     assert trainer.counters.updates > 50
     assert trainer.counters.batches_drawn == trainer.counters.updates + prefetch
-    assert len(trainer.draws) == prefetch
-    trainer.env.close()
+    assert len(trainer.loader.pending) == prefetch
+    trainer.close()
 
 
 def test_counters_agree_with_the_memory_and_the_ratio_with_the_request() -> None:
@@ -73,7 +73,7 @@ def test_counters_agree_with_the_memory_and_the_ratio_with_the_request() -> None
     assert counters.episodes == len(episodes) > 10
     assert counters.samples == counters.updates * 16
     assert trainer.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(4.0, rel=0.02)
-    trainer.env.close()
+    trainer.close()
 
 
 def test_epsilon_is_one_during_the_warm_up_and_follows_the_steps_afterwards() -> None:
@@ -82,7 +82,7 @@ def test_epsilon_is_one_during_the_warm_up_and_follows_the_steps_afterwards() ->
     for _ in range(10):
         trainer.vector_step()
     assert trainer.epsilon == pytest.approx(1.0 - 0.98 * 40 / 5_000)
-    trainer.env.close()
+    trainer.close()
 
 
 def test_a_loss_that_is_no_number_stops_with_step_and_batch() -> None:
@@ -92,7 +92,7 @@ def test_a_loss_that_is_no_number_stops_with_step_and_batch() -> None:
     trainer.check_loss(0.5)
     with pytest.raises(NonFiniteError, match=r"loss is nan at step 80, update .* last batch: reward 1 … 1"):
         trainer.check_loss(float("nan"))
-    trainer.env.close()
+    trainer.close()
 
 
 def test_pictures_of_forty_pixels_and_three_frames_train_too(tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ def test_pictures_of_forty_pixels_and_three_frames_train_too(tmp_path: Path) -> 
     assert trainer.actor.obs.shape == (2, 3, 40, 40)
     assert trainer.counters.updates == 9
     assert trainer.learner.non_finite_weights() == []
-    trainer.env.close()
+    trainer.close()

@@ -11,6 +11,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.stopping import StopRequest
 from redline.cli.wording import duration, number, rate, size
 from redline.envs.vector import EnvError
+from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.runs.errors import CheckpointError
 from redline.runtime.resuming import StoppedWhileResumingError
@@ -38,7 +39,7 @@ def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop:
     """Open a session, train to its end, and tell how it ended."""
     try:
         session = open_session()
-    except EnvError as error:
+    except (EnvError, ReplayError) as error:
         return refuse(str(error), as_json=as_json, code=FAILED)
     except StoppedWhileResumingError as stopped:
         return refuse(
@@ -47,7 +48,7 @@ def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop:
     with session:
         try:
             outcome = session.train(lambda: stop.reason() or ("output closed" if watcher.is_closed else None))
-        except (NonFiniteError, CheckpointError, EnvError) as error:
+        except (NonFiniteError, CheckpointError, EnvError, ReplayError) as error:
             session.event("error", message=str(error))
             return refuse(str(error), as_json=as_json, code=FAILED)
     if as_json:

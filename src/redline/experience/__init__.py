@@ -1,16 +1,21 @@
 """Experience: what the actors saw, kept so that the learner can draw from it."""
 
-from redline.experience.budget import available_bytes, check_fits
+from redline.experience.backing import ReplayError
+from redline.experience.budget import check_fits, with_budget
 from redline.experience.config import ReplayConfig
+from redline.experience.free_memory import available_bytes
 from redline.experience.gather import BatchBuffers, gather
 from redline.experience.layout import ReplayLayout
+from redline.experience.loader import BatchLoader
 from redline.experience.memory import ReplayMemory
 from redline.experience.sampler import UniformSampler
 from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot
 
 __all__ = [
     "BatchBuffers",
+    "BatchLoader",
     "ReplayConfig",
+    "ReplayError",
     "ReplayLayout",
     "ReplayMemory",
     "ReplaySnapshot",
@@ -20,4 +25,5 @@ __all__ = [
     "gather",
     "restore_memory",
     "take_snapshot",
+    "with_budget",
 ]

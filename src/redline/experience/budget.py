@@ -1,98 +1,64 @@
-"""How much memory is free, and whether a replay memory fits into it."""
+"""Whether a replay memory fits into the machine, and what would."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-
-import psutil
+from collections.abc import Callable
+from dataclasses import replace
 
 from redline.errors import UserError
-from redline.experience.layout import ReplayLayout
+from redline.experience.layout import MIN_BLOBS_PER_SEGMENT, SEGMENTS, ReplayLayout
 
-RESERVE_BYTES = 512 * 1024**2  # for networks, emulators and the rest of the program
-
-
-@dataclass(frozen=True)
-class _CgroupFiles:
-    """The names that a version of control groups uses."""
-
-    mount: str  # below the root
-    limit: str
-    usage: str
-    reclaimable: str  # in memory.stat: file pages in the usage that the kernel can drop
+RESERVE_BYTES = 512 * 1024**2  # of memory, for networks, emulators and the rest of the program
+SURPLUS = 1.3  # a trained agent sees richer pictures than a random one
 
 
-VERSION_2 = _CgroupFiles("", "memory.max", "memory.current", "inactive_file")
-VERSION_1 = _CgroupFiles("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+def with_budget(layout: ReplayLayout, bytes_per_frame: float) -> ReplayLayout:
+    """Give a memory of compressed frames the bytes that its capacity needs, by what a frame was measured to take."""
+    frames = layout.num_slots * layout.frames_per_chunk
+    blobs = frames * min(bytes_per_frame * SURPLUS, layout.max_blob_bytes / layout.frames_per_chunk)
+    # what segments leave empty: two of them, and the end of each
+    space = blobs * SEGMENTS / (SEGMENTS - 3) * MIN_BLOBS_PER_SEGMENT / (MIN_BLOBS_PER_SEGMENT - 1)
+    least = replace(layout, budget_bytes=None).min_bytes
+    return replace(layout, budget_bytes=max(layout.metadata_bytes + int(space), least))
 
 
-def available_bytes() -> int:
-    """Return the bytes that this process can still get: the tighter of the machine and its control groups."""
-    in_machine = int(psutil.virtual_memory().available)
-    in_group = cgroup_available_bytes()
-    return in_machine if in_group is None else min(in_machine, in_group)
-
-
-def cgroup_available_bytes(
-    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
-) -> int | None:
-    """Return what the tightest control group of this process leaves, or None if none sets a limit."""
-    left = []
-    for line in (_read(membership) or "").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        files = VERSION_1 if controllers else VERSION_2
-        mount = root / files.mount
-        path = mount / group.lstrip("/")
-        for folder in (path, *path.parents):  # a limit holds for all groups below it
-            left.append(_bytes_left(folder, files))
-            if folder == mount:
-                break
-    return min((count for count in left if count is not None), default=None)
-
-
-def _bytes_left(folder: Path, files: _CgroupFiles) -> int | None:
-    limit, usage = _read(folder / files.limit), _read(folder / files.usage)
-    if limit is None or usage is None or limit.strip() == "max":
-        return None
-    stat = dict(line.split(maxsplit=1) for line in (_read(folder / "memory.stat") or "").splitlines())
-    return max(int(limit) - int(usage) + int(stat.get(files.reclaimable, 0)), 0)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return None
-
-
-def check_fits(layout: ReplayLayout, free_bytes: int, reserve_bytes: int = RESERVE_BYTES) -> None:
-    """Raise if a memory of this layout would leave less than the reserve."""
-    needed = layout.num_bytes
-    if needed <= free_bytes - reserve_bytes:
+def check_fits(layout: ReplayLayout, *, free_ram: int, free_disk: int = 0, reserve_bytes: int = RESERVE_BYTES) -> None:
+    """Raise if a memory of this layout would leave less than the reserve, and say what fits."""
+    fits = _fits_in(free_ram - reserve_bytes, free_disk)
+    if fits(layout):
         return
-    fact = f"replay needs {needed / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB is free"
-    if needed <= free_bytes:
-        fact += f" and {reserve_bytes / 1e9:.1f} GB of it is for the rest"
-    capacity = _largest_capacity(layout, free_bytes - reserve_bytes)
-    remedy = f"use --replay.capacity {capacity:_}" if capacity else "free some memory first"
-    raise UserError(f"{fact}: {remedy}")
+    if layout.path is not None and layout.disk_bytes > free_disk:
+        fact = f"replay needs {layout.disk_bytes / 1e9:.1f} GB on disk, {layout.path} has {free_disk / 1e9:.1f} GB free"
+    else:
+        fact = f"replay needs {layout.ram_bytes / 1e9:.1f} GB, {free_ram / 1e9:.1f} GB is free"
+        if layout.ram_bytes <= free_ram:
+            fact += f" and {reserve_bytes / 1e9:.1f} GB of it is for the rest"
+    remedies = []
+    if layout.is_picture and layout.effective_codec == "raw":
+        remedies.append("--replay.codec zstd")
+    if capacity := _largest_capacity(layout, fits):
+        remedies.append(f"--replay.capacity {capacity:_}")
+    raise UserError(f"{fact}: " + (f"use {' or '.join(remedies)}" if remedies else "free some first"))
 
 
-def _largest_capacity(layout: ReplayLayout, free_bytes: int) -> int:
+def _fits_in(free_ram: int, free_disk: int) -> Callable[[ReplayLayout], bool]:
+    return lambda layout: layout.ram_bytes <= free_ram and layout.disk_bytes <= free_disk
+
+
+def _largest_capacity(layout: ReplayLayout, fits: Callable[[ReplayLayout], bool]) -> int:
     # two significant digits, largest first
     for exponent in range(len(str(layout.capacity)) - 2, -1, -1):
         for digits in range(99, 9, -1):
             capacity: int = digits * 10**exponent
-            if capacity < layout.capacity and _num_bytes(layout, capacity) <= free_bytes:
+            if capacity < layout.capacity and _would_fit(layout, capacity, fits):
                 return capacity
     return 0
 
 
-def _num_bytes(layout: ReplayLayout, capacity: int) -> float:
+def _would_fit(layout: ReplayLayout, capacity: int, fits: Callable[[ReplayLayout], bool]) -> bool:
+    budget = layout.budget_bytes
     try:
-        return replace(layout, capacity=capacity).num_bytes
+        share = None if budget is None else budget * capacity // layout.capacity
+        return fits(replace(layout, capacity=capacity, budget_bytes=share))
     except UserError:
-        return float("inf")
+        return False

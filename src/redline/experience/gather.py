@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -42,6 +44,13 @@ class BatchBuffers:
 
 def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: BatchBuffers) -> Batch:
     """Read the windows of `out.n_steps` steps that were drawn; clipped rewards lie within [−1, 1]."""
+    plan = plan_batch(memory, draw, gamma=gamma, clip_rewards=clip_rewards, out=out)
+    memory.frames.read(plan, out.frames)
+    return out.batch
+
+
+def plan_batch(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: BatchBuffers) -> Any:
+    """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
     stack, n_steps = memory.layout.stack, out.n_steps
     rows, frame, step, is_readable = memory.locate(draw.handles)
     if not is_readable.all():
@@ -60,7 +69,4 @@ def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool
     out.reward[:] = returns.discounted_rewards(reward, offset, gamma)
     out.discount[:] = returns.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
     out.weight[:] = draw.weight
-    needed = needed_frames(step, offset, stack=stack, n_steps=n_steps)
-    # address 0 is a frame of zeros; "clip" because "raise" would copy through a second buffer
-    np.take(pool.frames, np.where(needed, address, 0), axis=0, out=out.frames, mode="clip")
-    return out.batch
+    return memory.frames.plan(address, needed_frames(step, offset, stack=stack, n_steps=n_steps))

@@ -17,12 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from redline.experience.backing import ReplayError
 from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS, STARTS, ChunkPool
+from redline.experience.flat_frames import FlatFrames
+from redline.experience.frame_store import FrameStore
 from redline.experience.lane_table import LaneTable
 from redline.experience.layout import ReplayLayout
+from redline.experience.packed_frames import PackedFrames
 from redline.experience.retention import Retention
+from redline.experience.stored_blocks import StoredBlocks
 from redline.types import Array, BoolArray, FloatArray, Handles, IntArray
-
 
 # told while they can still be located: transitions first … end − 1 of a lane will not be offered any more
 WithdrawalListener = Callable[[int, int, int], None]  # lane, first, end
@@ -38,7 +42,10 @@ class Located(NamedTuple):
 
 
 class ReplayMemory:
-    """What was experienced, newest `capacity` transitions; one writer, frames raw in private memory."""
+    """What was experienced: the newest `capacity` transitions, or as many as the byte budget holds.
+
+    One process owns a memory and samples from it. Others write through an inbox (`shared_lanes`).
+    """
 
     def __init__(self, layout: ReplayLayout) -> None:
         self.withdrawal_listeners: list[WithdrawalListener] = []
@@ -47,10 +54,15 @@ class ReplayMemory:
 
     def allocate(self, layout: ReplayLayout) -> None:
         """Start afresh without lanes, sized as `layout` says."""
+        if hasattr(self, "frames"):
+            self.frames.close()
         self.layout = layout
         self.pool = ChunkPool(layout)
+        self.frames: FrameStore = PackedFrames(layout) if layout.is_packed else FlatFrames(layout)
         self.table = LaneTable(layout)
-        self.retention = Retention(layout, self.pool)
+        self.retention = Retention(layout, self.pool, self.frames)
+        self.stored = StoredBlocks()
+        self.full_at: int | None = None  # transitions held when bytes, not the capacity, first made one leave
         self._unsettled: set[int] = set()  # lanes whose first whole stack is yet to be written
         self.write_to(np.zeros(0, np.int64))
 
@@ -71,8 +83,17 @@ class ReplayMemory:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes reserved."""
-        return self.pool.num_bytes + self.table.num_bytes
+        """Bytes that may be taken at most, wherever they are."""
+        return self.layout.num_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes taken now: frames as they are stored, and everything that is noted beside them."""
+        return self.frames.used_bytes + self.pool.num_bytes + self.table.num_bytes + self.retention.num_bytes
+
+    def close(self) -> None:
+        """Give memory and disk back; nothing can be read afterwards."""
+        self.frames.close()
 
     # Writing
 
@@ -188,7 +209,7 @@ class ReplayMemory:
             for row, new in zip(rows.tolist(), number.tolist(), strict=True):
                 self._turn_chunk(row, new)
         at = table.head[rows]
-        self.pool.frames[at] = frames
+        self.frames.write(at, frames)
         self.pool.step[at] = step
         table.step[rows] = step
 
@@ -202,12 +223,22 @@ class ReplayMemory:
 
     def _open_chunk(self, row: int, chunk: int) -> None:
         table = self.table
-        if not self.pool.free:
-            self._evict_oldest()
+        self.find_free_slot()
         table.make_room(row)
         slot = self.pool.take(lane=table.first_lane + row, chunk=chunk, first_number=int(table.num_transitions[row]))
+        self.frames.open(slot)
         table.slots.write(row, chunk, slot)
         table.head[row] = slot * table.frames_per_chunk
+
+    def find_free_slot(self) -> None:
+        """Make sure that there is a slot for one more chunk."""
+        pool, frames = self.pool, self.frames
+        is_placed = bool(pool.free) and frames.has_place_for(pool.free[-1])
+        if frames.is_short and pool.free and not frames.has_place_for(pool.free[0]):  # the last that would be taken
+            pool.free = [slot for slot in pool.free if frames.has_place_for(slot)]
+            is_placed = bool(pool.free)
+        if not is_placed:
+            self._evict_for_room()
 
     def _seal_oldest(self, row: int) -> None:
         table, pool = self.table, self.pool
@@ -218,21 +249,41 @@ class ReplayMemory:
         pool.num_transitions[slot] = end - pool.first_number[slot]
         pool.num_frames[slot] = min(table.frames_per_chunk, int(table.num_frames[row]) - chunk * table.frames_per_chunk)
         table.num_sealed[row] += 1
-        self.retention.sealed.append(slot)
+        self.keep_sealed(slot, lambda: self.frames.seal(slot, int(pool.num_frames[slot])))
+
+    def keep_sealed(self, slot: int, seal: Callable[[], int]) -> None:
+        """Make room for a chunk, let `seal` keep its frames, and queue it as the newest."""
+        while not self.frames.has_room():
+            self._evict_for_room()
+        self.retention.add(slot, seal())
 
     def balance(self) -> None:
         """Evict what is too much, and withdraw what could be evicted within the horizon."""
-        while self.retention.is_overfull:
-            self._evict_oldest()
+        self.evict_surplus()
         while self.retention.is_doom_due:
             self._doom_oldest()
         for lane in tuple(self._unsettled):
             self.settle(lane - self.table.first_lane)
 
+    def evict_surplus(self) -> None:
+        """Evict what is beyond the capacity."""
+        while self.retention.is_overfull:
+            self._evict_oldest()
+
+    def _evict_for_room(self) -> None:
+        """Evict because bytes are short, or places for frames."""
+        if self.retention.num_evicted == self.retention.num_sealed:
+            raise ReplayError("the replay has no room for even one chunk: free some memory first")
+        if self.full_at is None:
+            self.full_at = self.num_transitions
+        self._evict_oldest()
+
     def _evict_oldest(self) -> None:
-        if not self.retention.doomed:
+        if self.retention.num_doomed == self.retention.num_evicted:
             self._doom_oldest()
         slot = self.retention.evict_oldest()
+        self.stored.forget_oldest()
+        self.frames.drop(slot)
         row = int(self.pool.lane[slot]) - self.table.first_lane
         self.table.first_chunk[row] = self.pool.chunk[slot] + 1
         self.table.first_number[row] = self.pool.first_number[slot] + self.pool.num_transitions[slot]
@@ -291,5 +342,5 @@ class ReplayMemory:
 
     def _check_frames(self, rows: IntArray, frames: Array) -> None:
         expected = (len(rows), *self.layout.frame_shape)
-        if frames.shape != expected or frames.dtype != self.pool.frames.dtype:
-            raise ValueError(f"frames must be {expected} {self.pool.frames.dtype}, got {frames.shape} {frames.dtype}")
+        if frames.shape != expected or frames.dtype != self.layout.frame_dtype:
+            raise ValueError(f"frames must be {expected} {self.layout.frame_dtype}, got {frames.shape} {frames.dtype}")

@@ -9,16 +9,18 @@ from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
-from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits
+from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits, with_budget
+from redline.experience.budget import SURPLUS
 from redline.learner import Learner
 from redline.runs.errors import explain, free_bytes, mount_point
+from redline.runtime.compression import measure_compression
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.pacing import Pacing
 from redline.types import Adjustment, EnvSpec
 
-MEAN_COMPRESSION = 0.05  # of a chunk of frames, by zstd, over the games
+MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 
 
@@ -40,7 +42,25 @@ def settle(job: Job, *, steps: int = 0) -> Settled:
     adjustments += rounded
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
     threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
-    return Settled(replace(job, env=env, limits=limits, threads=threads), adjustments, find_device(job.device))
+    job = replace(job, env=env, limits=limits, threads=threads)
+    job, measured = _with_replay_bytes(job)
+    return Settled(job, adjustments + measured, find_device(job.device))
+
+
+def _with_replay_bytes(job: Job) -> tuple[Job, list[Adjustment]]:
+    """Give compressed frames the bytes they need, by playing the game for a moment, unless the user said how many."""
+    replay = job.algorithm.replay
+    layout = replay_layout(job, env_spec(job.env))
+    if replay.bytes is not None or layout.effective_codec == "raw":
+        return job, []
+    measured = measure_compression(job.env, codec=replay.codec, steps=MEASURED_STEPS, num_envs=job.num_envs)
+    needed = with_budget(layout, measured.bytes_per_frame).num_bytes
+    why = (
+        f"a frame of {job.env.id} takes {measured.bytes_per_frame:.0f} bytes with {replay.codec}, measured; × {SURPLUS}"
+    )
+    adjustment = Adjustment("replay.bytes", "auto", f"{needed:_}", why)
+    algorithm = replace(job.algorithm, replay=replace(replay, bytes=needed))
+    return replace(job, algorithm=algorithm), [adjustment]
 
 
 def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:
@@ -81,7 +101,7 @@ def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
     env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.threads.envs)
     try:
         layout = replay_layout(job, env.spec)
-        check_fits(layout, available_bytes())
+        check_fits(layout, free_ram=available_bytes(), free_disk=_free_disk(layout.path))
         learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
         return InlineTrainer(job, env_seed=env_seed, env=env, memory=ReplayMemory(layout), learner=learner)
     except BaseException:
@@ -89,15 +109,28 @@ def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
         raise
 
 
+def _free_disk(folder: Path | None) -> int:
+    if folder is None:
+        return 0
+    try:
+        return free_bytes(_nearest_existing(folder))
+    except OSError as error:
+        raise UserError(f"replay.path can't be used: {explain(error, folder)}: choose another folder") from None
+
+
+def _nearest_existing(folder: Path) -> Path:
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+
+
 def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
     """Refuse a run whose checkpoints and replay segments would fill the disk."""
     learner_bytes = sum(value.nbytes for value in trainer.learner.online.state_dict().values())
     layout = trainer.memory.layout
-    frames_bytes = layout.capacity * layout.frame_bytes * (MEAN_COMPRESSION if trainer.env.spec.is_image else 1.0)
+    frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
     # each has the weights, the target's and Adam's two moments, and may name a replay memory of its own
     needed = KEPT_CHECKPOINTS * (4 * learner_bytes + frames_bytes)
     try:
-        place = next(folder for folder in (log_dir.absolute(), *log_dir.absolute().parents) if folder.exists())
+        place = _nearest_existing(log_dir)
         free = free_bytes(place)
     except OSError as error:
         raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None
@@ -123,4 +156,7 @@ def replay_layout(job: Job, spec: EnvSpec) -> ReplayLayout:
         lanes=job.num_envs,
         horizon_steps=horizon,
         max_n_steps=algorithm.returns.n,
+        codec=algorithm.replay.codec,
+        budget_bytes=algorithm.replay.bytes,
+        path=algorithm.replay.path,
     )

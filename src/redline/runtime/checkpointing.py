@@ -1,6 +1,5 @@
 """A trainer as the files of a checkpoint, and back."""
 
-from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ def save_checkpoint(trainer: InlineTrainer, store: CheckpointStore) -> Path:
         **_prefixed("actor", trainer.actor.state()),
         **_prefixed("env", trainer.env.state()),
         **_prefixed("replay", replay.arrays),
-        **_prefixed("draws", _draws_to_arrays(trainer.draws)),
+        **_prefixed("draws", _draws_to_arrays(trainer.loader.pending)),
     }
     files["arrays.safetensors"] = encode_arrays({key: np.ascontiguousarray(value) for key, value in arrays.items()})
     path = store.save(
@@ -97,12 +96,13 @@ def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array], *, same_cap
     )
     as_configured &= same_capacity or not draws  # a smaller memory may evict a row before its turn
     if as_configured and all(trainer.memory.is_resident(draw.handles).all() for draw in draws):
-        trainer.draws = deque(draws)
+        for draw in draws:
+            trainer.loader.submit(draw)
         return []
     return [f"{len(draws)} batches drawn ahead are drawn anew"]
 
 
-def _draws_to_arrays(draws: deque[Draw]) -> dict[str, Array]:
+def _draws_to_arrays(draws: list[Draw]) -> dict[str, Array]:
     def stacked(rows: list[Array], dtype: str) -> Array:
         return np.stack(rows) if rows else np.zeros((0, 0), dtype=dtype)
 

@@ -6,20 +6,19 @@ Between (5) and (1) everything stands still, and only there is a checkpoint take
 """
 
 import math
-from collections import deque
 
 import torch
 
 from redline.algorithms.q_learning import ActorParams
 from redline.envs.vector import VectorEnv
-from redline.experience import BatchBuffers, ReplayMemory, UniformSampler, gather
+from redline.experience import BatchLoader, ReplayMemory, UniformSampler
 from redline.learner import Learner, NonFiniteError, describe_batch
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.job import Job
 from redline.runtime.pacing import Pacing
 from redline.runtime.randomness import Purpose, stream
-from redline.types import Batch, Draw
+from redline.types import Batch
 
 
 class InlineTrainer:
@@ -35,15 +34,24 @@ class InlineTrainer:
         self.actor = Actor(env)
         self.counters = Counters()
         self.scores = Scores()
-        self.draws: deque[Draw] = deque()
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
         self._sampler = UniformSampler(memory)
-        self._buffers = BatchBuffers(
-            memory.layout,
+        self.loader = BatchLoader(
+            memory,
             batch_size=algorithm.batch_size,
             n_steps=algorithm.returns.n,
+            gamma=algorithm.returns.gamma,
+            clip_rewards=algorithm.returns.clip_rewards,
+            prefetch=algorithm.replay.prefetch,
             pin_memory=learner.device.type == "cuda",
         )
+        self._last_batch: Batch | None = None
+
+    def close(self) -> None:
+        """Give back what the parts hold."""
+        self.loader.close()
+        self.env.close()
+        self.memory.close()
 
     def begin(self) -> None:
         """Start an episode in every lane."""
@@ -95,20 +103,14 @@ class InlineTrainer:
             counters.samples += batch_size
 
     def _next_batch(self) -> Batch:
-        """Draw exactly `prefetch` updates ahead, and gather the rows whose turn it is."""
-        algorithm, counters = self.job.algorithm, self.counters
-        while len(self.draws) <= algorithm.replay.prefetch:
+        """Draw exactly `prefetch` updates ahead, and return the batch whose turn it is."""
+        counters = self.counters
+        while self.loader.is_due:
             rng = stream(self.job.seed, Purpose.DRAW, counters.batches_drawn)
-            self.draws.append(self._sampler.draw(rng, algorithm.batch_size))
+            self.loader.submit(self._sampler.draw(rng, self.job.algorithm.batch_size))
             counters.batches_drawn += 1
-        returns = algorithm.returns
-        batch = gather(
-            self.memory,
-            self.draws.popleft(),
-            gamma=returns.gamma,
-            clip_rewards=returns.clip_rewards,
-            out=self._buffers,
-        )
+        _, batch = self.loader.next()
+        self._last_batch = batch
         return batch if self.learner.device.type == "cpu" else _to_device(batch, self.learner.device)
 
     def check_loss(self, loss: float | None) -> None:
@@ -116,7 +118,7 @@ class InlineTrainer:
         if loss is None or math.isfinite(loss):
             return
         names = ", ".join(self.learner.non_finite_weights()) or "none"
-        batch = describe_batch(self._buffers.batch)
+        batch = "none" if self._last_batch is None else describe_batch(self._last_batch)
         raise NonFiniteError(
             f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
             f"non-finite weights: {names}; last batch: {batch}; a lower --optimizer.lr may help"

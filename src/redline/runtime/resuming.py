@@ -95,7 +95,7 @@ def resume_run(
         settled = settle(job, steps=checkpoint.steps)
         prepare_process(settled)
         trainer = build_trainer(settled, env_seed=_env_seed(job, checkpoint))
-        on_error.callback(trainer.env.close)
+        on_error.callback(trainer.close)
         check_disk(trainer, run.path)
         lost_state = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
         lost_rows = run.cut_records(checkpoint.steps)

@@ -58,7 +58,7 @@ class Session(AbstractContextManager["Session"]):
 
     def __exit__(self, *_: object) -> None:
         self._curves.close()
-        self.trainer.env.close()
+        self.trainer.close()
         self.store.close()
         self.run.close()
 

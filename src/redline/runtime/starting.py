@@ -25,7 +25,7 @@ def start_run(job: Job, algorithm: str, watcher: Watcher) -> Session:
     prepare_process(settled)
     with ExitStack() as on_error:
         trainer = build_trainer(settled, env_seed=job.seed)
-        on_error.callback(trainer.env.close)
+        on_error.callback(trainer.close)
         check_disk(trainer, job.log_dir)
         run = RunDirectory.create(job.log_dir, game=trainer.env.spec.name, algorithm=algorithm, seed=job.seed)
         # without a checkpoint there is nothing that could be resumed

@@ -1,0 +1,101 @@
+"""Raw frames, each at its address for as long as its chunk is held: one copy in, one copy out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redline.experience.backing import Ram, ReplayError
+from redline.experience.frame_codec import find_codec
+from redline.experience.layout import ReplayLayout
+from redline.types import Array, BoolArray, IntArray
+
+GROWTH_BYTES = 16 * 1024**2
+SNAPSHOT_CODEC = "zstd"  # raw in memory, but small on disk
+
+
+class FlatFrames:
+    """One array of all frames; the first chunk holds zeros."""
+
+    budget_bytes: int | None = None
+
+    def __init__(self, layout: ReplayLayout) -> None:
+        self._frames_per_chunk = layout.frames_per_chunk
+        self._chunk_bytes = layout.frames_per_chunk * layout.frame_bytes
+        self._num_bytes = layout.frame_space_bytes
+        self._ram = Ram(self._num_bytes)
+        self.frames: Array = self._ram.array.view(layout.frame_dtype).reshape(-1, *layout.frame_shape)
+        self._codec = find_codec(SNAPSHOT_CODEC)
+        self._num_frames: IntArray = np.zeros(layout.num_slots + 1, np.int64)  # of sealed chunks
+        self._ahead_bytes = layout.chunks_opened_within_horizon * self._chunk_bytes
+        self.is_short = False
+        if not self._ram.reserve(self._chunk_bytes):
+            raise ReplayError("no memory is left for a replay: free some first")
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the chunks that were ever written."""
+        return self.reserved_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes taken from the machine so far."""
+        return self._ram.reserved_bytes
+
+    def has_place_for(self, slot: int) -> bool:
+        """Reserve memory up to this slot, and for what the horizon may need besides, a good piece at a time."""
+        needed = (slot + 1) * self._chunk_bytes
+        ahead = min(needed + self._ahead_bytes, self._num_bytes)
+        if ahead > self._ram.reserved_bytes and not self.is_short:
+            self.is_short = not self._ram.reserve(min(ahead + GROWTH_BYTES, self._num_bytes))
+        return needed <= self._ram.reserved_bytes
+
+    def open(self, slot: int) -> None:
+        """Nothing is to be done: every slot has its place."""
+
+    def write(self, address: IntArray, frames: Array) -> None:
+        """Write frames [N, *frame]."""
+        self.frames[address] = frames
+
+    def has_room(self) -> bool:
+        """Return True: a sealed chunk stays where it was opened."""
+        return True
+
+    def seal(self, slot: int, num_frames: int) -> int:
+        """Note how many frames the chunk has."""
+        self._num_frames[slot] = num_frames
+        return 0
+
+    def drop(self, slot: int) -> int:
+        """Nothing is to be done: the slot is simply used again."""
+        return 0
+
+    def sealed_bytes(self, slot: int) -> int:
+        """Return 0: slots are the only bound."""
+        return 0
+
+    def plan(self, address: IntArray, needed: BoolArray) -> IntArray:
+        """Return the addresses, and that of a zero frame where none is needed."""
+        return np.where(needed, address, 0)
+
+    def read(self, plan: IntArray, out: Array) -> None:
+        """Copy the frames [B, W, *frame]."""
+        # "clip" because "raise" would copy through a second buffer
+        np.take(self.frames, plan, axis=0, out=out, mode="clip")
+
+    def read_open(self, slot: int, num_frames: int) -> Array:
+        """Return the frames of a chunk [F, *frame]."""
+        return self.frames[slot * self._frames_per_chunk :][:num_frames]
+
+    def encoded(self, slot: int) -> tuple[str, bytes | memoryview]:
+        """Return the frames of a sealed chunk, compressed."""
+        frames = self.read_open(slot, int(self._num_frames[slot]))
+        return SNAPSHOT_CODEC, self._codec.encode(frames.data.cast("B"))
+
+    def put_encoded(self, slot: int, codec: str, blob: memoryview, num_frames: int) -> int:
+        """Decode a chunk into its place."""
+        find_codec(codec).decode_into(blob, self.read_open(slot, num_frames).data.cast("B"))
+        return self.seal(slot, num_frames)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._ram.close()
