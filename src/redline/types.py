@@ -65,6 +65,7 @@ class Draw:
 
     handles: Handles
     weight: FloatArray  # [B]
+    burn_in: IntArray | None = None  # [B] steps before each row that a sequence may begin with
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,23 @@ class Batch:
     reward: torch.Tensor  # [B] float32: discounted sum over the steps spanned, clipped if so configured
     discount: torch.Tensor  # [B] float32: γ^offset, or 0 where the return ends
     weight: torch.Tensor  # [B] float32: importance weight
+
+
+@dataclass(frozen=True)
+class SequenceBatch:
+    """Stretches of episodes for networks that remember; K stacked frames, T steps, n-step returns, B sequences.
+
+    Step t of sequence b observes `frames[b, t : t + K]` and leads to `frames[b, t + offset[t, b] : … + K]`. The state
+    of the network starts anew wherever `starts` says so; whatever it was before comes from padding.
+    """
+
+    frames: torch.Tensor  # [B, K − 1 + T + n, *frame] uint8 or float32; zeros where nothing was seen
+    starts: torch.Tensor  # [T, B] bool: the first step of what was seen
+    offset: torch.Tensor  # [T, B] int64: steps really spanned, 1 … n
+    action: torch.Tensor  # [T, B] int64
+    reward: torch.Tensor  # [T, B] float32: as in a batch of single steps
+    discount: torch.Tensor  # [T, B] float32
+    weight: torch.Tensor  # [T, B] float32: importance weight; 0 on burn-in and padding
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,25 @@ import numpy as np
 
 from redline.experience import BatchBuffers, ReplayLayout, ReplayMemory, gather
 from redline.experience.flat_frames import FlatFrames
-from redline.types import Array, Draw, Handles, IntArray
+from redline.types import Array, Batch, Draw, Handles, IntArray
 
 FRAME_SHAPE = (3,)
 LARGE_FRAME_SHAPE = (350, 3)  # large enough that the pool has no room for a final frame per transition
+NOISE = np.random.default_rng(0).integers(1, 256, (61, *LARGE_FRAME_SHAPE), np.uint8)
 
 
 def stamp(lane: int, episode: int, step: int, layout: ReplayLayout | None = None) -> Array:
-    """Return a frame that says where it belongs and is never zero; of uint8 and small without a layout."""
+    """Return a frame that says where it belongs and is never zero; of uint8 and small without a layout.
+
+    A large one is noise below its first row, so that no codec makes it smaller.
+    """
     shape, dtype = (layout.frame_shape, layout.frame_dtype) if layout else (FRAME_SHAPE, "uint8")
-    return np.broadcast_to(np.array([lane + 1, episode % 250 + 1, step % 250 + 1], dtype), shape)
+    mark = np.array([lane + 1, episode % 250 + 1, step % 250 + 1], dtype)
+    if len(shape) == 1:
+        return np.broadcast_to(mark, shape)
+    frame: Array = NOISE[(7 * lane + 31 * episode + step) % len(NOISE)].copy()
+    frame[0] = mark
+    return frame
 
 
 @dataclass
@@ -178,13 +187,13 @@ class Player:
 
     def poison_free_slots(self) -> None:
         """Make it visible if anything that is not held gets read."""
-        memory = self.memory
-        pool, frames = memory.pool, memory.frames
-        for slot in pool.free:
-            if isinstance(frames, FlatFrames):
-                frames.frames[pool.rows(slot, pool.frames_per_chunk)] = 0xA5
-            for column in pool.columns.values():
-                column[pool.rows(slot, pool.frames_per_chunk)] = 0xA5 if column.dtype == np.uint8 else 77
+        pool, frames = self.memory.pool, self.memory.frames
+        places = np.arange(pool.frames_per_chunk)
+        rows = (np.array(pool.free, np.int64)[:, None] * pool.frames_per_chunk + places).ravel()
+        if isinstance(frames, FlatFrames):
+            frames.frames[rows] = 0xA5
+        for column in pool.columns.values():
+            column[rows] = 0xA5 if column.dtype == np.uint8 else 77
 
     def sampleable(self) -> Handles:
         """Return every transition that may be drawn."""
@@ -195,15 +204,18 @@ class Player:
 
     def check_rows(self, handles: Handles, *, n_steps: int, gamma: float = 0.9, clip: bool = False) -> None:
         """Compare rows with the oracle's."""
-        count = len(handles.lane)
-        layout = self.memory.layout
         self.poison_free_slots()
-        out = BatchBuffers(layout, batch_size=count, n_steps=n_steps)
-        draw = Draw(handles, np.ones(count, np.float32))
+        out = BatchBuffers(self.memory.layout, batch_size=len(handles.lane), n_steps=n_steps)
+        draw = Draw(handles, np.ones(len(handles.lane), np.float32))
         batch = gather(self.memory, draw, gamma=gamma, clip_rewards=clip, out=out)
+        self.check_batch(batch, handles, n_steps=n_steps, gamma=gamma, clip=clip)
+
+    def check_batch(self, batch: Batch, handles: Handles, *, n_steps: int, gamma: float, clip: bool) -> None:
+        """Compare a batch that was gathered with what the oracle has."""
+        stack = self.memory.layout.stack
         history = {lane: self.oracle.transitions(lane) for lane in set(handles.lane.tolist())}
         rows = [
-            cut_window(*history[lane][number], stack=layout.stack, n_steps=n_steps, gamma=gamma, clip=clip)
+            cut_window(*history[lane][number], stack=stack, n_steps=n_steps, gamma=gamma, clip=clip)
             for lane, number in zip(handles.lane.tolist(), handles.number.tolist(), strict=True)
         ]
         assert batch.offset.tolist() == [row.offset for row in rows]

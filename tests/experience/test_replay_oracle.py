@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -10,15 +14,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from replay_oracle import FRAME_SHAPE, LARGE_FRAME_SHAPE, Player
 
-from redline.experience import ReplayLayout
+from redline.experience import (
+    BatchBuffers,
+    ReplayLayout,
+    ReplayMemory,
+    UniformSampler,
+    restore_memory,
+    take_snapshot,
+)
+from redline.experience.gather import plan_batch
+from redline.experience.stored_blocks import StoredBlocks
 from redline.types import Handles
 
 ENDINGS = ["", "", "", "life", "terminated", "truncated"]
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> ReplayLayout:
-    """Memories down to the smallest that can be."""
+def layouts(draw: st.DrawFn, folder: Path) -> ReplayLayout:
+    """Memories down to the smallest that can be, of every codec and backing; some with fewer bytes than capacity."""
     sizes = {
         "stack": draw(st.integers(1, 4)),
         "lanes": draw(st.integers(1, 3)),
@@ -27,18 +40,42 @@ def layouts(draw: st.DrawFn) -> ReplayLayout:
         "chunk_frames": draw(st.integers(1, 5)),
     }
     shape = draw(st.sampled_from([FRAME_SHAPE, LARGE_FRAME_SHAPE]))
-    huge = ReplayLayout(capacity=10_000, frame_shape=shape, frame_dtype="uint8", **sizes)
+    codec = draw(st.sampled_from(["zstd", "zstd", "lz4", "raw"]))
+    path = folder if draw(st.integers(0, 3)) == 0 else None
+    huge = ReplayLayout(capacity=10_000, frame_shape=shape, frame_dtype="uint8", codec=codec, path=path, **sizes)
     capacity = huge.min_capacity + draw(st.sampled_from([0, 0, 1, 7, 40]))
-    return replace(huge, capacity=capacity)
+    if draw(st.booleans()):
+        return replace(huge, capacity=capacity)
+    plenty = replace(huge, capacity=capacity + 500)
+    return replace(plenty, budget_bytes=plenty.min_bytes + draw(st.sampled_from([0, 0, 10_000])))
+
+
+class Ahead(NamedTuple):
+    """A batch that was drawn and planned, and is gathered later."""
+
+    time: int  # in vector steps
+    handles: Handles
+    plan: Any
+    buffers: BatchBuffers
 
 
 class ReplayAgainstOracle(RuleBasedStateMachine):
     """Steps, cuts and new lanes in any order."""
 
-    @initialize(layout=layouts())
-    def build(self, layout: ReplayLayout) -> None:
-        self.player = Player(layout)
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+
+    def teardown(self) -> None:
+        if hasattr(self, "player"):
+            self.player.memory.close()
+        self.folder.cleanup()
+
+    @initialize(data=st.data())
+    def build(self, data: st.DataObject) -> None:
+        self.player = Player(data.draw(layouts(Path(self.folder.name))))
         self.drawn: list[tuple[int, Handles]] = []  # vector step, rows sampleable then
+        self.ahead: list[Ahead] = []
         self.time = 0
         self.last_cut = -1
 
@@ -79,6 +116,7 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
             self.player.begin()
         # of two cuts within the horizon nothing is promised
         self.drawn = [(time, handles) for time, handles in self.drawn if time > self.last_cut]
+        self.ahead = [batch for batch in self.ahead if batch.time > self.last_cut]
         self.last_cut = self.time
 
     @precondition(lambda self: self.time > 0)
@@ -86,6 +124,25 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
     def open_lanes(self) -> None:
         self.player.open_lanes()
         self.drawn.clear()
+        self.ahead.clear()
+
+    @precondition(lambda self: self.time > 0)
+    @rule()
+    def save_and_restore(self) -> None:
+        """Go on in another memory, with what was drawn before."""
+        old = self.player.memory
+        blocks: list[bytes] = []
+        old.stored = StoredBlocks()  # a store of its own
+        snapshot = take_snapshot(old, lambda block: (blocks.append(block), len(blocks) - 1)[1])
+        memory = ReplayMemory(old.layout)
+        restore_memory(memory, json.loads(json.dumps(snapshot.manifest)), snapshot.arrays, blocks.__getitem__)
+        before = self.player.sampleable()
+        self.player.memory = memory
+        after = self.player.sampleable()
+        assert np.array_equal(before.lane, after.lane)
+        assert np.array_equal(before.number, after.number)
+        self.ahead.clear()
+        old.close()
 
     def draw_now_and_read_what_is_due(self) -> None:
         """Draw everything, and read what was drawn `horizon_steps` vector steps ago."""
@@ -96,13 +153,32 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
             assert self.player.memory.is_resident(handles).all()
             if self.time % 4 == 0:
                 self.player.check_rows(handles, n_steps=layout.max_n_steps)
+        self.plan_a_batch()
+        while self.ahead and self.ahead[0].time <= self.time - layout.horizon_steps:
+            batch = self.ahead.pop(0)
+            self.player.poison_free_slots()
+            self.player.memory.frames.read(batch.plan, batch.buffers.frames)
+            self.player.check_batch(
+                batch.buffers.batch, batch.handles, n_steps=layout.max_n_steps, gamma=0.9, clip=False
+            )
+
+    def plan_a_batch(self) -> None:
+        """Draw a few rows, as a prefetching learner does: their bytes are moved `horizon_steps` vector steps later."""
+        memory = self.player.memory
+        if memory.num_sampleable == 0 or self.time % 2:
+            return
+        draw = UniformSampler(memory).draw(np.random.default_rng(self.time), 4)
+        buffers = BatchBuffers(memory.layout, batch_size=4, n_steps=memory.layout.max_n_steps)
+        plan = plan_batch(memory, draw, gamma=0.9, clip_rewards=False, out=buffers)
+        self.ahead.append(Ahead(self.time, draw.handles, plan, buffers))
 
     @invariant()
     def every_row_equals_the_oracle(self) -> None:
         layout = self.player.memory.layout
         handles = self.player.sampleable()
-        for n_steps in {1, layout.max_n_steps}:
-            self.player.check_rows(handles, n_steps=n_steps, clip=n_steps == 1)
+        self.player.check_rows(handles, n_steps=layout.max_n_steps)
+        if self.time % 3 == 0:
+            self.player.check_rows(handles, n_steps=1, clip=True)
 
     @invariant()
     def every_complete_step_that_is_held_is_readable(self) -> None:
@@ -158,12 +234,27 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
         written = sum(len(self.player.oracle.transitions(lane)) for lane in self.player.oracle.episodes)
         kept = self.player.memory.num_transitions
         is_full = kept > layout.capacity - layout.frames_per_chunk
-        assert kept == written or is_full or len(pool.free) <= 2 * layout.lanes
+        assert kept == written or is_full or len(pool.free) <= 2 * layout.lanes or self.is_out_of_bytes()
+
+    def is_out_of_bytes(self) -> bool:
+        memory = self.player.memory
+        budget = memory.frames.budget_bytes
+        held = sum(memory.frames.sealed_bytes(slot) for slot in memory.retention.order)
+        return memory.full_at is not None and budget is not None and held > budget - 3 * memory.layout.max_blob_bytes
+
+    @invariant()
+    def no_more_bytes_are_taken_than_the_budget(self) -> None:
+        memory = self.player.memory
+        assert memory.frames.reserved_bytes <= memory.layout.frame_space_bytes
+        if memory.layout.budget_bytes is not None:
+            assert memory.layout.num_bytes <= memory.layout.budget_bytes
+            if len(memory.table) == memory.layout.lanes:  # lanes of before have tables of their own
+                assert memory.used_bytes <= memory.layout.budget_bytes
 
 
 ReplayAgainstOracle.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=12,
+    max_examples=1_000,
+    stateful_step_count=8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

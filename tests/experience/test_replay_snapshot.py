@@ -189,7 +189,7 @@ def test_newest_rows_of_too_many_lanes_are_kept_as_far_as_they_fit() -> None:
 
 
 def test_smaller_memory_keeps_no_more_chunks_than_it_has_slots() -> None:
-    large = replace(LAYOUT, frame_shape=LARGE_FRAME_SHAPE, capacity=300)
+    large = replace(LAYOUT, frame_shape=LARGE_FRAME_SHAPE, capacity=300, codec="raw")
     saved = Player(large)
     rng = np.random.default_rng(0)
     saved.play(rng, 200, end_probability=1.0)

@@ -9,21 +9,28 @@ from redline.experience.layout import ReplayLayout
 from redline.experience.loader import BatchLoader
 from redline.experience.memory import ReplayMemory
 from redline.experience.sampler import UniformSampler
+from redline.experience.sequences import SequenceBuffers, gather_sequences, with_burn_in
+from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot
 
 __all__ = [
     "BatchBuffers",
     "BatchLoader",
+    "LaneWriter",
     "ReplayConfig",
     "ReplayError",
     "ReplayLayout",
     "ReplayMemory",
     "ReplaySnapshot",
+    "SequenceBuffers",
+    "SharedLanes",
     "UniformSampler",
     "available_bytes",
     "check_fits",
     "gather",
+    "gather_sequences",
     "restore_memory",
     "take_snapshot",
     "with_budget",
+    "with_burn_in",
 ]

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +60,7 @@ class Ram:
         self._descriptor: int | None = None
         if hasattr(os, "memfd_create"):
             self._descriptor = os.memfd_create("redline-replay", os.MFD_CLOEXEC)
+            self._end = weakref.finalize(self, os.close, self._descriptor)
             os.ftruncate(self._descriptor, max_bytes)
         mapping = mmap.mmap(-1 if self._descriptor is None else self._descriptor, max_bytes)
         self.array: Array = np.frombuffer(mapping, np.uint8)
@@ -87,8 +89,7 @@ class Ram:
     def close(self) -> None:
         """Close the descriptor; the pages go with the last array that shows them."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            self._end()
 
 
 class Disk:
@@ -99,7 +100,9 @@ class Disk:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - held for the memory's life
+            self._descriptor, name = tempfile.mkstemp(prefix="redline-replay-", dir=folder)
+            self._end = weakref.finalize(self, os.close, self._descriptor)
+            Path(name).unlink()
         except OSError as error:
             raise UserError(f"replay.path {folder} can't be used: {error.strerror}: choose another folder") from None
 
@@ -108,7 +111,7 @@ class Disk:
         more = num_bytes - self.reserved_bytes
         if more <= 0:
             return True
-        if not _allocate(self._file.fileno(), self.reserved_bytes, more):
+        if not _allocate(self._descriptor, self.reserved_bytes, more):
             return False
         self.reserved_bytes = num_bytes
         return True
@@ -116,7 +119,7 @@ class Disk:
     def read(self, offset: int, length: int) -> bytes:
         """Read a part; the page cache keeps what was read lately, and gives it up when memory is short."""
         try:
-            data = os.pread(self._file.fileno(), length, offset)
+            data = os.pread(self._descriptor, length, offset)
         except OSError as error:
             raise ReplayError(f"the replay in {self._folder} can't be read: {error.strerror}") from None
         if len(data) != length:
@@ -126,7 +129,7 @@ class Disk:
     def write(self, offset: int, data: bytes | memoryview) -> None:
         """Write a part."""
         try:
-            written = os.pwrite(self._file.fileno(), data, offset)
+            written = os.pwrite(self._descriptor, data, offset)
         except OSError as error:
             raise ReplayError(f"the replay in {self._folder} can't be written: {error.strerror}") from None
         if written != len(data):
@@ -134,7 +137,7 @@ class Disk:
 
     def close(self) -> None:
         """Close the file, which ends it."""
-        self._file.close()
+        self._end()
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> bool:

@@ -12,10 +12,9 @@ RESERVE_BYTES = 512 * 1024**2  # of memory, for networks, emulators and the rest
 SURPLUS = 1.3  # a trained agent sees richer pictures than a random one
 
 
-def with_budget(layout: ReplayLayout, bytes_per_frame: float) -> ReplayLayout:
-    """Give a memory of compressed frames the bytes that its capacity needs, by what a frame was measured to take."""
-    frames = layout.num_slots * layout.frames_per_chunk
-    blobs = frames * min(bytes_per_frame * SURPLUS, layout.max_blob_bytes / layout.frames_per_chunk)
+def with_budget(layout: ReplayLayout, bytes_per_transition: float) -> ReplayLayout:
+    """Give a memory of compressed frames the bytes that its capacity needs, by what frames were measured to take."""
+    blobs = min(layout.capacity * bytes_per_transition * SURPLUS, layout.num_slots * layout.max_blob_bytes)
     # what segments leave empty: two of them, and the end of each
     space = blobs * SEGMENTS / (SEGMENTS - 3) * MIN_BLOBS_PER_SEGMENT / (MIN_BLOBS_PER_SEGMENT - 1)
     least = replace(layout, budget_bytes=None).min_bytes

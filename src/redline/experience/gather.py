@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from redline import returns
-from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
+from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS, ChunkPool
 from redline.experience.layout import ReplayLayout
 from redline.experience.memory import ReplayMemory
 from redline.experience.window import needed_frames
-from redline.types import Batch, Draw
+from redline.types import Batch, Draw, FloatArray, IntArray
 
 
 class BatchBuffers:
@@ -59,14 +59,21 @@ def plan_batch(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: 
     address = memory.table.address(rows[:, None], numbers)
     pool = memory.pool
     starts = address[:, stack - 1 : stack - 1 + n_steps]  # [B, n] beyond an end: some other row, not used
-    flags = pool.flags[starts]
-    reward = pool.reward[starts]
+    offset, out.reward[:], out.discount[:] = read_returns(pool, starts, gamma=gamma, clip_rewards=clip_rewards)
+    out.offset[:] = offset
+    out.action[:] = pool.action[starts[:, 0]]
+    out.weight[:] = draw.weight
+    return memory.frames.plan(address, needed_frames(step, offset, stack=stack, n_steps=n_steps))
+
+
+def read_returns(
+    pool: ChunkPool, address: IntArray, *, gamma: float, clip_rewards: bool
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return offset, reward and discount [R] of returns over the transitions at `address` [R, n]."""
+    flags = pool.flags[address]
+    reward = pool.reward[address]
     if clip_rewards:
         reward = reward.clip(-1.0, 1.0)
     offset = returns.steps_spanned(flags & (RETURN_ENDS | EPISODE_ENDS) != 0)
-    out.offset[:] = offset
-    out.action[:] = pool.action[starts[:, 0]]
-    out.reward[:] = returns.discounted_rewards(reward, offset, gamma)
-    out.discount[:] = returns.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
-    out.weight[:] = draw.weight
-    return memory.frames.plan(address, needed_frames(step, offset, stack=stack, n_steps=n_steps))
+    discount = returns.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
+    return offset, returns.discounted_rewards(reward, offset, gamma), discount

@@ -110,7 +110,10 @@ class ReplayLayout:
 
     @property
     def _full_slots(self) -> int:
-        final_frames = self.capacity if self.frame_bytes <= SMALL_FRAME_BYTES else self.capacity // 32
+        if self.frame_bytes <= SMALL_FRAME_BYTES:
+            final_frames = self.capacity
+        else:
+            final_frames = self.capacity // (8 if self.is_packed else 32)  # a packed one costs its row, no frame
         full = -(-(self.capacity + final_frames) // self.frames_per_chunk)
         return full + 4 * self.lanes + self.chunks_opened_within_horizon
 

@@ -109,6 +109,7 @@ class ReplayMemory:
         first = table.next_lane
         table.add(self.layout.lanes)
         self.write_to(np.arange(first, first + self.layout.lanes))
+        self.balance()
         return self._lanes
 
     def begin(self, lanes: IntArray, first_frames: Array) -> None:
@@ -171,7 +172,7 @@ class ReplayMemory:
     def intervals(self) -> tuple[IntArray, IntArray]:
         """Return, for each lane from `table.first_lane` on, the first transition that may be drawn and how many."""
         table = self.table
-        return table.first_whole, np.maximum(self._complete_before() - table.first_whole, 0)
+        return table.first_whole, np.maximum(self.complete_before() - table.first_whole, 0)
 
     def locate(self, handles: Handles) -> Located:
         """Find transitions by their handles; what is not readable is located anywhere."""
@@ -185,7 +186,7 @@ class ReplayMemory:
         is_readable = (
             is_known
             & (handles.number >= table.first_number[rows])
-            & (handles.number < self._complete_before()[rows])
+            & (handles.number < self.complete_before()[rows])
             & (stack_start >= table.first_chunk[rows] * table.frames_per_chunk)
         )
         return Located(rows, frame, step, is_readable)
@@ -194,7 +195,8 @@ class ReplayMemory:
         """Tell which transitions can be read: stack held, window complete."""
         return self.locate(handles).is_readable
 
-    def _complete_before(self) -> IntArray:
+    def complete_before(self) -> IntArray:
+        """Return, for each lane of the table, the first transition whose window is not complete yet."""
         # a window is complete if it ended, or if n steps follow its start
         return np.maximum(self.table.ended_before, self.table.num_transitions - self.layout.max_n_steps + 1)
 

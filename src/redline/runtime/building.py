@@ -21,6 +21,7 @@ from redline.runtime.pacing import Pacing
 from redline.types import Adjustment, EnvSpec
 
 MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
+MEASURED_ENVS = 8  # at most: each takes a moment to start
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 
 
@@ -53,8 +54,14 @@ def _with_replay_bytes(job: Job) -> tuple[Job, list[Adjustment]]:
     layout = replay_layout(job, env_spec(job.env))
     if replay.bytes is not None or layout.effective_codec == "raw":
         return job, []
-    measured = measure_compression(job.env, codec=replay.codec, steps=MEASURED_STEPS, num_envs=job.num_envs)
-    needed = with_budget(layout, measured.bytes_per_frame).num_bytes
+    measured = measure_compression(
+        job.env,
+        codec=replay.codec,
+        steps=MEASURED_STEPS,
+        capacity=layout.capacity,
+        num_envs=min(job.num_envs, MEASURED_ENVS),
+    )
+    needed = with_budget(layout, measured.bytes_per_frame * measured.frames_per_transition).num_bytes
     why = (
         f"a frame of {job.env.id} takes {measured.bytes_per_frame:.0f} bytes with {replay.codec}, measured; × {SURPLUS}"
     )

@@ -120,8 +120,7 @@ def measure_codecs(
     try:
         spec = vector.spec
         scales = [ChunkScale(layout_for(spec, codec=codec, capacity=capacity, lanes=num_envs)) for codec in codecs]
-        share_done = _until(steps=steps, seconds=seconds)
-        num_transitions, num_ended = _play(vector, scales, share_done, seed=seed, progress=progress)
+        num_transitions, num_ended = _play(vector, scales, steps=steps, seconds=seconds, seed=seed, progress=progress)
     finally:
         vector.close()
     found = [scale.read(num_transitions=num_transitions, num_ended=num_ended) for scale in scales]
@@ -141,7 +140,13 @@ def layout_for(spec: EnvSpec, *, codec: str, capacity: int, lanes: int = NUM_ENV
 
 
 def _play(
-    env: VectorEnv, scales: Sequence[ChunkScale], share_done: Callable[[int], float], *, seed: int, progress: Progress
+    env: VectorEnv,
+    scales: Sequence[ChunkScale],
+    *,
+    steps: int | None,
+    seconds: float | None,
+    seed: int,
+    progress: Progress,
 ) -> tuple[int, int]:
     """Take random actions until all is done; return transitions and episodes ended."""
     rng = np.random.Generator(np.random.Philox(key=seed))
@@ -149,6 +154,7 @@ def _play(
     first_frames = env.reset()
     for scale in scales:
         scale.put(lanes, first_frames)
+    share_done = _until(steps=steps, seconds=seconds)
     num_transitions = num_ended = 0
     while num_transitions == 0 or share_done(num_transitions) < 1.0:
         env.send(rng.integers(env.spec.num_actions, size=env.num_envs))

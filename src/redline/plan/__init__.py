@@ -1,0 +1,1 @@
+"""Plans: what a run will need, computed or measured before it starts."""

@@ -1,0 +1,271 @@
+"""How many bytes a replay memory takes in every way in which transitions are kept, and which of them fit a machine.
+
+Pure arithmetic; what was measured is passed in.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+from pathlib import Path
+from typing import Any
+
+from redline.errors import UserError
+from redline.experience import ReplayLayout, with_budget
+from redline.runtime.compression import CAPACITY, Measured, layout_for
+from redline.types import EnvSpec
+
+SCHEMA = 1
+# action int64, reward, done and time-out float32: what Stable-Baselines3 keeps beside the observations
+STEP_BYTES = 20
+# the notes that Redline grew from report this much, and not what was stored
+NOTES_BYTES = 200_000_000
+NOTES_TRANSITIONS = 600
+CODECS = ("raw", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a machine has free."""
+
+    ram_bytes: int  # available now
+    kept_free_bytes: int  # of it, for networks, emulators and the rest
+    shm_bytes: int | None  # in /dev/shm, where there is one
+    disk_bytes: int
+    disk_path: str
+
+    @property
+    def ram_for_replay_bytes(self) -> int:
+        """Bytes that a replay memory may take."""
+        return max(self.ram_bytes - self.kept_free_bytes, 0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to keep transitions."""
+
+    name: str  # stable: scripts read it
+    label: str
+    basis: str  # "computed", "measured" here by playing, or "quoted" from elsewhere
+    bytes_per_transition: int  # rounded up
+    own: OwnLayout | None = None  # how Redline itself reserves it
+
+    def total_bytes(self, capacity: int) -> int:
+        """Return what so many transitions take."""
+        return capacity * self.bytes_per_transition
+
+    def reserved_bytes(self, capacity: int) -> int:
+        """Return what must be free for so many transitions."""
+        return self.own.at(capacity).num_bytes if self.own else self.total_bytes(capacity)
+
+    def fits_disk(self, capacity: int, room: Room) -> bool:
+        """Tell whether the disk can hold so many transitions, and memory what Redline notes of them."""
+        if self.own is None:
+            return self.total_bytes(capacity) <= room.disk_bytes
+        layout = self.own.at(capacity, path=Path(room.disk_path))
+        return layout.disk_bytes <= room.disk_bytes and layout.ram_bytes <= room.ram_for_replay_bytes
+
+    def largest_capacity(self, free_bytes: int) -> int:
+        """Return how many transitions fit, in two significant digits."""
+        bound = max(free_bytes, 0) // self.bytes_per_transition
+        for exponent in range(max(len(str(bound)) - 2, 0), -1, -1):
+            for digits in range(99, 9 if exponent else 0, -1):
+                capacity: int = digits * 10**exponent
+                if capacity <= bound and self._is_within(capacity, free_bytes):
+                    return capacity
+        return 0
+
+    def _is_within(self, capacity: int, free_bytes: int) -> bool:
+        try:
+            return self.reserved_bytes(capacity) <= free_bytes
+        except UserError:  # too few for the lanes
+            return False
+
+
+@dataclass(frozen=True)
+class OwnLayout:
+    """A layout of Redline's, at any capacity."""
+
+    base: ReplayLayout
+    bytes_per_frame: float  # measured
+
+    @property
+    def codec_flags(self) -> list[str]:
+        """The flags that ask for it; vectors have no choice."""
+        return ["--replay.codec", self.base.codec] if self.base.is_picture else []
+
+    def at(self, capacity: int, path: Path | None = None) -> ReplayLayout:
+        """Return what a run would reserve."""
+        layout = replace(self.base, capacity=capacity, path=path)
+        return with_budget(layout, self.bytes_per_frame) if layout.is_packed else layout
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layout at the capacity that was asked for."""
+
+    layout: Layout
+    total_bytes: int
+    reserved_bytes: int
+    fits_ram: bool
+    fits_shm: bool
+    fits_disk: bool
+    largest_capacity_in_ram: int
+
+    @property
+    def fits(self) -> str:
+        """The best place that has room: ram, disk or nowhere."""
+        return "ram" if self.fits_ram else "disk" if self.fits_disk else "nowhere"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to type, and why."""
+
+    layout: str | None
+    place: str  # ram, disk or nowhere
+    capacity: int
+    command: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """All layouts at one capacity, on one machine."""
+
+    capacity: int
+    spec: EnvSpec
+    room: Room
+    rows: tuple[Row, ...]
+    recommendation: Recommendation
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as one plain object; bytes are integers."""
+        return {
+            "schema": SCHEMA,
+            "env": self.spec.name,
+            "frame_shape": list(self.spec.frame_shape),
+            "frame_dtype": self.spec.frame_dtype,
+            "stack": self.spec.stack,
+            "capacity": self.capacity,
+            "machine": {
+                "ram_available_bytes": self.room.ram_bytes,
+                "ram_kept_free_bytes": self.room.kept_free_bytes,
+                "shm_free_bytes": self.room.shm_bytes,
+                "disk_free_bytes": self.room.disk_bytes,
+                "disk_path": self.room.disk_path,
+            },
+            "layouts": {
+                row.layout.name: {
+                    "label": row.layout.label,
+                    "basis": row.layout.basis,
+                    "bytes_per_transition": row.layout.bytes_per_transition,
+                    "total_bytes": row.total_bytes,
+                    "reserved_bytes": row.reserved_bytes,
+                    "fits": row.fits,
+                    "fits_ram": row.fits_ram,
+                    "fits_shm": row.fits_shm,
+                    "fits_disk": row.fits_disk,
+                    "largest_capacity_in_ram": row.largest_capacity_in_ram,
+                }
+                for row in self.rows
+            },
+            "recommended": {
+                "layout": self.recommendation.layout,
+                "place": self.recommendation.place,
+                "capacity": self.recommendation.capacity,
+                "command": self.recommendation.command,
+                "why": self.recommendation.why,
+            },
+        }
+
+
+def plan_memory(
+    spec: EnvSpec, measured: Mapping[str, Measured], *, env_flags: Sequence[str], capacity: int, room: Room
+) -> MemoryPlan:
+    """Compare all layouts and recommend one of Redline's; `env_flags` name the env to `redline train`."""
+    rows = tuple(_row(layout, capacity, room) for layout in layouts(spec, measured))
+    return MemoryPlan(capacity, spec, room, rows, recommend(rows, env_flags=env_flags, capacity=capacity, room=room))
+
+
+def layouts(spec: EnvSpec, measured: Mapping[str, Measured]) -> list[Layout]:
+    """Return every layout that makes sense for such frames, the largest first."""
+    values = prod(spec.frame_shape)
+    stack_values = spec.stack * values
+
+    def computed(name: str, label: str, num_bytes: int) -> Layout:
+        return Layout(name, label, "computed", num_bytes + STEP_BYTES)
+
+    # two stacks: state and next state; SB3 optimized: optimize_memory_usage=True
+    found = [
+        computed("float64_stacks", "float64, 2 stacks", 2 * 8 * stack_values),
+        computed("float32_stacks", "float32, 2 stacks", 2 * 4 * stack_values),
+    ]
+    if spec.frame_dtype == "uint8":
+        found += [
+            _notes(),
+            computed("uint8_two_stacks", "uint8, 2 stacks (SB3)", 2 * stack_values),
+            computed("uint8_one_stack", "uint8, 1 stack (SB3, optimized)", stack_values),
+        ]
+    else:
+        found.append(computed("float32_one_stack", "float32, 1 stack (SB3, optimized)", 4 * stack_values))
+    found += [_frames_once(spec, measured[codec]) for codec in CODECS if codec in measured]
+    return sorted(found, key=lambda layout: -layout.bytes_per_transition)
+
+
+def recommend(rows: tuple[Row, ...], *, env_flags: Sequence[str], capacity: int, room: Room) -> Recommendation:
+    """Choose the smallest of Redline's layouts: in RAM, else on disk, else with fewer transitions."""
+    best = min((row for row in rows if row.layout.own), key=lambda row: row.layout.bytes_per_transition)
+    name, free = best.layout.name, room.ram_for_replay_bytes
+    needed = _size(best.reserved_bytes)
+
+    def command(capacity: int, *more: str) -> str:
+        codec = best.layout.own.codec_flags if best.layout.own else []
+        return shlex.join(["redline", "train", *env_flags, "--replay.capacity", f"{capacity:_}", *codec, *more])
+
+    if best.fits_ram:
+        why = f"it reserves at most {needed} of the {_size(free)} of RAM that a replay may take"
+        return Recommendation(name, "ram", capacity, command(capacity), why)
+    if best.fits_disk:
+        why = f"it needs {needed}, for which RAM has {_size(free)} and the disk {_size(room.disk_bytes)}"
+        return Recommendation(name, "disk", capacity, command(capacity, "--replay.path", room.disk_path), why)
+    if fewer := best.largest_capacity_in_ram:
+        why = f"{capacity:,} transitions need {needed}, for which neither RAM ({_size(free)}) nor the disk has room"
+        return Recommendation(name, "ram", fewer, command(fewer), why)
+    return Recommendation(None, "nowhere", 0, None, f"RAM has {_size(free)} for it: free some memory first")
+
+
+def _notes() -> Layout:
+    each = ceil(NOTES_BYTES / NOTES_TRANSITIONS)
+    return Layout("notes", "the notes: 200 MB for 600", "quoted", each)
+
+
+def _frames_once(spec: EnvSpec, measured: Measured) -> Layout:
+    base = layout_for(spec, codec=measured.codec, capacity=CAPACITY)
+    label = f"{spec.frame_dtype}, each frame once"
+    return Layout(
+        f"frames_once_{measured.codec}",
+        f"{label}, {measured.codec}" if base.is_picture else label,
+        "measured",
+        ceil(measured.bytes_per_transition),
+        OwnLayout(base, measured.bytes_per_frame),
+    )
+
+
+def _row(layout: Layout, capacity: int, room: Room) -> Row:
+    needed = layout.reserved_bytes(capacity)
+    return Row(
+        layout=layout,
+        total_bytes=layout.total_bytes(capacity),
+        reserved_bytes=needed,
+        fits_ram=needed <= room.ram_for_replay_bytes,
+        fits_shm=room.shm_bytes is not None and needed <= room.shm_bytes,
+        fits_disk=layout.fits_disk(capacity, room),
+        largest_capacity_in_ram=layout.largest_capacity(room.ram_for_replay_bytes),
+    )
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"

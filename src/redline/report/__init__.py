@@ -1,0 +1,1 @@
+"""Reports: what a run has kept, in numbers and in pictures."""

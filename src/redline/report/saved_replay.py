@@ -1,0 +1,117 @@
+"""The replay memory of a run's checkpoint, read without touching the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file as load_arrays
+
+from redline.envs.factory import env_spec
+from redline.errors import UserError
+from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory
+from redline.experience.prioritized import PrioritizedSampler
+from redline.runs.manifest import (
+    CHECKPOINTS,
+    REPLAY,
+    Checkpoint,
+    checkpoint_folders,
+    load_checkpoint,
+    newest_valid,
+    steps_of,
+)
+from redline.runs.segments import find_locations, read_chunk
+from redline.runtime.building import replay_layout
+from redline.runtime.resuming import SavedRun, read_run
+from redline.types import Array, EnvSpec, FloatArray
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class SavedReplay:
+    """A memory as it was when a checkpoint was taken."""
+
+    run: SavedRun
+    checkpoint: Checkpoint
+    spec: EnvSpec
+    memory: ReplayMemory
+    codec: str  # of the run; its frames may be kept in another way here
+    priorities: FloatArray | None  # of what can be drawn; None if the run draws uniformly
+
+
+def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedReplay:
+    """Restore the memory of the newest valid checkpoint, or of the one at `steps`; the run is only read."""
+    run = read_run(path)
+    checkpoint = newest_valid(path) if steps is None else load_checkpoint(_folder(path, steps))
+    manifest = checkpoint.replay
+    if manifest is None or "arrays.safetensors" not in checkpoint.files:
+        raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
+    spec = env_spec(run.job.env)
+    arrays = load_arrays(checkpoint.files["arrays.safetensors"])
+    load = _loader(path / REPLAY, manifest, progress)
+    try:
+        memory = ReplayMemory(_layout(replay_layout(run.job, spec), manifest))
+        restore_memory(memory, manifest, _part("replay", arrays), load)
+        priorities = _priorities(memory, _part("sampler", arrays))
+    except (KeyError, ValueError) as error:
+        raise UserError(f"the replay memory in {checkpoint.path} cannot be read: {error}") from error
+    except ReplayError as error:
+        raise UserError(str(error)) from error
+    return SavedReplay(run, checkpoint, spec, memory, str(manifest["codec"]), priorities)
+
+
+def _layout(layout: ReplayLayout, manifest: Mapping[str, Any]) -> ReplayLayout:
+    """Return a layout in which chunks stay as they are on disk: in memory, and no larger than there."""
+    codec = manifest["codec"]
+    if codec == "raw" and layout.is_picture:
+        codec = "zstd"  # what a raw memory is saved with
+    layout = replace(
+        layout,
+        capacity=manifest["capacity"],
+        chunk_frames=manifest["frames_per_chunk"],
+        codec=codec,
+        budget_bytes=None,
+        path=None,
+    )
+    if not layout.is_packed:
+        return layout
+    stored_bytes = sum(location["length"] for location in find_locations(manifest))
+    # taken piece by piece as it is needed, so a generous bound costs nothing
+    return replace(layout, budget_bytes=layout.min_bytes + 2 * stored_bytes)
+
+
+def _loader(folder: Path, manifest: Mapping[str, Any], progress: Progress) -> Callable[[Any], bytes]:
+    total = sum(1 for _ in find_locations(manifest))
+    num_read = 0
+
+    def load(location: Mapping[str, Any]) -> bytes:
+        nonlocal num_read
+        num_read += 1
+        progress(min(num_read / total, 1.0))
+        return read_chunk(folder, location)
+
+    return load
+
+
+def _priorities(memory: ReplayMemory, state: dict[str, Array]) -> FloatArray | None:
+    if not state:
+        return None
+    sampler = PrioritizedSampler(memory, alpha=float(state["alpha"][0]))
+    sampler.load_state(state)
+    return sampler.priorities()
+
+
+def _folder(path: Path, steps: int) -> Path:
+    folders = {steps_of(folder): folder for folder in checkpoint_folders(path / CHECKPOINTS)}
+    if steps not in folders:
+        known = ", ".join(str(count) for count in sorted(folders)) or "none"
+        raise UserError(f"{path} has no checkpoint {steps}: it has {known}")
+    return folders[steps]
+
+
+def _part(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    start = f"{prefix}."
+    return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
