@@ -1,0 +1,90 @@
+"""Batches are what was drawn, in the order in which it was drawn, whoever moves the bytes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from replay_oracle import LARGE_FRAME_SHAPE, Player
+
+from redline.experience import BatchBuffers, BatchLoader, ReplayLayout, UniformSampler, gather
+from redline.types import Draw
+
+LAYOUT = ReplayLayout(
+    capacity=200, frame_shape=LARGE_FRAME_SHAPE, frame_dtype="uint8", stack=4, lanes=2, horizon_steps=8, chunk_frames=4
+)
+
+
+def loader(player: Player, prefetch: int) -> BatchLoader:
+    return BatchLoader(player.memory, batch_size=16, gamma=0.9, clip_rewards=False, prefetch=prefetch)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "raw"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_batches_are_what_the_memory_held_when_they_were_drawn(
+    prefetch: int, codec: str, on_disk: bool, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    player = Player(replace(LAYOUT, codec=codec, path=tmp_path if on_disk else None))
+    rng = np.random.default_rng(0)
+    player.play(rng, 150)
+    sampler = UniformSampler(player.memory)
+    expected: list[tuple[Draw, bytes]] = []
+    out = BatchBuffers(player.memory.layout, batch_size=16)
+    with loader(player, prefetch) as batches:
+        for _ in range(60):
+            while batches.is_due:
+                draw = sampler.draw(rng, 16)
+                gather(player.memory, draw, gamma=0.9, clip_rewards=False, out=out)
+                expected.append((draw, out.frames.tobytes()))
+                batches.submit(draw)
+            assert len(batches.pending) == prefetch + 1
+            draw, batch = batches.next()
+            assert (draw, batch.frames.numpy().tobytes()) == expected.pop(0)
+            player.check_batch(batch, draw.handles, n_steps=1, gamma=0.9, clip=False)
+            player.play(rng, 1)  # what is written meanwhile makes no difference
+
+
+def test_a_batch_in_hand_is_not_overwritten_while_the_next_are_gathered() -> None:
+    player = Player(LAYOUT)
+    rng = np.random.default_rng(0)
+    player.play(rng, 100)
+    sampler = UniformSampler(player.memory)
+    with loader(player, 3) as batches:
+        for _ in range(4):
+            batches.submit(sampler.draw(rng, 16))
+        _, first = batches.next()
+        before = first.frames.numpy().tobytes()
+        batches.submit(sampler.draw(rng, 16))
+        batches.clear()
+        assert first.frames.numpy().tobytes() == before
+        assert batches.pending == []
+
+
+def test_without_prefetch_there_is_no_thread() -> None:
+    player = Player(LAYOUT)
+    player.play(np.random.default_rng(0), 100)
+    threads = threading.active_count()
+    with loader(player, 0) as batches:
+        batches.submit(UniformSampler(player.memory).draw(np.random.default_rng(0), 16))
+        batches.next()
+        assert threading.active_count() == threads
+
+
+def test_a_reader_that_fails_is_heard(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from redline.experience import ReplayError
+
+    player = Player(replace(LAYOUT, path=tmp_path))
+    player.play(np.random.default_rng(0), 150)
+    with loader(player, 1) as batches:
+        draw = UniformSampler(player.memory).draw(np.random.default_rng(0), 16)
+        player.memory.close()
+        batches.submit(draw)
+        with pytest.raises(ReplayError, match="can't be read"):
+            batches.next()
