@@ -40,7 +40,12 @@ def make_job(setting: SpeedSetting, log_dir: Path) -> Job:
         returns=replace(DQN.returns, gamma=setting.gamma),
         explore=EpsilonGreedy(epsilon),
         optimizer=replace(DQN.optimizer, lr=setting.learning_rate, eps=setting.adam_eps),
-        replay=replace(DQN.replay, capacity=setting.replay_capacity),
+        replay=replace(
+            DQN.replay,
+            capacity=setting.replay_capacity,
+            codec=setting.replay_codec,
+            prefetch=setting.replay_prefetch,
+        ),
         batch_size=setting.batch_size,
         samples_per_step=setting.batch_size / setting.steps_per_update,
         warmup_steps=setting.warmup_steps,

@@ -1,0 +1,37 @@
+"""Rates: worked by hand, and by turns."""
+
+import pytest
+
+from redline.bench.measuring import Contender, alternate, rate_of
+
+
+def test_low_and_high_hold_nine_rounds_of_ten() -> None:
+    rate = rate_of([float(value) for value in range(21)])
+    assert (rate.low, rate.median, rate.high) == pytest.approx((1.0, 10.0, 19.0))
+
+
+def test_one_round_is_its_own_spread() -> None:
+    rate = rate_of([7.0])
+    assert (rate.low, rate.median, rate.high) == (7.0, 7.0, 7.0)
+
+
+def test_no_round_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one round"):
+        rate_of([])
+
+
+def test_contenders_take_turns_after_an_excluded_one() -> None:
+    calls: list[str] = []
+
+    def contender(name: str) -> Contender:
+        def work(count: int) -> None:
+            calls.append(name)
+            sum(range(200 * count))
+
+        return work
+
+    measured = alternate({name: contender(name) for name in "ab"}, rounds=3, turn_s=0.01)
+    assert {name: len(rounds) for name, rounds in measured.items()} == {"a": 3, "b": 3}
+    turns = calls[-6:]
+    assert [set(turns[i : i + 2]) for i in (0, 2, 4)] == [{"a", "b"}] * 3
+    assert len(calls) > 6

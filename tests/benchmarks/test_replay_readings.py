@@ -1,0 +1,84 @@
+"""The replay scripts: memory is counted once and in full, and goals are judged as stated."""
+
+import mmap
+import os
+from argparse import Namespace
+from typing import Any
+
+import pytest
+
+import laptop
+import replay_million
+import replay_training
+from process_memory import memory_use
+
+MB = 1024**2
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="anonymous files are Linux's")
+def test_reserved_pages_count_whether_touched_or_not() -> None:
+    before = memory_use()
+    descriptor = os.memfd_create("test", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, 64 * MB)
+        os.posix_fallocate(descriptor, 0, 48 * MB)
+        reserved = memory_use()
+        assert reserved.unmapped_bytes - before.unmapped_bytes == pytest.approx(48 * MB, abs=2 * MB)
+        with mmap.mmap(descriptor, 64 * MB) as mapping:
+            mapping[: 32 * MB] = b"x" * (32 * MB)
+            touched = memory_use()
+            assert touched.pss_bytes - before.pss_bytes >= 31 * MB
+            assert touched.num_bytes - before.num_bytes == pytest.approx(48 * MB, abs=8 * MB)
+    finally:
+        os.close(descriptor)
+
+
+def filled(game: str, grown_bytes: float) -> dict[str, Any]:
+    return {"game": game, "grown_bytes": grown_bytes, "transitions": 999_990, "batches_per_s": 500.0}
+
+
+@pytest.mark.parametrize(("pong_bytes", "passed"), [(0.149e9, True), (0.151e9, False)])
+def test_a_million_is_judged_game_by_game(pong_bytes: float, passed: bool) -> None:
+    options = Namespace(capacity=1_000_000, transitions=20_000, seed=1)
+    rows = [filled("pong", pong_bytes), filled("yars_revenge", 1.2e9)]
+    assert replay_million.measurement(options, rows).passed is passed
+
+
+def test_a_slowdown_is_judged_by_its_median() -> None:
+    options = Namespace(games=["pong"], prefetch=4)
+    speeds = [(100.0, 95.0), (100.0, 93.0), (100.0, 96.0)]
+    rows = [
+        {
+            "game": "pong",
+            "raw": {"steps_per_s": raw, "updates_per_step": 0.25},
+            "zstd": {"steps_per_s": zstd, "updates_per_step": 0.25},
+            "slowdown": 1 - zstd / raw,
+        }
+        for raw, zstd in speeds
+    ]
+    found = replay_training.measurement(options, {}, rows)
+    assert found.summary["pong"]["slowdown"]["median"] == pytest.approx(0.05)
+    assert found.passed is True
+
+
+@pytest.mark.parametrize(
+    ("pss_bytes", "updates", "group_peak_bytes", "passed"),
+    [(1.2e9, 900, None, True), (2.1e9, 900, None, False), (2.1e9, 900, 2_000_000_000, True), (1.2e9, 0, None, False)],
+)
+def test_a_laptop_must_train_within_its_memory(
+    pss_bytes: float, updates: int, group_peak_bytes: int | None, passed: bool
+) -> None:
+    options = Namespace(env="pong", capacity=1_000_000, steps=4_000, prefetch=4, seed=1)
+    summary = {
+        "replay_transitions": 999_000,
+        "replay_capacity_transitions": 1_000_000,
+        "replay_bytes": 100_000_000,
+        "steps": 1_004_000,
+        "updates": updates,
+        "samples_per_step": 8.0,
+        "learning_steps_per_s": 100.0,
+        "mean_return_100": -20.0,
+        "time_s": 500.0,
+    }
+    samples = [{"time_s": 1.0, "pss_bytes": pss_bytes, "unmapped_bytes": 0.0}]
+    assert laptop.measurement(options, summary, samples, [], group_peak_bytes).passed is passed
