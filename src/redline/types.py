@@ -66,6 +66,7 @@ class Draw:
     handles: Handles
     weight: FloatArray  # [B]
     burn_in: IntArray | None = None  # [B] steps before each row that a sequence may begin with
+    bounds: object | None = None  # what could be drawn then: as long as the memory's are the same, all rows are held
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +61,9 @@ def test_a_batch_in_hand_is_not_overwritten_while_the_next_are_gathered() -> Non
         _, first = batches.next()
         before = first.frames.numpy().tobytes()
         batches.submit(sampler.draw(rng, 16))
-        batches.clear()
+        time.sleep(0.05)  # for the thread to gather all that is pending
         assert first.frames.numpy().tobytes() == before
+        batches.clear()
         assert batches.pending == []
 
 

@@ -52,17 +52,27 @@ class Backing(Protocol):
 
 
 class Ram:
-    """An anonymous shared mapping: gone with the last process that holds it, and never a file in a folder."""
+    """An anonymous mapping: gone with the last process that holds it, and never a file in a folder.
 
-    def __init__(self, max_bytes: int, free_bytes: Callable[[], int] = available_bytes) -> None:
+    Shared and reserved by the kernel where it can be. With `huge_pages` it is private and reserved by touching it:
+    shared memory gets none, and raw frames, read at random, gain by them.
+    """
+
+    def __init__(
+        self, max_bytes: int, free_bytes: Callable[[], int] = available_bytes, *, huge_pages: bool = False
+    ) -> None:
         self.reserved_bytes = 0
         self._free_bytes = free_bytes
         self._descriptor: int | None = None
-        if hasattr(os, "memfd_create"):
+        if hasattr(os, "memfd_create") and not huge_pages:
             self._descriptor = os.memfd_create("redline-replay", os.MFD_CLOEXEC)
             self._end = weakref.finalize(self, os.close, self._descriptor)
             os.ftruncate(self._descriptor, max_bytes)
-        mapping = mmap.mmap(-1 if self._descriptor is None else self._descriptor, max_bytes)
+            mapping = mmap.mmap(self._descriptor, max_bytes)
+        else:
+            mapping = mmap.mmap(-1, max_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                mapping.madvise(mmap.MADV_HUGEPAGE)
         self.array: Array = np.frombuffer(mapping, np.uint8)
         self._view = memoryview(mapping)
 
@@ -73,7 +83,9 @@ class Ram:
             return True
         if more > self._free_bytes() - MARGIN_BYTES:
             return False
-        if self._descriptor is not None and not _allocate(self._descriptor, self.reserved_bytes, more):
+        if self._descriptor is None:
+            self.array[self.reserved_bytes : num_bytes] = 0
+        elif not _allocate(self._descriptor, self.reserved_bytes, more):
             return False
         self.reserved_bytes = num_bytes
         return True

@@ -22,7 +22,7 @@ class FlatFrames:
         self._frames_per_chunk = layout.frames_per_chunk
         self._chunk_bytes = layout.frames_per_chunk * layout.frame_bytes
         self._num_bytes = layout.frame_space_bytes
-        self._ram = Ram(self._num_bytes)
+        self._ram = Ram(self._num_bytes, huge_pages=True)
         self.frames: Array = self._ram.array.view(layout.frame_dtype).reshape(-1, *layout.frame_shape)
         self._codec = find_codec(SNAPSHOT_CODEC)
         self._num_frames: IntArray = np.zeros(layout.num_slots + 1, np.int64)  # of sealed chunks
@@ -73,9 +73,9 @@ class FlatFrames:
         """Return 0: slots are the only bound."""
         return 0
 
-    def plan(self, address: IntArray, needed: BoolArray) -> IntArray:
+    def plan(self, address: IntArray, needed: BoolArray | None) -> IntArray:
         """Return the addresses, and that of a zero frame where none is needed."""
-        return np.where(needed, address, 0)
+        return address if needed is None else np.where(needed, address, 0)
 
     def read(self, plan: IntArray, out: Array) -> None:
         """Copy the frames [B, W, *frame]."""

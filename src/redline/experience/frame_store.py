@@ -63,8 +63,8 @@ class FrameStore(Protocol):
         """Return the bytes that a sealed chunk counts."""
         ...
 
-    def plan(self, address: IntArray, needed: BoolArray) -> Any:
-        """Note where the frames at `address` are; frames that are not needed will read as zeros."""
+    def plan(self, address: IntArray, needed: BoolArray | None) -> Any:
+        """Note where the frames at `address` are; those not needed will read as zeros. None: all are."""
         ...
 
     def read(self, plan: Any, out: Array) -> None:

@@ -52,17 +52,15 @@ def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool
 def plan_batch(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: BatchBuffers) -> Any:
     """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
     stack, n_steps = memory.layout.stack, out.n_steps
-    rows, frame, step, is_readable = memory.locate(draw.handles)
-    if not is_readable.all():
-        raise LookupError(f"{np.count_nonzero(~is_readable)} of the rows drawn are no longer held")
-    numbers = frame[:, None] + np.arange(1 - stack, n_steps + 1)  # [B, K + n]
-    address = memory.table.address(rows[:, None], numbers)
+    _, _, address, step = memory.locate(draw, back=stack - 1, ahead=n_steps)  # address is [B, K + n]
     pool = memory.pool
+    out.weight[:] = draw.weight
+    out.action[:] = pool.action[address[:, stack - 1]]
     starts = address[:, stack - 1 : stack - 1 + n_steps]  # [B, n] beyond an end: some other row, not used
     offset, out.reward[:], out.discount[:] = read_returns(pool, starts, gamma=gamma, clip_rewards=clip_rewards)
     out.offset[:] = offset
-    out.action[:] = pool.action[starts[:, 0]]
-    out.weight[:] = draw.weight
+    if n_steps == 1 and step.min() >= stack - 1:  # the usual case: every frame of every window was seen
+        return memory.frames.plan(address, None)
     return memory.frames.plan(address, needed_frames(step, offset, stack=stack, n_steps=n_steps))
 
 
@@ -74,6 +72,9 @@ def read_returns(
     reward = pool.reward[address]
     if clip_rewards:
         reward = reward.clip(-1.0, 1.0)
+    if address.shape[1] == 1:  # one step: the same numbers at half the cost
+        discount = np.where(flags[:, 0] & RETURN_ENDS, np.float32(0.0), np.float32(gamma))
+        return np.ones(len(flags), np.int64), reward[:, 0], discount
     offset = returns.steps_spanned(flags & (RETURN_ENDS | EPISODE_ENDS) != 0)
     discount = returns.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
     return offset, returns.discounted_rewards(reward, offset, gamma), discount

@@ -16,20 +16,17 @@ class LaneRing:
 
     def __init__(self, lanes: int, width: int) -> None:
         self.values: IntArray = np.zeros((lanes, width), np.int64)
-
-    @property
-    def width(self) -> int:
-        """Numbers that fit."""
-        return int(self.values.shape[1])
+        self.width = width  # numbers that fit: a power of two
+        self._mask = width - 1
 
     def read(self, rows: IntArray, numbers: IntArray) -> IntArray:
         """Return the values at `numbers`; anything where a number is not resident."""
-        found: IntArray = self.values[rows, numbers & (self.width - 1)]
+        found: IntArray = self.values[rows, numbers & self._mask]
         return found
 
     def write(self, rows: IntArray | int, numbers: IntArray | int, values: IntArray | int) -> None:
         """Set the values at `numbers`."""
-        self.values[rows, numbers & (self.width - 1)] = values
+        self.values[rows, numbers & self._mask] = values
 
     def widen(self, needed: int, *, first: IntArray, end: IntArray) -> None:
         """Make room for `needed` numbers in each lane, keeping those from `first` to `end`."""
@@ -38,8 +35,8 @@ class LaneRing:
         wider = LaneRing(len(self.values), power_of_two(needed))
         for row, (lo, hi) in enumerate(zip(first.tolist(), end.tolist(), strict=True)):
             numbers = np.arange(lo, hi)
-            wider.write(row, numbers, self.values[row, numbers & (self.width - 1)])
-        self.values = wider.values
+            wider.write(row, numbers, self.values[row, numbers & self._mask])
+        self.values, self.width, self._mask = wider.values, wider.width, wider.width - 1
 
 
 class LaneTable:

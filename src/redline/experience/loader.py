@@ -6,13 +6,15 @@ or go away before then, so it needs no lock, and nobody who writes to the memory
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
+from queue import SimpleQueue
+from typing import Any, Self
 
+from redline.experience.frame_store import FrameStore
 from redline.experience.gather import BatchBuffers, plan_batch
 from redline.experience.memory import ReplayMemory
-from redline.types import Batch, Draw
+from redline.types import Array, Batch, Draw
 
 
 class BatchLoader:
@@ -39,13 +41,13 @@ class BatchLoader:
             for _ in range(prefetch + 2)
         ]
         self._in_hand: BatchBuffers | None = None
-        self._pending: deque[tuple[Draw, BatchBuffers, Future[None] | None]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="redline-gather") if prefetch else None
+        self._pending: deque[tuple[Draw, BatchBuffers]] = deque()
+        self._gatherer = _Gatherer() if prefetch else None
 
     @property
     def pending(self) -> list[Draw]:
         """What was drawn and not yet learnt from, oldest first."""
-        return [draw for draw, _, _ in self._pending]
+        return [draw for draw, _ in self._pending]
 
     @property
     def is_due(self) -> bool:
@@ -54,20 +56,19 @@ class BatchLoader:
 
     def submit(self, draw: Draw) -> None:
         """Queue rows that the memory offers now; whatever is written from now on makes no difference to them."""
-        buffers = self._free.pop()
-        plan = plan_batch(self._memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards, out=buffers)
-        read = self._memory.frames.read
-        if self._thread is None:
-            read(plan, buffers.frames)
-            self._pending.append((draw, buffers, None))
+        memory, buffers = self._memory, self._free.pop()
+        plan = plan_batch(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards, out=buffers)
+        if self._gatherer is None:
+            memory.frames.read(plan, buffers.frames)
         else:
-            self._pending.append((draw, buffers, self._thread.submit(read, plan, buffers.frames)))
+            self._gatherer.start(memory.frames, plan, buffers.frames)
+        self._pending.append((draw, buffers))
 
     def next(self) -> tuple[Draw, Batch]:
         """Return the oldest batch; it is overwritten after the next call."""
-        draw, buffers, gathered = self._pending.popleft()
-        if gathered is not None:
-            gathered.result()
+        draw, buffers = self._pending.popleft()
+        if self._gatherer is not None:
+            self._gatherer.finish_oldest()
         if self._in_hand is not None:
             self._free.append(self._in_hand)
         self._in_hand = buffers
@@ -76,18 +77,50 @@ class BatchLoader:
     def clear(self) -> None:
         """Forget what is pending."""
         while self._pending:
-            _, buffers, gathered = self._pending.popleft()
-            if gathered is not None:
-                gathered.result()
-            self._free.append(buffers)
+            self.next()
 
     def close(self) -> None:
         """End the thread."""
-        if self._thread is not None:
-            self._thread.shutdown(cancel_futures=True)
+        if self._gatherer is not None:
+            self._gatherer.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Gatherer:
+    """A thread that reads frames, one batch after the other."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[tuple[FrameStore, Any, Array] | None] = SimpleQueue()
+        self._done: SimpleQueue[Exception | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="redline-gather", daemon=True)
+        self._thread.start()
+
+    def start(self, frames: FrameStore, plan: Any, out: Array) -> None:
+        """Queue a batch."""
+        self._waiting.put((frames, plan, out))
+
+    def finish_oldest(self) -> None:
+        """Wait for the oldest batch that was not waited for yet; raise what its reading raised."""
+        error = self._done.get()
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Let the thread end what it has, and wait for it; closing twice is harmless."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (batch := self._waiting.get()) is not None:
+            frames, plan, out = batch
+            try:
+                frames.read(plan, out)
+            except Exception as error:
+                self._done.put(error)
+            else:
+                self._done.put(None)

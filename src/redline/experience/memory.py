@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from redline.experience.backing import ReplayError
 from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS, STARTS, ChunkPool
@@ -26,19 +27,27 @@ from redline.experience.layout import ReplayLayout
 from redline.experience.packed_frames import PackedFrames
 from redline.experience.retention import Retention
 from redline.experience.stored_blocks import StoredBlocks
-from redline.types import Array, BoolArray, FloatArray, Handles, IntArray
+from redline.types import Array, BoolArray, Draw, FloatArray, Handles, IntArray
 
 # told while they can still be located: transitions first … end − 1 of a lane will not be offered any more
 WithdrawalListener = Callable[[int, int, int], None]  # lane, first, end
 
 
 class Located(NamedTuple):
-    """Where transitions are, and whether they can be read."""
+    """Where transitions are."""
 
     rows: IntArray  # [B] of the lane table
     frame: IntArray  # [B] number of the frame at which the transition starts
-    step: IntArray  # [B] in the episode
-    is_readable: BoolArray  # [B]
+    address: IntArray  # [B, W] of the frames around it; of some other frame where there is none
+    step: npt.NDArray[np.int32]  # [B] in the episode
+
+
+class Bounds(NamedTuple):
+    """What may be drawn from each lane of the table."""
+
+    first: IntArray  # first transition
+    size: IntArray  # how many
+    complete_before: IntArray  # the first transition whose window is not complete yet
 
 
 class ReplayMemory:
@@ -63,6 +72,7 @@ class ReplayMemory:
         self.retention = Retention(layout, self.pool, self.frames)
         self.stored = StoredBlocks()
         self.full_at: int | None = None  # transitions held when bytes, not the capacity, first made one leave
+        self._bounds: Bounds | None = None  # until something is written
         self._unsettled: set[int] = set()  # lanes whose first whole stack is yet to be written
         self.write_to(np.zeros(0, np.int64))
 
@@ -139,6 +149,7 @@ class ReplayMemory:
         table, pool = self.table, self.pool
         if not table.is_open[rows].all():
             raise ValueError("no episode is under way: begin one before appending to it")
+        self._bounds = None
         at = table.head[rows]
         pool.action[at] = actions
         pool.reward[at] = reward
@@ -166,39 +177,54 @@ class ReplayMemory:
         self.pool.flags[table.address(begun[held], last[held])] |= EPISODE_ENDS
         table.ended_before[begun] = table.num_transitions[begun]
         table.is_open[rows] = 0
+        self._bounds = None
 
     # Reading
 
+    def bounds(self) -> Bounds:
+        """Return what may be drawn; the same object until something is written."""
+        if self._bounds is None:
+            table = self.table
+            # a window is complete if it ended, or if n steps follow its start
+            complete = np.maximum(table.ended_before, table.num_transitions - self.layout.max_n_steps + 1)
+            size = np.maximum(complete - table.first_whole, 0)
+            self._bounds = Bounds(table.first_whole.copy(), size, complete)
+        return self._bounds
+
     def intervals(self) -> tuple[IntArray, IntArray]:
         """Return, for each lane from `table.first_lane` on, the first transition that may be drawn and how many."""
-        table = self.table
-        return table.first_whole, np.maximum(self.complete_before() - table.first_whole, 0)
+        first, size, _ = self.bounds()
+        return first, size
 
-    def locate(self, handles: Handles) -> Located:
-        """Find transitions by their handles; what is not readable is located anywhere."""
-        table = self.table
-        rows = handles.lane - table.first_lane
-        is_known = (rows >= 0) & (rows < len(table))
-        rows = np.where(is_known, rows, 0)
-        frame = table.frame_of.read(rows, handles.number)
-        step = self.pool.step[table.address(rows, frame)].astype(np.int64)
-        stack_start = frame - np.minimum(step, self.layout.stack - 1)
-        is_readable = (
-            is_known
-            & (handles.number >= table.first_number[rows])
-            & (handles.number < self.complete_before()[rows])
-            & (stack_start >= table.first_chunk[rows] * table.frames_per_chunk)
-        )
-        return Located(rows, frame, step, is_readable)
+    def locate(self, draw: Draw, *, back: int = 0, ahead: int = 0) -> Located:
+        """Find the transitions that were drawn and the frames around them; raise LookupError if one has left."""
+        if draw.bounds is not self.bounds():
+            is_readable = self.is_resident(draw.handles)
+            if not is_readable.all():
+                raise LookupError(f"{np.count_nonzero(~is_readable)} of the rows drawn are no longer held")
+        return self._look_up(draw.handles.lane - self.table.first_lane, draw.handles.number, back, ahead)
 
     def is_resident(self, handles: Handles) -> BoolArray:
         """Tell which transitions can be read: stack held, window complete."""
-        return self.locate(handles).is_readable
+        table = self.table
+        rows = handles.lane - table.first_lane
+        is_known = (rows >= 0) & (rows < len(table))
+        rows, frame, _, step = self._look_up(np.where(is_known, rows, 0), handles.number)
+        stack_start = frame - np.minimum(step, self.layout.stack - 1)
+        resident: BoolArray = (
+            is_known
+            & (handles.number >= table.first_number[rows])
+            & (handles.number < self.bounds().complete_before[rows])
+            & (stack_start >= table.first_chunk[rows] * table.frames_per_chunk)
+        )
+        return resident
 
-    def complete_before(self) -> IntArray:
-        """Return, for each lane of the table, the first transition whose window is not complete yet."""
-        # a window is complete if it ended, or if n steps follow its start
-        return np.maximum(self.table.ended_before, self.table.num_transitions - self.layout.max_n_steps + 1)
+    def _look_up(self, rows: IntArray, numbers: IntArray, back: int = 0, ahead: int = 0) -> Located:
+        """Find transitions of known lanes; those that are not resident are found anywhere."""
+        table = self.table
+        frame = table.frame_of.read(rows, numbers)
+        address = table.address(rows[:, None], frame[:, None] + np.arange(-back, ahead + 1))
+        return Located(rows, frame, address, self.pool.step[address[:, back]])
 
     # The life of a chunk: opened, sealed, doomed, evicted
 
@@ -319,6 +345,7 @@ class ReplayMemory:
         for listener in self.withdrawal_listeners:
             listener(lane, int(table.first_whole[row]), first_whole)
         table.first_whole[row] = first_whole
+        self._bounds = None
 
     # Lanes
 
@@ -326,6 +353,7 @@ class ReplayMemory:
         """Make `lanes` those that are being written."""
         self._lanes = lanes
         self._rows = lanes - self.table.first_lane
+        self._bounds = None
 
     def retire_lanes(self) -> None:
         """Cut and seal the lanes being written, so that they are data only."""

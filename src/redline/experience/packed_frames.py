@@ -123,12 +123,15 @@ class PackedFrames:
         """Return the length of a blob."""
         return int(self._length[slot])
 
-    def plan(self, address: IntArray, needed: BoolArray) -> PackedPlan:
+    def plan(self, address: IntArray, needed: BoolArray | None) -> PackedPlan:
         """Copy frames of open chunks, and note where the others' blobs are."""
         chunk_frames = self._frames_per_chunk
         slot = address // chunk_frames
-        is_open = needed & (self._length[slot] == OPEN)
-        is_packed = needed & ~is_open
+        is_open = self._length[slot] == OPEN
+        is_packed = ~is_open
+        if needed is not None:
+            is_open &= needed
+            is_packed &= needed
         slots, nth = np.unique(slot[is_packed], return_inverse=True)
         source = np.zeros(address.shape, np.int64)
         source[is_packed] = 1 + nth * chunk_frames + address[is_packed] % chunk_frames

@@ -59,7 +59,7 @@ class PrioritizedSampler:
         leaves = self.tree.find(share * self.tree.total)
         scaled = self.tree.get(leaves)
         weight = (scaled.min() / scaled) ** beta
-        return Draw(self._blocks.handles(leaves), weight.astype(np.float32))
+        return Draw(self._blocks.handles(leaves), weight.astype(np.float32), bounds=self._memory.bounds())
 
     def update(self, handles: Handles, priorities: Array) -> None:
         """Give transitions new priorities: errors of either sign, or anything else whose size says how surprising.

@@ -18,7 +18,7 @@ from redline.experience.chunk_pool import EPISODE_ENDS
 from redline.experience.gather import read_returns
 from redline.experience.layout import ReplayLayout
 from redline.experience.memory import ReplayMemory
-from redline.types import BoolArray, Draw, IntArray, SequenceBatch
+from redline.types import Array, BoolArray, Draw, IntArray, SequenceBatch
 
 
 class SequenceBuffers:
@@ -70,7 +70,7 @@ def with_burn_in(memory: ReplayMemory, draw: Draw, burn_in: int) -> Draw:
 
     Decided when rows are drawn, like the rows: later less may be held.
     """
-    rows, frame, step, _ = memory.locate(draw.handles)
+    rows, frame, _, step = memory.locate(draw)
     back = np.arange(1, burn_in + 1)  # [burn-in] steps before the row
     in_stack = np.minimum(step[:, None] - back, memory.layout.stack - 1)
     is_there = (in_stack >= 0) & (frame[:, None] - back - in_stack >= memory.table.floor_frame[rows][:, None])
@@ -90,20 +90,16 @@ def plan_sequences(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewar
     """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
     if draw.burn_in is None:
         raise ValueError("these rows were not drawn for sequences: use with_burn_in")
-    rows, frame, step, is_readable = memory.locate(draw.handles)
-    if not is_readable.all():
-        raise LookupError(f"{np.count_nonzero(~is_readable)} of the rows drawn are no longer held")
     stack, n_steps, pool = memory.layout.stack, out.n_steps, memory.pool
-    first = 1 - stack - out.burn_in
-    numbers = frame[:, None] + np.arange(first, out.length + n_steps)  # [B, K − 1 + T + n]
-    address = memory.table.address(rows[:, None], numbers)
+    back, ahead = stack - 1 + out.burn_in, out.length - 1 + n_steps
+    rows, _, address, step = memory.locate(draw, back=back, ahead=ahead)  # address is [B, K − 1 + T + n]
     steps = address[:, stack - 1 : -1]  # [B, T + n − 1] of all transitions that matter
     windows = sliding_window_view(steps, n_steps, axis=1)  # [B, T, n]
     shape = windows.shape[:2]
     spanned, reward, discount = read_returns(pool, windows.reshape(-1, n_steps), gamma=gamma, clip_rewards=clip_rewards)
     offset = spanned.reshape(shape)
     ends = pool.flags[steps[:, out.burn_in : out.burn_in + out.length]] & EPISODE_ENDS != 0  # [B, length]
-    num_complete = memory.complete_before()[rows] - draw.handles.number
+    num_complete = memory.bounds().complete_before[rows] - draw.handles.number
     is_seen, is_learnt = _mark(draw.burn_in, ends, num_complete, out)
     out.offset[:] = np.where(is_seen, offset, 1).T
     out.reward[:] = np.where(is_seen, reward.reshape(shape), 0.0).T
@@ -125,9 +121,7 @@ def _mark(
     return is_learnt | ((position < 0) & (position >= -burn_in[:, None])), is_learnt
 
 
-def _needed_frames(
-    is_seen: BoolArray, offset: IntArray, step: IntArray, *, stack: int, out: SequenceBuffers
-) -> BoolArray:
+def _needed_frames(is_seen: BoolArray, offset: IntArray, step: Array, *, stack: int, out: SequenceBuffers) -> BoolArray:
     """Mark the frames [B, K − 1 + T + n] that the steps seen observe or lead to."""
     position = np.arange(1 - stack - out.burn_in, out.length + out.n_steps)  # 0 is the frame of the row drawn
     at = np.arange(-out.burn_in, out.length)

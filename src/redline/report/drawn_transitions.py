@@ -45,8 +45,8 @@ def _read(memory: ReplayMemory, handles: Handles) -> list[DrawnTransition]:
     buffers = BatchBuffers(memory.layout, batch_size=count, n_steps=1)
     draw = Draw(handles, weight=np.ones(count, np.float32))
     gather(memory, draw, gamma=1.0, clip_rewards=False, out=buffers)
-    rows, frame, step, _ = memory.locate(handles)
-    flags = memory.pool.flags[memory.table.address(rows, frame)]
+    _, _, address, step = memory.locate(draw)
+    flags = memory.pool.flags[address[:, 0]]
     is_seen = needed_frames(step, buffers.offset, stack=memory.layout.stack, n_steps=1)
     return [
         DrawnTransition(
