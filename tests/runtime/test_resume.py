@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redline.algorithms.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.parts import Prioritized, Sampling, Uniform
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.experience import ReplayConfig
@@ -60,14 +61,15 @@ def episodes(run: Path) -> list[dict[str, Any]]:
     return [{key: row[key] for key in timeless} for row in read_records(run / "episodes.jsonl")]
 
 
+@pytest.mark.parametrize("sample", [Uniform(), Prioritized()])
 @pytest.mark.parametrize("prefetch", [0, 3])
 @pytest.mark.parametrize("make_job", [cartpole, pong])
 def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
-    make_job: Callable[..., Job], prefetch: int, tmp_path: Path, listener: Watcher
+    make_job: Callable[..., Job], prefetch: int, sample: Sampling, tmp_path: Path, listener: Watcher
 ) -> None:
     job = make_job(tmp_path)
     replay = replace(job.algorithm.replay, prefetch=prefetch)
-    job = replace(job, algorithm=replace(job.algorithm, replay=replay))
+    job = replace(job, algorithm=replace(job.algorithm, replay=replay, sample=sample))
     total = job.limits.max_steps or 0
     whole = play(start_run(job, "dqn", listener))
     parts = play(start_run(job, "dqn", listener), until_steps=total // 3)

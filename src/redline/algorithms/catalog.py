@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redline.algorithms.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.parts import SAMPLINGS
 from redline.algorithms.q_learning import QLearning
 from redline.errors import unknown_name
 from redline.networks import NETWORKS
@@ -21,7 +22,7 @@ class Entry:
 ALGORITHMS: Mapping[str, Entry] = {"dqn": Entry(atari=DQN, classic=DQN_CLASSIC)}
 
 # a field of an algorithm → the parts that can stand there, by name
-PARTS: Mapping[str, Mapping[str, Any]] = {"network": NETWORKS}
+PARTS: Mapping[str, Mapping[str, Any]] = {"network": NETWORKS, "sample": SAMPLINGS}
 
 
 def find_algorithm(name: str) -> Entry:

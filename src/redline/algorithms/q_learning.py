@@ -6,7 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from redline.algorithms.parts import Adam, Bootstrap, Expected, Prediction, TargetChooses, take_actions
+from redline.algorithms.parts import (
+    Adam,
+    Bootstrap,
+    Expected,
+    Prediction,
+    Sampling,
+    TargetChooses,
+    Uniform,
+    take_actions,
+)
 from redline.errors import UserError
 from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy, epsilon_greedy
@@ -33,6 +42,8 @@ class QLearning:
     """What moves the weights."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The replay memory."""
+    sample: Sampling = field(default_factory=Uniform)
+    """Which transitions an update learns from."""
     batch_size: int = 32
     """Transitions in one update."""
     samples_per_step: float = 8.0

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from redline.algorithms.catalog import find_algorithm, find_part, part_name
+from redline.algorithms.catalog import PARTS, find_algorithm, find_part, part_name
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
@@ -29,6 +29,7 @@ NAMES = {
     "env": "env",
     "env.id": "env",
     "network": "network",
+    "sample": "sample",
     "config": "config",
 }
 
@@ -43,6 +44,8 @@ class TrainFlags:
     """Algorithm, by name."""
     network: str = "nature"
     """Network, by name: nature, small (the 2013 net) or mlp."""
+    sample: str = "uniform"
+    """Which transitions are learnt from, by name: uniform or prioritized."""
     config: Path | None = None
     """TOML file with settings named as these flags are; flags override it."""
     plain: bool = False
@@ -59,9 +62,10 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
     algo = typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn"))))
     env_id = typed.get("env", _env_id_in(settings))
     job = from_settings(default_job(algo, env_id), settings)
-    if "network" in typed:
-        job = replace(job, algorithm=replace(job.algorithm, network=find_part("network", typed["network"])))
-    flags = TrainFlags(job=job, algo=algo, network=part_name("network", job.algorithm.network), config=config)
+    named = {part: find_part(part, typed[part]) for part in PARTS if part in typed}
+    job = replace(job, algorithm=replace(job.algorithm, **named))
+    names = {part: part_name(part, getattr(job.algorithm, part)) for part in PARTS}
+    flags = TrainFlags(job=job, algo=algo, network=names["network"], sample=names["sample"], config=config)
     return parse(TrainFlags, args, default=flags, prog="redline train")
 
 

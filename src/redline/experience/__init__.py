@@ -8,7 +8,8 @@ from redline.experience.gather import BatchBuffers, gather
 from redline.experience.layout import ReplayLayout
 from redline.experience.loader import BatchLoader
 from redline.experience.memory import ReplayMemory
-from redline.experience.sampler import UniformSampler
+from redline.experience.prioritized import PrioritizedSampler
+from redline.experience.sampler import Sampler, UniformSampler
 from redline.experience.sequences import SequenceBuffers, gather_sequences, with_burn_in
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot
@@ -17,11 +18,13 @@ __all__ = [
     "BatchBuffers",
     "BatchLoader",
     "LaneWriter",
+    "PrioritizedSampler",
     "ReplayConfig",
     "ReplayError",
     "ReplayLayout",
     "ReplayMemory",
     "ReplaySnapshot",
+    "Sampler",
     "SequenceBuffers",
     "SharedLanes",
     "UniformSampler",

@@ -37,6 +37,8 @@ def check_fits(layout: ReplayLayout, *, free_ram: int, free_disk: int = 0, reser
         remedies.append("--replay.codec zstd")
     if capacity := _largest_capacity(layout, fits):
         remedies.append(f"--replay.capacity {capacity:_}")
+    if capacity and layout.budget_bytes is not None:
+        remedies.append(f"--replay.bytes {_share(layout, capacity):_}")
     raise UserError(f"{fact}: " + (f"use {' or '.join(remedies)}" if remedies else "free some first"))
 
 
@@ -55,9 +57,12 @@ def _largest_capacity(layout: ReplayLayout, fits: Callable[[ReplayLayout], bool]
 
 
 def _would_fit(layout: ReplayLayout, capacity: int, fits: Callable[[ReplayLayout], bool]) -> bool:
-    budget = layout.budget_bytes
     try:
-        share = None if budget is None else budget * capacity // layout.capacity
-        return fits(replace(layout, capacity=capacity, budget_bytes=share))
+        return fits(replace(layout, capacity=capacity, budget_bytes=_share(layout, capacity)))
     except UserError:
         return False
+
+
+def _share(layout: ReplayLayout, capacity: int) -> int | None:
+    """Return the part of the budget that a smaller capacity needs."""
+    return None if layout.budget_bytes is None else layout.num_bytes * capacity // layout.capacity

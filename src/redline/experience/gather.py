@@ -59,7 +59,7 @@ def plan_batch(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: 
     starts = address[:, stack - 1 : stack - 1 + n_steps]  # [B, n] beyond an end: some other row, not used
     offset, out.reward[:], out.discount[:] = read_returns(pool, starts, gamma=gamma, clip_rewards=clip_rewards)
     out.offset[:] = offset
-    if n_steps == 1 and step.min() >= stack - 1:  # the usual case: every frame of every window was seen
+    if n_steps == 1 and (step >= stack - 1).all():  # the usual case: every frame of every window was seen
         return memory.frames.plan(address, None)
     return memory.frames.plan(address, needed_frames(step, offset, stack=stack, n_steps=n_steps))
 

@@ -164,18 +164,18 @@ class ReplayLayout:
     @property
     def segment_bytes(self) -> int:
         """Bytes of the pieces in which room for blobs is reserved."""
-        if self.budget_bytes is None:
-            share = self._full_slots * self.max_blob_bytes // SEGMENTS
-        else:
-            share = (self.budget_bytes - self.metadata_bytes) // SEGMENTS
+        share = self._full_slots * self.max_blob_bytes // SEGMENTS
+        if self.budget_bytes is not None:
+            share = min(share, (self.budget_bytes - self.metadata_bytes) // SEGMENTS)
         return whole_pages(max(share, MIN_BLOBS_PER_SEGMENT * self.max_blob_bytes))
 
     @property
     def num_segments(self) -> int:
-        """Segments that may be reserved."""
+        """Segments that may be reserved: as the budget has it, and never more than frames can fill."""
+        most = -(-self._full_slots * self.max_blob_bytes // (self.segment_bytes - self.max_blob_bytes)) + 2
         if self.budget_bytes is None:
-            return -(-self._full_slots * self.max_blob_bytes // (self.segment_bytes - self.max_blob_bytes)) + 2
-        return (self.budget_bytes - self.metadata_bytes) // self.segment_bytes
+            return most
+        return min(most, (self.budget_bytes - self.metadata_bytes) // self.segment_bytes)
 
     @property
     def blob_budget_bytes(self) -> int:

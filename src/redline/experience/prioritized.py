@@ -25,6 +25,7 @@ FIRST_PRIORITY = 1.0  # of new transitions, until an update brings a larger one
 class PrioritizedSampler:
     """Draws transitions in proportion to p^α, with replacement."""
 
+    wants_priorities = True
     tree: SumTree  # p^α of the transitions in it, 0 elsewhere
     _maximum: float  # the largest p seen
     _first_lane: int
@@ -48,7 +49,7 @@ class PrioritizedSampler:
         """Bytes of the tree and of what maps its leaves to transitions."""
         return self.tree.num_bytes + self._blocks.num_bytes
 
-    def draw(self, rng: np.random.Generator, batch_size: int, *, beta: float) -> Draw:
+    def draw(self, rng: np.random.Generator, batch_size: int, *, beta: float = 1.0) -> Draw:
         """Draw `batch_size` rows; one call of the generator whatever the memory holds."""
         if not 0 <= beta <= 1:
             raise ValueError(f"beta must lie between 0 and 1, got {beta}")

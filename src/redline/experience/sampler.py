@@ -1,22 +1,48 @@
-"""Which transitions an update learns from."""
+"""Which transitions an update learns from: the interface of samplers, and the one that treats all alike."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 
 from redline.experience.memory import Bounds, ReplayMemory
-from redline.types import Draw, Handles
+from redline.types import Array, Draw, Handles
+
+
+class Sampler(Protocol):
+    """Chooses transitions, and may learn from what became of them."""
+
+    wants_priorities: bool  # whether `update` makes any difference
+
+    def draw(self, rng: np.random.Generator, batch_size: int, *, beta: float = 1.0) -> Draw:
+        """Draw rows; `beta` is how fully their weights make up for the choice."""
+        ...
+
+    def update(self, handles: Handles, priorities: Array) -> None:
+        """Take notice of how surprising each transition was."""
+        ...
+
+    def state(self) -> dict[str, Array]:
+        """Return what `load_state` needs to go on with the same draws."""
+        ...
+
+    def load_state(self, arrays: dict[str, Array]) -> None:
+        """Take over a saved state, once the memory is restored."""
+        ...
 
 
 class UniformSampler:
     """Draws every sampleable transition with the same probability, with replacement."""
 
+    wants_priorities = False
+
     def __init__(self, memory: ReplayMemory) -> None:
         self._memory = memory
         self._bounds: Bounds | None = None
 
-    def draw(self, rng: np.random.Generator, batch_size: int) -> Draw:
-        """Draw `batch_size` rows; one call of the generator whatever the memory holds."""
+    def draw(self, rng: np.random.Generator, batch_size: int, *, beta: float = 1.0) -> Draw:
+        """Draw `batch_size` rows of weight 1; one call of the generator whatever the memory holds."""
         bounds = self._memory.bounds()
         if bounds is not self._bounds:
             self._bounds = bounds
@@ -29,3 +55,13 @@ class UniformSampler:
         row = self._ends.searchsorted(position, side="right")
         handles = Handles(lane=row + self._memory.table.first_lane, number=self._base[row] + position)
         return Draw(handles, weight=np.ones(batch_size, np.float32), bounds=bounds)
+
+    def update(self, handles: Handles, priorities: Array) -> None:
+        """Ignore priorities: all transitions are alike."""
+
+    def state(self) -> dict[str, Array]:
+        """Return nothing: what can be drawn is the memory's."""
+        return {}
+
+    def load_state(self, arrays: dict[str, Array]) -> None:
+        """Take over nothing."""

@@ -34,6 +34,7 @@ def save_checkpoint(trainer: InlineTrainer, store: CheckpointStore) -> Path:
         **_prefixed("actor", trainer.actor.state()),
         **_prefixed("env", trainer.env.state()),
         **_prefixed("replay", replay.arrays),
+        **_prefixed("sampler", trainer.sampler.state()),
         **_prefixed("draws", _draws_to_arrays(trainer.loader.pending)),
     }
     files["arrays.safetensors"] = encode_arrays({key: np.ascontiguousarray(value) for key, value in arrays.items()})
@@ -64,10 +65,15 @@ def restore_checkpoint(
     if checkpoint.replay is None:
         raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
     restore_memory(trainer.memory, checkpoint.replay, _part("replay", arrays), store.segments.read)
+    trainer.sampler.load_state(_part("sampler", arrays))
     lost += _restore_world(trainer, arrays, progress)
-    lost += _restore_draws(
-        trainer, _part("draws", arrays), same_capacity=checkpoint.replay["capacity"] == trainer.memory.layout.capacity
+    layout, saved = trainer.memory.layout, checkpoint.replay
+    same_size = (saved["capacity"], saved["budget_bytes"], saved["codec"]) == (
+        layout.capacity,
+        layout.budget_bytes,
+        layout.effective_codec,
     )
+    lost += _restore_draws(trainer, _part("draws", arrays), same_size=same_size)
     return lost
 
 
@@ -85,7 +91,7 @@ def _restore_world(trainer: InlineTrainer, arrays: dict[str, Array], progress: P
     return [f"{trainer.env.spec.name} did not come back as it was: the episodes under way are cut, all envs start anew"]
 
 
-def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array], *, same_capacity: bool) -> list[str]:
+def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array], *, same_size: bool) -> list[str]:
     draws = [
         Draw(Handles(lane, number), weight)
         for lane, number, weight in zip(arrays["lane"], arrays["number"], arrays["weight"], strict=True)
@@ -94,7 +100,7 @@ def _restore_draws(trainer: InlineTrainer, arrays: dict[str, Array], *, same_cap
     as_configured = len(draws) in (0, algorithm.replay.prefetch) and all(
         len(draw.weight) == algorithm.batch_size for draw in draws
     )
-    as_configured &= same_capacity or not draws  # a smaller memory may evict a row before its turn
+    as_configured &= same_size or not draws  # a smaller memory may evict a row before its turn
     if as_configured and all(trainer.memory.is_resident(draw.handles).all() for draw in draws):
         for draw in draws:
             trainer.loader.submit(draw)

@@ -11,14 +11,14 @@ import torch
 
 from redline.algorithms.q_learning import ActorParams
 from redline.envs.vector import VectorEnv
-from redline.experience import BatchLoader, ReplayMemory, UniformSampler
+from redline.experience import BatchLoader, ReplayMemory
 from redline.learner import Learner, NonFiniteError, describe_batch
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.job import Job
 from redline.runtime.pacing import Pacing
 from redline.runtime.randomness import Purpose, stream
-from redline.types import Batch
+from redline.types import Batch, Draw
 
 
 class InlineTrainer:
@@ -35,7 +35,7 @@ class InlineTrainer:
         self.counters = Counters()
         self.scores = Scores()
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
-        self._sampler = UniformSampler(memory)
+        self.sampler = algorithm.sample.build(memory)
         self.loader = BatchLoader(
             memory,
             batch_size=algorithm.batch_size,
@@ -97,21 +97,24 @@ class InlineTrainer:
             return
         due = self.pacing.updates_due(steps=counters.steps, samples=counters.samples, batch_size=batch_size)
         for _ in range(due):
-            batch = self._next_batch()
-            self.learner.update(batch)
+            draw, batch = self._next_batch()
+            priorities = self.learner.update(batch)
+            if self.sampler.wants_priorities:
+                self.sampler.update(draw.handles, priorities.cpu().numpy())
             counters.updates += 1
             counters.samples += batch_size
 
-    def _next_batch(self) -> Batch:
+    def _next_batch(self) -> tuple[Draw, Batch]:
         """Draw exactly `prefetch` updates ahead, and return the batch whose turn it is."""
         counters = self.counters
         while self.loader.is_due:
             rng = stream(self.job.seed, Purpose.DRAW, counters.batches_drawn)
-            self.loader.submit(self._sampler.draw(rng, self.job.algorithm.batch_size))
+            beta = self.job.algorithm.sample.beta_at(counters.steps)
+            self.loader.submit(self.sampler.draw(rng, self.job.algorithm.batch_size, beta=beta))
             counters.batches_drawn += 1
-        _, batch = self.loader.next()
+        draw, batch = self.loader.next()
         self._last_batch = batch
-        return batch if self.learner.device.type == "cpu" else _to_device(batch, self.learner.device)
+        return draw, batch if self.learner.device.type == "cpu" else _to_device(batch, self.learner.device)
 
     def check_loss(self, loss: float | None) -> None:
         """Stop where the mean loss is no number, with what can be said about it."""

@@ -63,7 +63,7 @@ class Measurer:
             actor_weights_age_updates=0,  # actor and learner share their weights in one process
             replay_transitions=memory.num_transitions,
             replay_capacity_transitions=memory.layout.capacity,
-            replay_bytes=memory.num_bytes,
+            replay_bytes=memory.used_bytes,
             cpu_percent=usage.cpu_percent_of_core,
             rss_bytes=usage.rss_bytes,
             progress=progress,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ MAY_CHANGE = CHANGES_NOTHING | {
     "batch_size",
     "optimizer.lr",
     "replay.capacity",
+    "replay.codec",
+    "replay.bytes",
+    "replay.path",
     "replay.prefetch",
 }
 # bit for bit needs the same of these
@@ -84,6 +87,7 @@ def resume_run(
 ) -> Session:
     """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with."""
     check_changes(saved.job, job)
+    job = _with_bytes_for(job, saved.job)
     with ExitStack() as on_error:
         run = RunDirectory.open(saved.path)
         on_error.callback(run.close)
@@ -110,6 +114,14 @@ def resume_run(
         on_error.pop_all()
     _announce(session, watcher, checkpoint, inexact=inexact, lost_rows=lost_rows, changes=changes)
     return session
+
+
+def _with_bytes_for(job: Job, before: Job) -> Job:
+    """Let the bytes be found anew where they were meant for another capacity or codec."""
+    old, new = before.algorithm.replay, job.algorithm.replay
+    if (new.capacity, new.codec) == (old.capacity, old.codec) or new.bytes != old.bytes:
+        return job
+    return replace(job, algorithm=replace(job.algorithm, replay=replace(new, bytes=None)))
 
 
 def changed_settings(before: Job, after: Job) -> dict[str, str]:

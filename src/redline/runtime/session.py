@@ -21,6 +21,7 @@ from redline.runtime.job import Job
 from redline.runtime.measuring import Measurer
 from redline.runtime.recording import Recorder
 from redline.runtime.watching import Watcher
+from redline.types import Adjustment
 
 METRICS_INTERVAL_S = 5.0
 DISPLAY_INTERVAL_S = 1.0
@@ -52,6 +53,7 @@ class Session(AbstractContextManager["Session"]):
         self._measurer = Measurer(trainer)
         self._invocation_s = 0.0
         self._last_checkpoint: Path | None = None
+        self._told_of_replay = False
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +86,7 @@ class Session(AbstractContextManager["Session"]):
                 gauges = self._measurer.read()
                 self.trainer.check_loss(gauges.loss)
                 self._watcher.show(gauges)
+                self._tell_if_replay_is_full()
                 if now_s >= next_metrics_s:
                     next_metrics_s = now_s + METRICS_INTERVAL_S
                     self._recorder.metrics(gauges)
@@ -94,6 +97,7 @@ class Session(AbstractContextManager["Session"]):
         gauges = self._measurer.read()
         self.trainer.check_loss(gauges.loss)
         self._watcher.show(gauges)
+        self._tell_if_replay_is_full()
         self._recorder.metrics(gauges)
         self._curves.add(gauges)
         self.event("stop", reason=reason)
@@ -119,6 +123,18 @@ class Session(AbstractContextManager["Session"]):
             self.event("warning", message=str(error))
             return
         self.event("checkpoint", path=self._last_checkpoint.name, stalled_s=time.monotonic() - started_s)
+
+    def _tell_if_replay_is_full(self) -> None:
+        """Say once that the replay memory holds fewer transitions than were asked for."""
+        memory = self.trainer.memory
+        if memory.full_at is None or self._told_of_replay:
+            return
+        self._told_of_replay = True
+        why = "the machine has no more to spare" if memory.frames.is_short else "its bytes are full; see --replay.bytes"
+        asked, held = memory.layout.capacity, memory.full_at
+        adjustment = Adjustment("replay.capacity", f"{asked:,}", f"about {held:,}", why)
+        self._watcher.note(f"requested → effective: {adjustment}")
+        self.event("adjustment", message=str(adjustment))
 
     def event(self, name: str, **details: object) -> None:
         """Write down that something happened."""

@@ -1,0 +1,126 @@
+"""What a user may say about the replay memory, and what the program makes of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.algorithms.dqn import DQN
+from redline.algorithms.parts import Prioritized
+from redline.envs.config import EnvConfig
+from redline.envs.factory import env_spec
+from redline.errors import UserError
+from redline.experience import ReplayConfig
+from redline.networks import Small
+from redline.records import read_records
+from redline.runtime.building import replay_layout, settle
+from redline.runtime.job import Job
+from redline.runtime.limits import Limits
+from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.session import Session
+from redline.runtime.starting import start_run
+from redline.runtime.threads import Threads
+
+CATCH = EnvConfig("redline/Catch-v0", skip=1)
+
+
+def catch(log_dir: Path, *, max_steps: int = 600, **replay: Any) -> Job:
+    algorithm = replace(DQN, network=Small(), warmup_steps=10_000, replay=ReplayConfig(**replay))
+    return Job(
+        env=CATCH, algorithm=algorithm, log_dir=log_dir, limits=Limits(max_steps=max_steps), threads=Threads(1, 1)
+    )
+
+
+def play(session: Session) -> Path:
+    with session:
+        session.train(lambda: None)
+    return session.run.path
+
+
+def small_budget(log_dir: Path) -> int:
+    """Return the fewest bytes with which the job's memory works."""
+    settled = settle(catch(log_dir, capacity=60_000))
+    return replay_layout(settled.job, env_spec(CATCH)).min_bytes
+
+
+def test_bytes_are_measured_said_and_kept_for_later(tmp_path: Path, listener: Any) -> None:
+    run = play(start_run(catch(tmp_path, capacity=5_000), "dqn", listener))
+    (note,) = (note for note in listener.notes if "replay.bytes" in note)
+    assert "replay.bytes: auto → " in note
+    saved = read_run(run).job.algorithm.replay.bytes
+    assert saved is not None
+    assert f"{saved:_}" in note
+
+
+@pytest.mark.parametrize("replay", [{"codec": "raw"}, {"bytes": 20_000_000}])
+def test_nothing_is_measured_where_nothing_depends_on_it(replay: dict[str, Any], tmp_path: Path) -> None:
+    settled = settle(catch(tmp_path, capacity=5_000, **replay))
+    assert settled.adjustments == []
+    assert settled.job.algorithm.replay == ReplayConfig(capacity=5_000, **replay)
+
+
+def test_a_budget_reached_before_the_capacity_is_said_once_and_written_down(tmp_path: Path, listener: Any) -> None:
+    budget = small_budget(tmp_path)
+    job = catch(tmp_path, max_steps=30_000, capacity=60_000, codec="raw", bytes=budget * 4)
+    session = start_run(job, "dqn", listener)
+    run = play(session)
+    full = [note for note in listener.notes if "replay.capacity" in note]
+    assert len(full) == 1
+    assert "requested → effective: replay.capacity: 60,000 → about" in full[0]
+    assert "its bytes are full; see --replay.bytes" in full[0]
+    assert session.trainer.memory.num_transitions < 30_000
+    events = [row for row in read_records(run / "events.jsonl") if row["event"] == "adjustment"]
+    assert [event["message"] in full[0] for event in events] == [True]
+
+
+def test_too_few_bytes_are_refused_with_what_would_do(tmp_path: Path, listener: Any) -> None:
+    with pytest.raises(UserError, match=r"10_000 bytes are too few .*: use --replay.bytes [0-9_]+ or more"):
+        start_run(catch(tmp_path, capacity=5_000, bytes=10_000), "dqn", listener)
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_more_bytes_than_there_are_is_refused_before_anything_is_allocated(tmp_path: Path, listener: Any) -> None:
+    remedy = r"use --replay.capacity [0-9_]+ or --replay.bytes [0-9_]+$"
+    with pytest.raises(UserError, match=rf"replay needs [0-9.]+ GB, [0-9.]+ GB is free: {remedy}"):
+        start_run(catch(tmp_path, capacity=10**9, bytes=10**12), "dqn", listener)
+
+
+def test_bytes_beyond_what_frames_can_fill_are_not_asked_of_the_machine(tmp_path: Path, listener: Any) -> None:
+    session = start_run(catch(tmp_path, capacity=2_000, bytes=10**12), "dqn", listener)
+    assert session.trainer.memory.num_bytes < 40_000_000
+    play(session)
+
+
+def test_frames_on_disk_train_like_frames_in_memory(tmp_path: Path, listener: Any) -> None:
+    jobs = catch(tmp_path, capacity=2_000), catch(tmp_path, capacity=2_000, path=tmp_path / "ssd")
+    weights = []
+    for job in jobs:
+        learning = replace(job.algorithm, warmup_steps=300)
+        run = play(start_run(replace(job, algorithm=learning), "dqn", listener))
+        weights.append((run / "checkpoints" / "600" / "weights.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert list((tmp_path / "ssd").iterdir()) == []
+
+
+def test_codec_and_place_may_change_on_resume(tmp_path: Path, listener: Any) -> None:
+    run = play(start_run(catch(tmp_path, capacity=2_000, prefetch=2), "dqn", listener))
+    saved = read_run(run)
+    replay = replace(saved.job.algorithm.replay, codec="lz4", path=tmp_path / "ssd")
+    job = replace(saved.job, algorithm=replace(saved.job.algorithm, replay=replay), limits=Limits(max_steps=1_200))
+    session = resume_run(saved, job, listener)
+    assert session.trainer.memory.num_transitions == 600
+    assert session.trainer.memory.layout.effective_codec == "lz4"
+    play(session)
+    assert session.trainer.memory.num_transitions == 1_200
+    assert any("replay.bytes: auto →" in note for note in listener.notes[-20:])
+
+
+def test_priorities_move_away_from_where_they_began(tmp_path: Path, listener: Any) -> None:
+    job = catch(tmp_path, capacity=2_000)
+    algorithm = replace(job.algorithm, sample=Prioritized(), warmup_steps=200)
+    session = start_run(replace(job, algorithm=algorithm), "dqn", listener)
+    play(session)
+    priorities = session.trainer.sampler.priorities()  # type: ignore[attr-defined]
+    assert len(priorities) == session.trainer.memory.num_sampleable
+    assert len(set(priorities.tolist())) > 100
