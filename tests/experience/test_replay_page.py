@@ -11,7 +11,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "replay-memory.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize(("example", "printed"), zip(EXAMPLES, ["", "200\n"], strict=True), ids=["alone", "processes"])
+PRINTED = ["", "200\n"]
+
+
+@pytest.mark.parametrize(("example", "printed"), list(zip(EXAMPLES, PRINTED, strict=True)), ids=["alone", "processes"])
 def test_example_runs(example: str, printed: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
