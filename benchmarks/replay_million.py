@@ -40,7 +40,7 @@ def fill(options: Namespace) -> dict[str, Any]:
             stack=STACK,
             lanes=LANES,
         ),
-        measured.bytes_per_frame,  # as `redline train` does
+        measured.bytes_per_frame * measured.frames_per_transition,  # as `redline train` does
     )
     before = memory_use()
     memory = ReplayMemory(layout)

@@ -89,7 +89,7 @@ class OwnLayout:
     """A layout of Redline's, at any capacity."""
 
     base: ReplayLayout
-    bytes_per_frame: float  # measured
+    frame_bytes_per_transition: float  # measured
 
     @property
     def codec_flags(self) -> list[str]:
@@ -99,7 +99,7 @@ class OwnLayout:
     def at(self, capacity: int, path: Path | None = None) -> ReplayLayout:
         """Return what a run would reserve."""
         layout = replace(self.base, capacity=capacity, path=path)
-        return with_budget(layout, self.bytes_per_frame) if layout.is_packed else layout
+        return with_budget(layout, self.frame_bytes_per_transition) if layout.is_packed else layout
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _frames_once(spec: EnvSpec, measured: Measured) -> Layout:
         f"{label}, {measured.codec}" if base.is_picture else label,
         "measured",
         ceil(measured.bytes_per_transition),
-        OwnLayout(base, measured.bytes_per_frame),
+        OwnLayout(base, measured.bytes_per_frame * measured.frames_per_transition),
     )
 
 
