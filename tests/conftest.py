@@ -12,6 +12,8 @@ from redline.cli.main import SHORT_SPIN
 
 os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share their cores
 
+import torch
+
 from redline.runtime.gauges import Gauges
 
 PROGRAM = (sys.executable, "-m", "redline.cli.main")
@@ -32,6 +34,13 @@ class Listener:
 
     def show(self, gauges: Gauges) -> None:
         self.readings.append(gauges)
+
+
+@pytest.fixture(autouse=True)
+def leave_the_processor_as_it_was() -> Iterator[None]:
+    """A run lets the processor round tiny numbers to 0, for as long as the process lives."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 @pytest.fixture

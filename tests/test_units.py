@@ -41,6 +41,7 @@ UNIT_IN_HELP = {
 }
 # ratios, identities and quantities in units of the reward
 NO_UNIT = {
+    "replay.path",
     *("seed", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
     *("optimizer.lr", "optimizer.eps", "returns.gamma", "returns.clip_rewards", "predict.huber_delta"),
     *("target_return", "total_reward", "mean_return_100", "best_return"),

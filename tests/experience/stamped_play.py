@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.experience import BatchBuffers, ReplayMemory, gather
-from redline.experience.shared_lanes import LaneWriter
+from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.types import Array, Draw, Handles, IntArray
 
 FRAME_SHAPE = (10, 12)
@@ -88,6 +88,14 @@ def play(writer: LaneWriter, lanes: IntArray, number: int, wait_s: float | None 
         )
         moments = following
         yield
+
+
+def write_some(shared: SharedLanes, count: int) -> None:
+    """Play so many steps on every lane: what a process does that is started for it."""
+    lanes = np.arange(len(shared))
+    steps = play(LaneWriter(shared, lanes), lanes, 3)
+    for _ in range(count):
+        next(steps)
 
 
 def check_all_rows(memory: ReplayMemory) -> int:

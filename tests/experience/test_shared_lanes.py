@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stamped_play import FRAME_SHAPE, check_all_rows, play
+from stamped_play import FRAME_SHAPE, check_all_rows, play, write_some
 
 from redline.errors import UserError
 from redline.experience import ReplayLayout, ReplayMemory, take_snapshot
@@ -114,13 +114,6 @@ def test_other_processors_are_refused_in_one_sentence(monkeypatch: pytest.Monkey
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(UserError, match="Linux x86-64 only, not on linux aarch64: use --topology inline"):
         SharedLanes(1, FRAME_SHAPE, "uint8")
-
-
-def write_some(shared: SharedLanes, count: int) -> None:
-    lanes = np.arange(len(shared))
-    steps = play(LaneWriter(shared, lanes), lanes, 3)
-    for _ in range(count):
-        next(steps)
 
 
 def test_a_process_that_is_started_afresh_writes_into_the_same_rings() -> None:
