@@ -20,8 +20,8 @@ from redline.bench.our_memory import Sampling
 from redline.bench.played_games import LANES, STACK, play_game
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayLayout, ReplayMemory, with_budget
-from redline.runtime.building import MEASURED_STEPS
 from redline.runtime.compression import measure_compression
+from redline.runtime.replay_sizing import MEASURED_STEPS
 
 MILLION = 1_000_000
 GOAL_BYTES = {"pong": 0.15e9, "yars_revenge": 1.4e9}  # for a million; the second is the worst game

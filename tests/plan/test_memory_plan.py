@@ -142,7 +142,7 @@ def test_what_is_recommended_is_accepted_by_a_run(ram: int, capacity: int) -> No
     layout = ReplayLayout(
         capacity=choice.capacity, frame_shape=(84, 84), frame_dtype="uint8", stack=4, lanes=8, codec="zstd", path=path
     )
-    check_fits(with_budget(layout, 58.0), free_ram=ram, free_disk=100 * GB, reserve_bytes=GB // 2)
+    check_fits(with_budget(layout, 58.0), free_ram_bytes=ram, free_disk_bytes=100 * GB, reserve_bytes=GB // 2)
 
 
 def test_all_bytes_are_integers_in_json() -> None:

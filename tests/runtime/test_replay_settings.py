@@ -1,5 +1,6 @@
 """What a user may say about the replay memory, and what the program makes of it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from redline.errors import UserError
 from redline.experience import ReplayConfig
 from redline.networks import Small
 from redline.records import read_records
-from redline.runtime.building import replay_layout, settle
+from redline.runtime.building import settle
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
+from redline.runtime.replay_sizing import replay_layout
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
@@ -40,24 +42,59 @@ def play(session: Session) -> Path:
 
 def small_budget(log_dir: Path) -> int:
     """Return the fewest bytes with which the job's memory works."""
-    settled = settle(catch(log_dir, capacity=60_000))
-    return replay_layout(settled.job, env_spec(CATCH)).min_bytes
+    return replay_layout(catch(log_dir, capacity=60_000), env_spec(CATCH)).min_bytes
 
 
 def test_bytes_are_measured_said_and_kept_for_later(tmp_path: Path, listener: Any) -> None:
     run = play(start_run(catch(tmp_path, capacity=5_000), "dqn", listener))
     (note,) = (note for note in listener.notes if "replay.bytes" in note)
     assert "replay.bytes: auto → " in note
-    saved = read_run(run).job.algorithm.replay.bytes
-    assert saved is not None
-    assert f"{saved:_}" in note
+    assert read_run(run).job.algorithm.replay.bytes is None  # still for us to find
+    manifest = json.loads((run / "checkpoints" / "600" / "manifest.json").read_text())
+    budget = manifest["replay"]["budget_bytes"]
+    assert f"{budget // 1_000_000}_" in note
+    session = resume_run(read_run(run), read_run(run).job, listener)
+    assert session.trainer.memory.layout.budget_bytes == budget  # not measured again
+    session.__exit__()
 
 
 @pytest.mark.parametrize("replay", [{"codec": "raw"}, {"bytes": 20_000_000}])
 def test_nothing_is_measured_where_nothing_depends_on_it(replay: dict[str, Any], tmp_path: Path) -> None:
     settled = settle(catch(tmp_path, capacity=5_000, **replay))
-    assert settled.adjustments == []
-    assert settled.job.algorithm.replay == ReplayConfig(capacity=5_000, **replay)
+    assert settled.layout.budget_bytes == replay.get("bytes")
+    assert not any("measured" in str(adjustment) for adjustment in settled.adjustments)
+
+
+def test_raw_frames_that_will_not_fit_into_the_bytes_are_told_at_the_start(tmp_path: Path) -> None:
+    settled = settle(catch(tmp_path, capacity=20_000, codec="raw", bytes=40_000_000))
+    assert [str(item) for item in settled.adjustments] == [
+        f"replay.capacity: 20,000 → about {settled.layout.expected_transitions:,} (no more fit into --replay.bytes)"
+    ]
+    assert 4_000 < settled.layout.expected_transitions < 6_000
+
+
+@pytest.mark.parametrize("change", [{"num_envs": 16}, {"num_envs": 2}, {"prefetch": 40}, {"codec": "raw"}])
+def test_bytes_that_nobody_gave_refuse_no_change_on_resume(
+    change: dict[str, Any], tmp_path: Path, listener: Any
+) -> None:
+    run = play(start_run(catch(tmp_path, capacity=3_000), "dqn", listener))
+    saved = read_run(run)
+    num_envs = change.pop("num_envs", saved.job.num_envs)
+    replay = replace(saved.job.algorithm.replay, **change)
+    job = replace(saved.job, num_envs=num_envs, algorithm=replace(saved.job.algorithm, replay=replay))
+    session = resume_run(saved, replace(job, limits=Limits(max_steps=1_200)), listener)
+    play(session)
+    assert session.trainer.counters.steps >= 1_200
+    assert session.trainer.memory.num_transitions > 1_100
+
+
+def test_bytes_that_were_given_stay_on_resume(tmp_path: Path, listener: Any) -> None:
+    run = play(start_run(catch(tmp_path, capacity=3_000, bytes=20_000_000), "dqn", listener))
+    saved = read_run(run)
+    replay = replace(saved.job.algorithm.replay, capacity=2_500, codec="raw")
+    session = resume_run(saved, replace(saved.job, algorithm=replace(saved.job.algorithm, replay=replay)), listener)
+    assert session.trainer.memory.layout.budget_bytes == 20_000_000
+    session.__exit__()
 
 
 def test_a_budget_reached_before_the_capacity_is_said_once_and_written_down(tmp_path: Path, listener: Any) -> None:
@@ -65,7 +102,7 @@ def test_a_budget_reached_before_the_capacity_is_said_once_and_written_down(tmp_
     job = catch(tmp_path, max_steps=30_000, capacity=60_000, codec="raw", bytes=budget * 4)
     session = start_run(job, "dqn", listener)
     run = play(session)
-    full = [note for note in listener.notes if "replay.capacity" in note]
+    full = [note for note in listener.notes if "its bytes are full" in note]
     assert len(full) == 1
     assert "requested → effective: replay.capacity: 60,000 → about" in full[0]
     assert "its bytes are full; see --replay.bytes" in full[0]

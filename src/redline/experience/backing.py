@@ -67,14 +67,21 @@ class Ram:
         if hasattr(os, "memfd_create") and not huge_pages:
             self._descriptor = os.memfd_create("redline-replay", os.MFD_CLOEXEC)
             self._end = weakref.finalize(self, os.close, self._descriptor)
-            os.ftruncate(self._descriptor, max_bytes)
-            mapping = mmap.mmap(self._descriptor, max_bytes)
-        else:
-            mapping = mmap.mmap(-1, max_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                mapping.madvise(mmap.MADV_HUGEPAGE)
+        mapping = self._map(max_bytes)
         self.array: Array = np.frombuffer(mapping, np.uint8)
         self._view = memoryview(mapping)
+
+    def _map(self, max_bytes: int) -> mmap.mmap:
+        try:
+            if self._descriptor is not None:
+                os.ftruncate(self._descriptor, max_bytes)
+                return mmap.mmap(self._descriptor, max_bytes)
+            mapping = mmap.mmap(-1, max_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise ReplayError(f"{max_bytes:_} bytes can't be mapped: {error.strerror}") from None
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        return mapping
 
     def reserve(self, num_bytes: int) -> bool:
         """Take pages for the part that is new, if the machine and its control groups can spare them."""
@@ -102,6 +109,7 @@ class Ram:
         """Close the descriptor; the pages go with the last array that shows them."""
         if self._descriptor is not None:
             self._end()
+            self._descriptor = -1  # the number may soon be another file's
 
 
 class Disk:
@@ -150,6 +158,7 @@ class Disk:
     def close(self) -> None:
         """Close the file, which ends it."""
         self._end()
+        self._descriptor = -1  # the number may soon be another file's
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> bool:

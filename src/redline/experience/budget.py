@@ -12,26 +12,29 @@ RESERVE_BYTES = 512 * 1024**2  # of memory, for networks, emulators and the rest
 SURPLUS = 1.3  # a trained agent sees richer pictures than a random one
 
 
-def with_budget(layout: ReplayLayout, bytes_per_transition: float) -> ReplayLayout:
+def with_budget(layout: ReplayLayout, frame_bytes_per_transition: float) -> ReplayLayout:
     """Give a memory of compressed frames the bytes that its capacity needs, by what frames were measured to take."""
-    blobs = min(layout.capacity * bytes_per_transition * SURPLUS, layout.num_slots * layout.max_blob_bytes)
+    blobs = min(layout.capacity * frame_bytes_per_transition * SURPLUS, layout.num_slots * layout.max_blob_bytes)
     # what segments leave empty: two of them, and the end of each
     space = blobs * SEGMENTS / (SEGMENTS - 3) * MIN_BLOBS_PER_SEGMENT / (MIN_BLOBS_PER_SEGMENT - 1)
     least = replace(layout, budget_bytes=None).min_bytes
     return replace(layout, budget_bytes=max(layout.metadata_bytes + int(space), least))
 
 
-def check_fits(layout: ReplayLayout, *, free_ram: int, free_disk: int = 0, reserve_bytes: int = RESERVE_BYTES) -> None:
+def check_fits(
+    layout: ReplayLayout, *, free_ram_bytes: int, free_disk_bytes: int = 0, reserve_bytes: int = RESERVE_BYTES
+) -> None:
     """Raise if a memory of this layout would leave less than the reserve, and say what fits."""
-    fits = _fits_in(free_ram - reserve_bytes, free_disk)
+    fits = _fits_in(free_ram_bytes - reserve_bytes, free_disk_bytes)
     if fits(layout):
         return
-    if layout.path is not None and layout.disk_bytes > free_disk:
-        fact = f"replay needs {layout.disk_bytes / 1e9:.1f} GB on disk, {layout.path} has {free_disk / 1e9:.1f} GB free"
+    if layout.path is not None and layout.disk_bytes > free_disk_bytes:
+        fact = f"replay needs {bytes_in_words(layout.disk_bytes)} on disk, {layout.path} has "
+        fact += f"{bytes_in_words(free_disk_bytes)} free"
     else:
-        fact = f"replay needs {layout.ram_bytes / 1e9:.1f} GB, {free_ram / 1e9:.1f} GB is free"
-        if layout.ram_bytes <= free_ram:
-            fact += f" and {reserve_bytes / 1e9:.1f} GB of it is for the rest"
+        fact = f"replay needs {bytes_in_words(layout.ram_bytes)}, {bytes_in_words(free_ram_bytes)} is free"
+        if layout.ram_bytes <= free_ram_bytes:
+            fact += f" and {bytes_in_words(reserve_bytes)} of it is for the rest"
     remedies = []
     if layout.is_picture and layout.effective_codec == "raw":
         remedies.append("--replay.codec zstd")
@@ -42,8 +45,13 @@ def check_fits(layout: ReplayLayout, *, free_ram: int, free_disk: int = 0, reser
     raise UserError(f"{fact}: " + (f"use {' or '.join(remedies)}" if remedies else "free some first"))
 
 
-def _fits_in(free_ram: int, free_disk: int) -> Callable[[ReplayLayout], bool]:
-    return lambda layout: layout.ram_bytes <= free_ram and layout.disk_bytes <= free_disk
+def bytes_in_words(num_bytes: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 100_000_000 else f"{num_bytes / 1e6:.1f} MB"
+
+
+def _fits_in(free_ram_bytes: int, free_disk_bytes: int) -> Callable[[ReplayLayout], bool]:
+    return lambda layout: layout.ram_bytes <= free_ram_bytes and layout.disk_bytes <= free_disk_bytes
 
 
 def _largest_capacity(layout: ReplayLayout, fits: Callable[[ReplayLayout], bool]) -> int:

@@ -27,6 +27,7 @@ class FlatFrames:
         self._codec = find_codec(SNAPSHOT_CODEC)
         self._num_frames: IntArray = np.zeros(layout.num_slots + 1, np.int64)  # of sealed chunks
         self._ahead_bytes = layout.chunks_opened_within_horizon * self._chunk_bytes
+        self._least_bytes = (layout.least_slots + 1) * self._chunk_bytes
         self.is_short = False
         if not self._ram.reserve(self._chunk_bytes):
             raise ReplayError("no memory is left for a replay: free some first")
@@ -47,6 +48,8 @@ class FlatFrames:
         ahead = min(needed + self._ahead_bytes, self._num_bytes)
         if ahead > self._ram.reserved_bytes and not self.is_short:
             self.is_short = not self._ram.reserve(min(ahead + GROWTH_BYTES, self._num_bytes))
+            if self.is_short and self._ram.reserved_bytes < self._least_bytes:
+                raise ReplayError("the replay cannot be kept, no memory is left: free some first")
         return needed <= self._ram.reserved_bytes
 
     def open(self, slot: int) -> None:
@@ -65,9 +68,8 @@ class FlatFrames:
         self._num_frames[slot] = num_frames
         return 0
 
-    def drop(self, slot: int) -> int:
+    def drop(self, slot: int) -> None:
         """Nothing is to be done: the slot is simply used again."""
-        return 0
 
     def sealed_bytes(self, slot: int) -> int:
         """Return 0: slots are the only bound."""

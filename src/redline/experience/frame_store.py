@@ -17,7 +17,7 @@ class FrameStore(Protocol):
 
     @property
     def budget_bytes(self) -> int | None:
-        """Bytes for sealed chunks; None if slots are the only bound."""
+        """Bytes of sealed chunks that may be offered; None if slots are the only bound."""
         ...
 
     @property
@@ -55,8 +55,8 @@ class FrameStore(Protocol):
         """Keep the frames of an open chunk for good; return the bytes that count towards the budget."""
         ...
 
-    def drop(self, slot: int) -> int:
-        """Forget a sealed chunk; return the bytes that it counted."""
+    def drop(self, slot: int) -> None:
+        """Forget a sealed chunk."""
         ...
 
     def sealed_bytes(self, slot: int) -> int:

@@ -11,11 +11,11 @@ import numpy as np
 from redline.errors import UserError, unknown_name
 from redline.experience.frame_codec import CODECS, max_encoded_bytes
 
-RAW_CHUNK_FRAMES = 64
-PACKED_CHUNK_FRAMES = 8  # of 4, 8 and 16 the best for size and speed together: see the record `replay-chunks`
+VECTOR_CHUNK_FRAMES = 64
+PICTURE_CHUNK_FRAMES = 8  # of 4, 8 and 16 the best for size and speed together: see the record `replay-chunks`
 CHUNKS_PER_LANE = 8  # at least, so that evicting one chunk never empties a lane
 ROW_BYTES = 13  # action, reward, step and flags beside each frame
-CHUNK_BYTES = 52  # what is noted of each chunk
+CHUNK_BYTES = 56  # what is noted of each chunk
 NUMBER_BYTES = 8
 SMALL_FRAME_BYTES = 1_024  # below it, room for an extra frame per transition costs little
 MIN_BLOBS_PER_SEGMENT = 16  # the end of a segment may stay empty: at most this part of it
@@ -80,7 +80,7 @@ class ReplayLayout:
         """Frames in one chunk: the unit that is compressed, evicted and written to disk."""
         if self.chunk_frames is not None:
             return self.chunk_frames
-        longest = RAW_CHUNK_FRAMES if self.effective_codec == "raw" else PACKED_CHUNK_FRAMES
+        longest = PICTURE_CHUNK_FRAMES if self.is_picture else VECTOR_CHUNK_FRAMES
         fair_share = max(self.capacity // (self.lanes * CHUNKS_PER_LANE), 1)
         return min(longest, 1 << (fair_share.bit_length() - 1))
 
@@ -109,6 +109,14 @@ class ReplayLayout:
         return min(self._full_slots, (self.budget_bytes - self._ring_bytes) // per_slot - 1)
 
     @property
+    def expected_transitions(self) -> int:
+        """About how many transitions are held if slots are the only bound: fewer than asked for, for want of bytes."""
+        if self.num_slots == self._full_slots:
+            return self.capacity
+        share = (self.num_slots - self.least_slots) / (self._full_slots - self.least_slots)
+        return int(self.capacity * share)
+
+    @property
     def _full_slots(self) -> int:
         if self.frame_bytes <= SMALL_FRAME_BYTES:
             final_frames = self.capacity
@@ -118,7 +126,8 @@ class ReplayLayout:
         return full + 4 * self.lanes + self.chunks_opened_within_horizon
 
     @property
-    def _least_slots(self) -> int:
+    def least_slots(self) -> int:
+        """The fewest chunks with which a memory can work."""
         # two that are being written and one that can leave in each lane, and what the horizon holds back
         return 4 * self.lanes + self.chunks_opened_within_horizon + 1
 
@@ -189,7 +198,7 @@ class ReplayLayout:
     @property
     def min_blob_bytes(self) -> int:
         """The least room for blobs with which what is drawn can be kept for the horizon."""
-        return self._least_slots * self.max_blob_bytes
+        return self.least_slots * self.max_blob_bytes
 
     @property
     def segments_within_horizon(self) -> int:
@@ -211,7 +220,7 @@ class ReplayLayout:
             segment = whole_pages(MIN_BLOBS_PER_SEGMENT * self.max_blob_bytes)
             return self.metadata_bytes + (-(-self.min_blob_bytes // (segment - self.max_blob_bytes)) + 3) * segment
         per_slot = self.frames_per_chunk * (self.frame_bytes + ROW_BYTES) + CHUNK_BYTES
-        return self._ring_bytes + (self._least_slots + 1) * per_slot
+        return self._ring_bytes + (self.least_slots + 1) * per_slot
 
     @property
     def ram_bytes(self) -> int:

@@ -56,22 +56,22 @@ class BatchLoader:
 
     def submit(self, draw: Draw) -> None:
         """Queue rows that the memory offers now; whatever is written from now on makes no difference to them."""
-        memory, buffers = self._memory, self._free.pop()
+        memory, buffers = self._memory, self._free[-1]
         plan = plan_batch(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards, out=buffers)
         if self._gatherer is None:
             memory.frames.read(plan, buffers.frames)
         else:
             self._gatherer.start(memory.frames, plan, buffers.frames)
-        self._pending.append((draw, buffers))
+        self._pending.append((draw, self._free.pop()))  # not before: what fails takes no buffers along
 
     def next(self) -> tuple[Draw, Batch]:
         """Return the oldest batch; it is overwritten after the next call."""
         draw, buffers = self._pending.popleft()
-        if self._gatherer is not None:
-            self._gatherer.finish_oldest()
         if self._in_hand is not None:
             self._free.append(self._in_hand)
         self._in_hand = buffers
+        if self._gatherer is not None:
+            self._gatherer.finish_oldest()
         return draw, buffers.batch
 
     def clear(self) -> None:
@@ -106,6 +106,8 @@ class _Gatherer:
 
     def finish_oldest(self) -> None:
         """Wait for the oldest batch that was not waited for yet; raise what its reading raised."""
+        if not self._thread.is_alive() and self._done.empty():
+            raise RuntimeError("the loader is closed: no batch will come any more")
         error = self._done.get()
         if error is not None:
             raise error

@@ -71,7 +71,7 @@ class ReplayMemory:
         self.table = LaneTable(layout)
         self.retention = Retention(layout, self.pool, self.frames)
         self.stored = StoredBlocks()
-        self.full_at: int | None = None  # transitions held when bytes, not the capacity, first made one leave
+        self.full_at: int | None = None  # transitions held when something else than the capacity made one leave
         self._bounds: Bounds | None = None  # until something is written
         self._unsettled: set[int] = set()  # lanes whose first whole stack is yet to be written
         self.write_to(np.zeros(0, np.int64))

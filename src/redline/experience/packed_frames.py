@@ -58,8 +58,8 @@ class PackedFrames:
         slots = layout.num_slots + 1
         self._offset: IntArray = np.zeros(slots, np.int64)
         self._length: npt.NDArray[np.int32] = np.full(slots, OPEN, np.int32)  # of the blob
-        self._num_frames: npt.NDArray[np.int16] = np.zeros(slots, np.int16)
-        self._stage: npt.NDArray[np.int16] = np.zeros(slots, np.int16)  # of open chunks
+        self._num_frames: npt.NDArray[np.int32] = np.zeros(slots, np.int32)
+        self._stage: npt.NDArray[np.int32] = np.zeros(slots, np.int32)  # of open chunks
         self._free_stages = list(range(layout.num_stages))
         rows = layout.num_stages * self._frames_per_chunk
         self._staged: Array = np.zeros((rows, *layout.frame_shape), layout.frame_dtype)
@@ -99,11 +99,13 @@ class PackedFrames:
         """Tell whether a chunk fits into the budget and the arena, however badly it compresses."""
         arena_has_room = self._arena.has_room(self._max_blob_bytes)
         if self._arena.is_short:
+            # less is offered at once; what leaves, and when, is decided by what the arena still has room for, so
+            # that rows drawn before stay readable: for the horizon, room was reserved ahead
             self.budget_bytes = self._layout.blob_bytes_in(self._arena.num_reserved)
             if self.budget_bytes < self._layout.min_blob_bytes:
                 place = f"{self._layout.path} has no space" if self._layout.path else "no memory is left"
                 raise ReplayError(f"the replay cannot be kept, {place}: free some, or use a smaller --replay.capacity")
-        return arena_has_room and self._blob_bytes + self._max_blob_bytes <= self.budget_bytes
+        return arena_has_room and self._blob_bytes + self._max_blob_bytes <= self._layout.blob_budget_bytes
 
     def seal(self, slot: int, num_frames: int) -> int:
         """Compress a chunk and give its raw buffer back."""
@@ -112,12 +114,10 @@ class PackedFrames:
         self._free_stages.append(int(self._stage[slot]))
         return length
 
-    def drop(self, slot: int) -> int:
+    def drop(self, slot: int) -> None:
         """Give a blob's room back."""
-        length = int(self._length[slot])
         self._arena.drop(int(self._offset[slot]))
-        self._blob_bytes -= length
-        return length
+        self._blob_bytes -= int(self._length[slot])
 
     def sealed_bytes(self, slot: int) -> int:
         """Return the length of a blob."""

@@ -31,7 +31,7 @@ class PrioritizedSampler:
     _first_lane: int
     _end: IntArray  # of each lane from the first: what is offered below this number is in the tree
 
-    def __init__(self, memory: ReplayMemory, *, alpha: float = 0.5, epsilon: float = 1e-6) -> None:
+    def __init__(self, memory: ReplayMemory, *, alpha: float = 0.6, epsilon: float = 1e-6) -> None:
         if not 0 < alpha <= 1:
             raise ValueError(f"alpha must lie above 0 and not above 1, got {alpha}: 0 would be the uniform sampler")
         if not 0 < epsilon < np.inf:

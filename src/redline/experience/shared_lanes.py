@@ -51,7 +51,7 @@ class SharedLanes:
         self.depth = depth
         self._spec = (lanes, frame_shape, frame_dtype)
         frames_bytes = lanes * depth * prod(frame_shape) * np.dtype(frame_dtype).itemsize
-        num_bytes = lanes * 2 * CACHE_LINE_BYTES + lanes * depth * 16 + frames_bytes
+        num_bytes = lanes * 2 * CACHE_LINE_BYTES + lanes * depth * 16 + frames_bytes + CACHE_LINE_BYTES
         if descriptor < 0:
             descriptor = os.memfd_create("redline-lanes", os.MFD_CLOEXEC)
             os.posix_fallocate(descriptor, 0, num_bytes)  # reserved now: touching it later can't fail

@@ -47,6 +47,8 @@ def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> R
         "schema": SCHEMA,
         "capacity": layout.capacity,
         "budget_bytes": layout.budget_bytes,
+        "frame_budget_bytes": memory.frames.budget_bytes,  # less than the budget leaves, if the machine ran short
+        "horizon_steps": layout.horizon_steps,
         "codec": layout.effective_codec,
         "frame_shape": list(layout.frame_shape),
         "frame_dtype": layout.frame_dtype,
@@ -141,7 +143,8 @@ def restore_memory(
             _put_open(memory, chunk)
         else:
             _put_sealed(memory, chunk)
-    memory.full_at = manifest["full_at"]
+    if (manifest["capacity"], manifest["budget_bytes"]) == (memory.layout.capacity, memory.layout.budget_bytes):
+        memory.full_at = manifest["full_at"]
     for row in range(len(memory.table)):
         memory.settle(row)
     if not lanes_go_on:

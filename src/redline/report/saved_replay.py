@@ -23,7 +23,7 @@ from redline.runs.manifest import (
     steps_of,
 )
 from redline.runs.segments import find_locations, read_chunk
-from redline.runtime.building import replay_layout
+from redline.runtime.replay_sizing import replay_layout
 from redline.runtime.resuming import SavedRun, read_run
 from redline.types import Array, EnvSpec, FloatArray
 

@@ -1,7 +1,9 @@
 """From a job to the parts that run it, with every change of a setting said aloud."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -9,19 +11,16 @@ from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
-from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits, with_budget
-from redline.experience.budget import SURPLUS
+from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits
+from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
 from redline.runs.errors import explain, free_bytes, mount_point
-from redline.runtime.compression import measure_compression
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
-from redline.runtime.pacing import Pacing
-from redline.types import Adjustment, EnvSpec
+from redline.runtime.replay_sizing import settle_replay
+from redline.types import Adjustment
 
-MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
-MEASURED_ENVS = 8  # at most: each takes a moment to start
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 
 
@@ -30,11 +29,12 @@ class Settled:
     """A job as it will really run."""
 
     job: Job
+    layout: ReplayLayout
     adjustments: list[Adjustment]
     device: torch.device
 
 
-def settle(job: Job, *, steps: int = 0) -> Settled:
+def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None = None) -> Settled:
     """Replace what the user left open or what can't act in a run of `steps` so far, and list each replacement."""
     env, adjustments = env_catalog.effective(job.env)
     if job.env.size == EnvConfig.size:  # the default was not asked for, so nothing was refused
@@ -44,30 +44,8 @@ def settle(job: Job, *, steps: int = 0) -> Settled:
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
     threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
     job = replace(job, env=env, limits=limits, threads=threads)
-    job, measured = _with_replay_bytes(job)
-    return Settled(job, adjustments + measured, find_device(job.device))
-
-
-def _with_replay_bytes(job: Job) -> tuple[Job, list[Adjustment]]:
-    """Give compressed frames the bytes they need, by playing the game for a moment, unless the user said how many."""
-    replay = job.algorithm.replay
-    layout = replay_layout(job, env_spec(job.env))
-    if replay.bytes is not None or layout.effective_codec == "raw":
-        return job, []
-    measured = measure_compression(
-        job.env,
-        codec=replay.codec,
-        steps=MEASURED_STEPS,
-        capacity=layout.capacity,
-        num_envs=min(job.num_envs, MEASURED_ENVS),
-    )
-    needed = with_budget(layout, measured.bytes_per_frame * measured.frames_per_transition).num_bytes
-    why = (
-        f"a frame of {job.env.id} takes {measured.bytes_per_frame:.0f} bytes with {replay.codec}, measured; × {SURPLUS}"
-    )
-    adjustment = Adjustment("replay.bytes", "auto", f"{needed:_}", why)
-    algorithm = replace(job.algorithm, replay=replace(replay, bytes=needed))
-    return replace(job, algorithm=algorithm), [adjustment]
+    layout, sized = settle_replay(job, saved_replay)
+    return Settled(job, layout, adjustments + sized, find_device(job.device))
 
 
 def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:
@@ -104,11 +82,10 @@ def find_device(name: str) -> torch.device:
 
 def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
     """Build env, memory and learner; what would not fit in memory is refused before anything is allocated."""
-    job = settled.job
+    job, layout = settled.job, settled.layout
     env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.threads.envs)
     try:
-        layout = replay_layout(job, env.spec)
-        check_fits(layout, free_ram=available_bytes(), free_disk=_free_disk(layout.path))
+        check_fits(layout, free_ram_bytes=available_bytes(), free_disk_bytes=_free_disk(layout.path))
         learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
         return InlineTrainer(job, env_seed=env_seed, env=env, memory=ReplayMemory(layout), learner=learner)
     except BaseException:
@@ -139,31 +116,12 @@ def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
     try:
         place = _nearest_existing(log_dir)
         free = free_bytes(place)
+        if layout.path is not None and layout.path.stat().st_dev == place.stat().st_dev:
+            needed += layout.disk_bytes
     except OSError as error:
         raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None
     if needed > free:
         raise UserError(
-            f"a run may need {needed / 1e9:.2f} GB on disk, {mount_point(place)} has {free / 1e9:.2f} GB free: "
+            f"a run may need {bytes_in_words(needed)} on disk, {mount_point(place)} has {bytes_in_words(free)} free: "
             f"use another --log-dir, or a smaller --replay.capacity or --network"
         )
-
-
-def replay_layout(job: Job, spec: EnvSpec) -> ReplayLayout:
-    """Return how the replay memory of a job is laid out."""
-    algorithm = job.algorithm
-    pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
-    horizon = pacing.horizon_vector_steps(
-        batches_ahead=algorithm.replay.prefetch, batch_size=algorithm.batch_size, num_envs=job.num_envs
-    )
-    return ReplayLayout(
-        capacity=algorithm.replay.capacity,
-        frame_shape=spec.frame_shape,
-        frame_dtype=spec.frame_dtype,
-        stack=spec.stack,
-        lanes=job.num_envs,
-        horizon_steps=horizon,
-        max_n_steps=algorithm.returns.n,
-        codec=algorithm.replay.codec,
-        budget_bytes=algorithm.replay.bytes,
-        path=algorithm.replay.path,
-    )

@@ -68,11 +68,14 @@ def restore_checkpoint(
     trainer.sampler.load_state(_part("sampler", arrays))
     lost += _restore_world(trainer, arrays, progress)
     layout, saved = trainer.memory.layout, checkpoint.replay
-    same_size = (saved["capacity"], saved["budget_bytes"], saved["codec"]) == (
+    frame_bytes = trainer.memory.frames.budget_bytes
+    same_size = (saved["capacity"], saved["codec"], saved["frame_budget_bytes"]) == (
         layout.capacity,
-        layout.budget_bytes,
         layout.effective_codec,
+        frame_bytes,
     )
+    if saved["budget_bytes"] == layout.budget_bytes and saved["frame_budget_bytes"] != frame_bytes:
+        lost.append("the machine had less memory to spare for the replay than now, or more")
     lost += _restore_draws(trainer, _part("draws", arrays), same_size=same_size)
     return lost
 

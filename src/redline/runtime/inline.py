@@ -100,7 +100,9 @@ class InlineTrainer:
             draw, batch = self._next_batch()
             priorities = self.learner.update(batch)
             if self.sampler.wants_priorities:
-                self.sampler.update(draw.handles, priorities.cpu().numpy())
+                sizes = priorities.cpu().numpy()
+                self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
+                self.sampler.update(draw.handles, sizes)
             counters.updates += 1
             counters.samples += batch_size
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,6 @@ def resume_run(
 ) -> Session:
     """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with."""
     check_changes(saved.job, job)
-    job = _with_bytes_for(job, saved.job)
     with ExitStack() as on_error:
         run = RunDirectory.open(saved.path)
         on_error.callback(run.close)
@@ -96,7 +95,7 @@ def resume_run(
         checkpoint = store.newest_valid()
         for reason in checkpoint.skipped:
             watcher.note(f"warning: {reason}")
-        settled = settle(job, steps=checkpoint.steps)
+        settled = settle(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
         prepare_process(settled)
         trainer = build_trainer(settled, env_seed=_env_seed(job, checkpoint))
         on_error.callback(trainer.close)
@@ -114,14 +113,6 @@ def resume_run(
         on_error.pop_all()
     _announce(session, watcher, checkpoint, inexact=inexact, lost_rows=lost_rows, changes=changes)
     return session
-
-
-def _with_bytes_for(job: Job, before: Job) -> Job:
-    """Let the bytes be found anew where they were meant for another capacity or codec."""
-    old, new = before.algorithm.replay, job.algorithm.replay
-    if (new.capacity, new.codec) == (old.capacity, old.codec) or new.bytes != old.bytes:
-        return job
-    return replace(job, algorithm=replace(job.algorithm, replay=replace(new, bytes=None)))
 
 
 def changed_settings(before: Job, after: Job) -> dict[str, str]:

@@ -130,7 +130,12 @@ class Session(AbstractContextManager["Session"]):
         if memory.full_at is None or self._told_of_replay:
             return
         self._told_of_replay = True
-        why = "the machine has no more to spare" if memory.frames.is_short else "its bytes are full; see --replay.bytes"
+        if memory.frames.is_short:
+            why = "the machine has no more to spare"
+        elif memory.layout.budget_bytes is not None:
+            why = "its bytes are full; see --replay.bytes"
+        else:
+            why = "episodes are short, and each keeps one frame more than it has steps"
         asked, held = memory.layout.capacity, memory.full_at
         adjustment = Adjustment("replay.capacity", f"{asked:,}", f"about {held:,}", why)
         self._watcher.note(f"requested → effective: {adjustment}")
