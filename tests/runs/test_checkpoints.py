@@ -97,7 +97,6 @@ def empty(path: Path) -> None:
         "checkpoints/200/optimizer.safetensors",
         "checkpoints/200/state.json",
         "checkpoints/200/manifest.json",
-        "replay/segment-000002.bin",
     ],
 )
 def test_damaged_file_makes_resume_use_the_older_checkpoint_and_say_so(
@@ -112,6 +111,18 @@ def test_damaged_file_makes_resume_use_the_older_checkpoint_and_say_so(
     [skipped] = checkpoint.skipped
     assert skipped.startswith("checkpoint 200 skipped: ")
     assert Path(name).name in skipped
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_bit, empty, Path.unlink], ids=lambda damage: damage.__name__)
+def test_damaged_replay_is_listed_and_costs_no_checkpoint(run: RunDirectory, damage: Callable[[Path], None]) -> None:
+    for steps in (100, 200):
+        with CheckpointStore(run) as store:  # a store each: two segments
+            save(store, steps)
+    assert newest_valid(run.path).damaged_replay == ()
+    damage(run.path / "replay" / "segment-000002.bin")
+    checkpoint = newest_valid(run.path)
+    assert (checkpoint.steps, checkpoint.skipped) == (200, ())
+    assert {location["segment"] for location in checkpoint.damaged_replay} == {"segment-000002.bin"}
 
 
 def test_every_flipped_bit_of_a_manifest_is_noticed(store: CheckpointStore) -> None:
@@ -164,8 +175,7 @@ def test_playing_needs_no_replay_and_no_lock(store: CheckpointStore) -> None:
     path = save(store, 100)
     shutil.rmtree(store.segments.folder)
     assert newest_valid(store.run.path, with_replay=False).path == path
-    with pytest.raises(UserError, match=r"segment-000001\.bin"):
-        newest_valid(store.run.path)
+    assert newest_valid(store.run.path).damaged_replay != ()
 
 
 def test_prune_keeps_the_newest_three_and_the_best(store: CheckpointStore) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save as encode_tensors
 
 from redline.algorithms.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.parts import Prioritized, Sampling, Uniform
@@ -164,6 +165,22 @@ def test_a_damaged_checkpoint_is_skipped_and_said(tmp_path: Path, listener: Watc
     lost = read_records(run / "episodes.lost.jsonl")
     assert lost
     assert all(row["steps"] <= 500 for row in lost)
+
+
+def test_damaged_replay_costs_experience_and_no_weights(tmp_path: Path, listener: Watcher) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
+    weights = checkpoint_bytes(run, 1_000)["weights"]
+    segment = sorted((run / "replay").iterdir())[0]
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    session = resume_run(read_run(run), read_run(run).job, listener)
+    assert session.trainer.counters.steps == 1_000
+    assert session.trainer.memory.num_transitions < 1_000
+    assert encode_tensors(session.trainer.learner.state()["weights"]) == weights
+    assert any("transitions of the saved replay are damaged" in note for note in listener.notes)  # type: ignore[attr-defined]
+    play(session)
+    assert session.trainer.counters.steps == 2_000
 
 
 def test_every_setting_that_may_change_is_documented() -> None:

@@ -12,7 +12,7 @@ from redline.experience.prioritized import PrioritizedSampler
 from redline.experience.sampler import Sampler, UniformSampler
 from redline.experience.sequences import SequenceBuffers, gather_sequences, with_burn_in
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
-from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot
+from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot, without_damage
 
 __all__ = [
     "BatchBuffers",
@@ -36,4 +36,5 @@ __all__ = [
     "take_snapshot",
     "with_budget",
     "with_burn_in",
+    "without_damage",
 ]

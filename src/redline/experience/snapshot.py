@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -116,6 +116,19 @@ def _unsealed_slots(memory: ReplayMemory) -> dict[int, int]:
         found = table.slots.read(np.full(len(chunks), row), chunks)
         slots.update(zip(found.tolist(), frames.tolist(), strict=True))
     return slots
+
+
+def without_damage(manifest: dict[str, Any], damaged: Sequence[Location]) -> tuple[dict[str, Any], int]:
+    """Return the manifest without blocks that can't be read, and how many transitions that costs.
+
+    What is older goes too: a lane is one history without gaps.
+    """
+    blocks = manifest["blocks"]
+    kept = next((i for i in range(len(blocks), 0, -1) if blocks[i - 1]["location"] in damaged), 0)
+    if kept == 0:
+        return manifest, 0
+    lost = sum(block["transitions"] for block in blocks[:kept])
+    return {**manifest, "blocks": blocks[kept:], "chunks_gone": 0}, lost
 
 
 def restore_memory(

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file as load_arrays
 
 from redline.envs.factory import env_spec
 from redline.errors import UserError
-from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory
+from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory, without_damage
 from redline.experience.prioritized import PrioritizedSampler
 from redline.runs.manifest import (
     CHECKPOINTS,
@@ -47,6 +47,11 @@ def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedRe
     run = read_run(path)
     checkpoint = newest_valid(path) if steps is None else load_checkpoint(_folder(path, steps))
     manifest = checkpoint.replay
+    if manifest is not None:
+        manifest, num_damaged = without_damage(manifest, checkpoint.damaged_replay)
+        if num_damaged:
+            note = f"{num_damaged:,} transitions of checkpoint {checkpoint.steps} are damaged, or older than such"
+            checkpoint = replace(checkpoint, skipped=(*checkpoint.skipped, note))
     if manifest is None or "arrays.safetensors" not in checkpoint.files:
         raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
     spec = env_spec(run.job.env)

@@ -36,7 +36,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose every byte has been verified."""
+    """A checkpoint whose every file has been verified, and every chunk of its replay."""
 
     path: Path
     steps: int
@@ -45,6 +45,7 @@ class Checkpoint:
     replay: dict[str, Any] | None
     files: dict[str, Path]  # as given to `save`, without state and manifest
     skipped: tuple[str, ...] = ()  # newer checkpoints that are damaged, and why
+    damaged_replay: tuple[Mapping[str, Any], ...] = ()  # locations of chunks that can't be trusted
 
 
 def encode_json(value: object) -> bytes:
@@ -99,20 +100,34 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def load_checkpoint(folder: Path, *, with_replay: bool = True) -> Checkpoint:
-    """Load a checkpoint after verifying it; damage of any kind is a `DamagedError`.
+    """Load a checkpoint after verifying it; damage of any file is a `DamagedError`.
 
-    `with_replay` false leaves the replay's chunks unread: for playing and evaluating.
+    Damage of the replay costs experience, which can be had again, and is only listed. `with_replay` false leaves its
+    chunks unread: for playing and evaluating.
     """
     manifest = read_manifest(folder)
     files = {name: _verify_file(folder, name, facts) for name, facts in manifest["files"].items()}
     replay = manifest["replay"]
-    if with_replay:
-        for location in find_locations(replay):
-            read_chunk(folder.parent.parent / REPLAY, location)
     state = _read_json(files.pop(STATE))
     return Checkpoint(
-        path=folder, steps=manifest["steps"], score=manifest["score"], state=state, replay=replay, files=files
+        path=folder,
+        steps=manifest["steps"],
+        score=manifest["score"],
+        state=state,
+        replay=replay,
+        files=files,
+        damaged_replay=_damaged_chunks(folder.parent.parent / REPLAY, replay) if with_replay else (),
     )
+
+
+def _damaged_chunks(folder: Path, replay: object) -> tuple[Mapping[str, Any], ...]:
+    damaged = []
+    for location in find_locations(replay):
+        try:
+            read_chunk(folder, location)
+        except DamagedError:
+            damaged.append(location)
+    return tuple(damaged)
 
 
 def newest_valid(run: Path, *, with_replay: bool = True) -> Checkpoint:

@@ -10,7 +10,7 @@ from safetensors.torch import save as encode_tensors
 
 from redline.envs.vector import Progress
 from redline.errors import UserError
-from redline.experience import restore_memory, take_snapshot
+from redline.experience import restore_memory, take_snapshot, without_damage
 from redline.learner import NonFiniteError
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
@@ -64,7 +64,10 @@ def restore_checkpoint(
     arrays = load_arrays(checkpoint.files["arrays.safetensors"])
     if checkpoint.replay is None:
         raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
-    restore_memory(trainer.memory, checkpoint.replay, _part("replay", arrays), store.segments.read)
+    replay, num_damaged = without_damage(checkpoint.replay, checkpoint.damaged_replay)
+    if num_damaged:
+        lost.append(f"{num_damaged:,} transitions of the saved replay are damaged, or older than such, and left out")
+    restore_memory(trainer.memory, replay, _part("replay", arrays), store.segments.read)
     trainer.sampler.load_state(_part("sampler", arrays))
     lost += _restore_world(trainer, arrays, progress)
     layout, saved = trainer.memory.layout, checkpoint.replay
