@@ -8,6 +8,7 @@ import numpy as np
 
 from redline.experience import BatchBuffers, ReplayLayout, ReplayMemory, gather
 from redline.experience.flat_frames import FlatFrames
+from redline.experience.packed_frames import PackedFrames
 from redline.types import Array, Batch, Draw, Handles, IntArray
 
 FRAME_SHAPE = (3,)
@@ -109,11 +110,27 @@ def cut_window(episode: Episode, t: int, *, stack: int, n_steps: int, gamma: flo
     return Expected(frames, offset, action, np.float32(total), np.float32(discount * gamma**offset))
 
 
+def poison_what_leaves(memory: ReplayMemory) -> None:
+    """Overwrite the frames of every chunk that is dropped, so that nobody reads them unnoticed."""
+    frames = memory.frames
+    if not isinstance(frames, PackedFrames):
+        return
+    drop = frames.drop
+
+    def poison_and_drop(slot: int) -> None:
+        length = frames.sealed_bytes(slot)
+        frames._backing.write(int(frames._offset[slot]), b"\xa5" * length)
+        drop(slot)
+
+    frames.drop = poison_and_drop  # type: ignore[method-assign]
+
+
 class Player:
     """Plays made-up episodes into a memory and its oracle at once."""
 
     def __init__(self, layout: ReplayLayout) -> None:
         self.memory = ReplayMemory(layout)
+        poison_what_leaves(self.memory)
         self.oracle = Oracle()
         self.closed = set(self.memory.lanes.tolist())  # lanes without an episode under way
 

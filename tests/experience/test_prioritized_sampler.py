@@ -436,14 +436,14 @@ def test_saving_and_inspecting_change_nothing() -> None:
 def test_priorities_stay_with_their_transitions_in_a_memory_of_another_kind(changes: dict[str, int]) -> None:
     sizes = layout(horizon_steps=4)
     player = Player(sizes)
-    sampler = PrioritizedSampler(player.memory)
+    sampler = PrioritizedSampler(player.memory, alpha=0.5)
     for _ in training(player, sampler, seed=0, rounds=130):
         pass
     known = dict(zip(one_by_one(player.sampleable()), sampler.priorities().tolist(), strict=True))
     saved = Saved(player, sampler)
     other = Player(replace(sizes, **changes))
     saved.into(other)
-    other_sampler = PrioritizedSampler(other.memory)
+    other_sampler = PrioritizedSampler(other.memory, alpha=0.5)
     other_sampler.load_state(saved.arrays)
     maximum = float(saved.arrays["maximum"][0])
     for _ in range(2):

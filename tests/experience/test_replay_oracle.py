@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from replay_oracle import FRAME_SHAPE, LARGE_FRAME_SHAPE, Player
+from replay_oracle import FRAME_SHAPE, LARGE_FRAME_SHAPE, Player, poison_what_leaves
 
 from redline.experience import (
     BatchBuffers,
@@ -136,6 +136,7 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
         snapshot = take_snapshot(old, lambda block: (blocks.append(block), len(blocks) - 1)[1])
         memory = ReplayMemory(old.layout)
         restore_memory(memory, json.loads(json.dumps(snapshot.manifest)), snapshot.arrays, blocks.__getitem__)
+        poison_what_leaves(memory)
         before = self.player.sampleable()
         self.player.memory = memory
         after = self.player.sampleable()

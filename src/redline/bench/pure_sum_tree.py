@@ -23,12 +23,12 @@ class PureSumTree:
             sums[node] = sums[2 * node] + sums[2 * node + 1]
 
     def find(self, mass: float) -> int:
-        """Return the leaf at which the running sum of leaves exceeds `mass`."""
+        """Return the leaf at which the running sum of leaves exceeds `mass`; never one that is zero, as ours."""
         sums = self._sums
         node = 1
         while node < self._first_leaf:
             node *= 2
-            if mass >= sums[node]:
+            if mass >= sums[node] and sums[node + 1] > 0.0:
                 mass -= sums[node]
                 node += 1
         return node - self._first_leaf

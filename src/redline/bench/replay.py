@@ -70,6 +70,8 @@ class ReplayBench:
     def run(self, told: Told = lambda _: None) -> dict[str, Any]:
         """Measure everything and return it as one plain object."""
         begin_s = time.perf_counter()
+        told("sum tree")  # first, while memory is as a fresh process has it
+        trees = measure_sum_trees(rounds=self.rounds, turn_s=self.turn_s)
         with ExitStack() as stack:
             shown, played, worst_name, worst_memory = self._play_all(told, stack)
             told(f"filling memories with {played.game}")
@@ -79,8 +81,6 @@ class ReplayBench:
             del peers
             told("inserting")
             inserts = self._insert(played, stack)
-        told("sum tree")
-        trees = measure_sum_trees(rounds=self.rounds, turn_s=self.turn_s)
         known = PEERS if self.peers is None else self.peers
         facts = host_facts()
         versions: Any = facts["versions"]

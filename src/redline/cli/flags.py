@@ -21,6 +21,7 @@ from redline.runtime.settings import from_settings
 
 T = TypeVar("T")
 
+NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
 MAX_CONFIG_BYTES = 1_000_000
 # flags whose values decide the defaults of all others, by every spelling
 NAMES = {
@@ -45,7 +46,7 @@ class TrainFlags:
     network: str = "nature"
     """Network, by name: nature, small (the 2013 net) or mlp."""
     sample: str = "uniform"
-    """Which transitions are learnt from, by name: uniform or prioritized."""
+    """Which transitions are learnt from, by name: uniform or prioritized, which has flags of its own."""
     config: Path | None = None
     """TOML file with settings named as these flags are; flags override it."""
     plain: bool = False
@@ -139,6 +140,8 @@ def _one_line(complaint: str, prog: str) -> str:
     if not complaint.startswith("╭"):  # where the terminal has no box characters, the title is a section of its own
         sections = sections[1:] or sections
     message = " ".join(sections[0])
+    if found := NOT_PARSED.match(message):  # of several types, none fits
+        return f"{found[1]} is {found[3]!r}, but it takes {found[2].replace('{None}|', '')}: see {prog} --help"
     flags = [text.split()[0].rstrip(",") for section in sections for text in section if text.startswith("--")]
     is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
     remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"

@@ -27,6 +27,8 @@ SUBJECTS = ("inspect",)
 EXAMPLE = "redline replay inspect runs/pong/dqn/20260101-120000-s1"
 MAX_SAMPLES = 200
 
+BAR = "█"
+
 
 @dataclass(frozen=True)
 class InspectFlags:
@@ -75,10 +77,10 @@ def run(args: Sequence[str]) -> int:
 
 def inspect(path: Path, flags: InspectFlags) -> int:
     """Read, count, draw, print."""
-    out = find_out(path, flags.out)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     with progress_bar("reading the replay memory", plain=plain) as progress:
         replay = read_replay(path, steps=flags.checkpoint, progress=progress)
+    out = find_out(path, flags.out)
     for reason in replay.checkpoint.skipped:
         print(f"redline: warning: {reason}", file=sys.stderr)
     statistics = replay_statistics(
@@ -107,7 +109,9 @@ def find_out(run_path: Path, out: Path | None) -> Path:
     """Return where the sheet goes, never inside the run."""
     target = out or Path(f"replay-{run_path.resolve().name}.png")
     if target.resolve().is_relative_to(run_path.resolve()):
-        raise UserError(f"{target} lies inside the run, which is only read: use another --out")
+        raise UserError(
+            f"{target} lies inside the run, which is only read: use another --out, such as ../{target.name}"
+        )
     if target.is_dir():
         raise UserError(f"{target} is a folder: use --out {target / 'sheet.png'}")
     return target
@@ -154,7 +158,8 @@ def to_json(
 def show(replay: SavedReplay, statistics: ReplayStatistics, *, names: Sequence[str], plain: bool) -> None:
     """Print what the memory holds."""
     print(f"{replay.run.path}: replay memory at step {replay.checkpoint.steps:,}")
-    print_facts(_facts(statistics, names), plain=plain)
+    facts = _facts(statistics, names)
+    print_facts([(name, fact.rstrip(f" {BAR}")) for name, fact in facts] if plain else facts, plain=plain)
 
 
 def _facts(statistics: ReplayStatistics, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -194,7 +199,7 @@ def _facts(statistics: ReplayStatistics, names: Sequence[str]) -> list[tuple[str
     for action, count in enumerate(statistics.actions):
         name = names[action] if action < len(names) else str(action)
         label = f"  {action}" if name == str(action) else f"  {action} {name}"
-        rows.append((label, f"{count:>9,}  {count / total:6.1%}  {'█' * round(40 * count / total)}"))
+        rows.append((label, f"{count:>9,}  {count / total:6.1%}  {BAR * round(40 * count / total)}"))
     return rows
 
 

@@ -16,8 +16,13 @@ def is_plain(*, plain: bool, as_json: bool) -> bool:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, plain: bool, numeric: Sequence[int]) -> None:
-    """Print a table; the columns at `numeric` are aligned to the right."""
-    if not plain:
+    """Print a table; the columns at `numeric` are aligned to the right.
+
+    A terminal too narrow for it gets plain lines, which break where they must, rather than columns of a letter each.
+    """
+    lines = (head, *rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if not plain and sum(widths) + 2 * len(widths) <= Console().width:
         table = Table(box=None, header_style="bold red", padding=(0, 2, 0, 0), pad_edge=False)
         for place, title in enumerate(head):
             table.add_column(title, justify="right" if place in numeric else "left", no_wrap=place in numeric)
@@ -25,8 +30,6 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, plain: bo
             table.add_row(*(Text(cell) for cell in row))
         Console().print(table)
         return
-    lines = (head, *rows)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [
             text.rjust(width) if place in numeric else text.ljust(width)

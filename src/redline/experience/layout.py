@@ -11,8 +11,8 @@ import numpy as np
 from redline.errors import UserError, unknown_name
 from redline.experience.frame_codec import CODECS, max_encoded_bytes
 
-VECTOR_CHUNK_FRAMES = 64
-PICTURE_CHUNK_FRAMES = 8  # of 4, 8 and 16 the best for size and speed together: see the record `replay-chunks`
+RAW_CHUNK_FRAMES = 64
+PACKED_CHUNK_FRAMES = 8  # of 4, 8 and 16 the best for size and speed together: see the record `replay-chunks`
 CHUNKS_PER_LANE = 8  # at least, so that evicting one chunk never empties a lane
 ROW_BYTES = 13  # action, reward, step and flags beside each frame
 CHUNK_BYTES = 56  # what is noted of each chunk
@@ -80,7 +80,7 @@ class ReplayLayout:
         """Frames in one chunk: the unit that is compressed, evicted and written to disk."""
         if self.chunk_frames is not None:
             return self.chunk_frames
-        longest = PICTURE_CHUNK_FRAMES if self.is_picture else VECTOR_CHUNK_FRAMES
+        longest = RAW_CHUNK_FRAMES if self.effective_codec == "raw" else PACKED_CHUNK_FRAMES
         fair_share = max(self.capacity // (self.lanes * CHUNKS_PER_LANE), 1)
         return min(longest, 1 << (fair_share.bit_length() - 1))
 
