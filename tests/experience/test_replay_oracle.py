@@ -132,7 +132,7 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
         """Go on in another memory, with what was drawn before."""
         old = self.player.memory
         blocks: list[bytes] = []
-        old.stored = StoredBlocks()  # a store of its own
+        old.chunks.stored = StoredBlocks()  # a store of its own
         snapshot = take_snapshot(old, lambda block: (blocks.append(block), len(blocks) - 1)[1])
         memory = ReplayMemory(old.layout)
         restore_memory(memory, json.loads(json.dumps(snapshot.manifest)), snapshot.arrays, blocks.__getitem__)

@@ -246,7 +246,7 @@ def test_sealed_chunks_never_change() -> None:
     seen: dict[tuple[int, int], bytes] = {}
     for _ in range(100):
         player.play(rng, 1, end_probability=0.02)
-        player.memory.stored = StoredBlocks()  # so that every chunk is stored anew
+        player.memory.chunks.stored = StoredBlocks()  # so that every chunk is stored anew
         store = Store()
         take_snapshot(player.memory, store)
         for block in store.chunks:

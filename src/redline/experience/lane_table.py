@@ -5,6 +5,8 @@ Numbers of frames, chunks and transitions only ever grow; rings of a power of tw
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from redline.experience.layout import ReplayLayout, power_of_two
@@ -37,6 +39,14 @@ class LaneRing:
             numbers = np.arange(lo, hi)
             wider.write(row, numbers, self.values[row, numbers & self._mask])
         self.values, self.width, self._mask = wider.values, wider.width, wider.width - 1
+
+
+class Bounds(NamedTuple):
+    """What may be drawn from each lane of the table."""
+
+    first: IntArray  # first transition
+    size: IntArray  # how many
+    complete_before: IntArray  # the first transition whose window is not complete yet
 
 
 class LaneTable:
@@ -72,6 +82,7 @@ class LaneTable:
     def __init__(self, layout: ReplayLayout) -> None:
         self.frames_per_chunk = layout.frames_per_chunk
         self.first_lane = 0
+        self.bounds: Bounds | None = None  # kept until something is written
         for name in self.COLUMNS:
             setattr(self, name, np.zeros(0, np.int64))
         self.slots = LaneRing(0, layout.chunks_per_lane)

@@ -6,10 +6,8 @@ or go away before then, so it needs no lock, and nobody who writes to the memory
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Self
 
@@ -17,8 +15,6 @@ from redline.experience.frame_store import FrameStore
 from redline.experience.gather import BatchBuffers, plan_batch
 from redline.experience.memory import ReplayMemory
 from redline.types import Array, Batch, Draw
-
-NICE = 10  # of 19: this thread has some updates' time, so it takes what others leave
 
 
 class BatchLoader:
@@ -122,9 +118,6 @@ class _Gatherer:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(OSError, AttributeError):  # on Linux every thread has a priority of its own
-            # the learner's threads wait for each other: one that is kept off its core holds all of them up
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         while (batch := self._waiting.get()) is not None:
             frames, plan, out = batch
             try:

@@ -6,7 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from redline.experience.memory import Bounds, ReplayMemory
+from redline.experience.lane_table import Bounds
+from redline.experience.memory import ReplayMemory
 from redline.types import Array, Draw, Handles
 
 

@@ -35,7 +35,7 @@ def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> R
     for chunks in _blocks(memory):
         location = store(encode_block(chunks))
         num_transitions = sum(chunk.num_transitions for chunk in chunks)
-        memory.stored.blocks.append(StoredBlock(location, len(chunks), num_transitions))
+        memory.chunks.stored.blocks.append(StoredBlock(location, len(chunks), num_transitions))
     tails = _unsealed_slots(memory)
     rows = [pool.rows(slot, count) for slot, count in tails.items()]
     arrays = {
@@ -59,9 +59,9 @@ def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> R
         "full_at": memory.full_at,
         "blocks": [
             {"chunks": block.num_chunks, "transitions": block.num_transitions, "location": block.location}
-            for block in memory.stored.blocks
+            for block in memory.chunks.stored.blocks
         ],
-        "chunks_gone": memory.stored.num_gone,  # of the first block
+        "chunks_gone": memory.chunks.stored.num_gone,  # of the first block
         "unsealed": {
             "lane": pool.lane[list(tails)].tolist(),
             "chunk": pool.chunk[list(tails)].tolist(),
@@ -75,7 +75,7 @@ def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> R
 def _blocks(memory: ReplayMemory) -> Iterator[list[StoredChunk]]:
     """Yield what is sealed and not stored yet, a block at a time."""
     retention = memory.retention
-    start = retention.num_evicted + memory.stored.num_chunks
+    start = retention.num_evicted + memory.chunks.stored.num_chunks
     block: list[StoredChunk] = []
     num_bytes = 0
     for slot in retention.slots(start, retention.num_sealed):
@@ -157,12 +157,12 @@ def restore_memory(
         else:
             _put_sealed(memory, chunk)
     if (manifest["capacity"], manifest["budget_bytes"]) == (memory.layout.capacity, memory.layout.budget_bytes):
-        memory.full_at = manifest["full_at"]
+        memory.chunks.full_at = manifest["full_at"]
     for row in range(len(memory.table)):
-        memory.settle(row)
+        memory.chunks.settle(row)
     if not lanes_go_on:
         memory.open_lanes()
-    memory.balance()  # what is withdrawn from drawing follows from what is held
+    memory.chunks.balance()  # what is withdrawn from drawing follows from what is held
 
 
 def _check_kind(memory: ReplayMemory, manifest: dict[str, Any]) -> None:
@@ -201,9 +201,9 @@ def _sealed_chunks(
     kept = int(np.searchsorted(held, memory.layout.capacity, side="left")) + 1  # the last of them in part
     num_gone = manifest["chunks_gone"] if kept >= len(blocks) else 0
     for block in blocks[-kept:]:
-        memory.stored.blocks.append(block)
-        if len(memory.stored.blocks) == 1:
-            memory.stored.num_gone = num_gone
+        memory.chunks.stored.blocks.append(block)
+        if len(memory.chunks.stored.blocks) == 1:
+            memory.chunks.stored.num_gone = num_gone
         chunks = decode_block(load(block.location), max_frames=memory.layout.frames_per_chunk)
         yield from islice(chunks, num_gone, None)
         num_gone = 0
@@ -244,8 +244,8 @@ def _put_sealed(memory: ReplayMemory, chunk: StoredChunk) -> None:
     memory.pool.num_transitions[slot] = chunk.num_transitions
     memory.pool.num_frames[slot] = chunk.num_frames
     blob = memoryview(chunk.blob)
-    memory.keep_sealed(slot, lambda: memory.frames.put_encoded(slot, chunk.codec, blob, chunk.num_frames))
-    memory.evict_surplus()
+    memory.chunks.keep_sealed(slot, lambda: memory.frames.put_encoded(slot, chunk.codec, blob, chunk.num_frames))
+    memory.chunks.evict_surplus()
 
 
 def _put_rows(memory: ReplayMemory, chunk: StoredChunk) -> int:
@@ -259,7 +259,7 @@ def _put_rows(memory: ReplayMemory, chunk: StoredChunk) -> int:
         table.first_number[row] = chunk.first_number
         table.floor_frame[row] = chunk.chunk * table.frames_per_chunk
         table.floor_number[row] = chunk.first_number
-    memory.find_free_slot()
+    memory.chunks.find_free_slot()
     table.make_room(row)
     slot = pool.take(lane=chunk.lane, chunk=chunk.chunk, first_number=chunk.first_number)
     rows = pool.rows(slot, chunk.num_frames)
