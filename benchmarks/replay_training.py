@@ -1,5 +1,7 @@
 """How much does compression slow training? DQN with raw frames and with zstd, by turns, prefetch on.
 
+With --path the compressed frames are on disk, in that folder.
+
 Each is measured in a process of its own; the warm-up is excluded. Each pair gives one ratio, so whatever else slows the
 machine slows both.
 """
@@ -24,11 +26,15 @@ CODECS = ("raw", "zstd")
 Row = dict[str, Any]
 
 
-def run_pair(setting: SpeedSetting, game: str, number: int) -> Row:
-    """Measure both codecs once, the order alternating."""
+def run_pair(setting: SpeedSetting, game: str, number: int, path: str | None) -> Row:
+    """Measure both codecs once, the order alternating; frames of zstd are at `path`."""
     busy_percent = psutil.cpu_percent(interval=1.0)
     order = CODECS if number % 2 == 0 else CODECS[::-1]
-    rows = {codec: run_worker("redline", replace(setting, replay_codec=codec), short_spin=True) for codec in order}
+    paths = {"raw": None, "zstd": path}
+    rows = {
+        codec: run_worker("redline", replace(setting, replay_codec=codec, replay_path=paths[codec]), short_spin=True)
+        for codec in order
+    }
     slowdown = 1 - rows["zstd"]["steps_per_s"] / rows["raw"]["steps_per_s"]
     say(f"{game}, pair {number + 1}: {slowdown:+.1%} slower with zstd")
     return {"game": game, "order": order, "busy_percent_before": busy_percent, **rows, "slowdown": slowdown}
@@ -50,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         replay_prefetch=options.prefetch,
     )
     rows = [
-        run_pair(replace(setting, env=ENVS[game], seed=number + 1), game, number)
+        run_pair(replace(setting, env=ENVS[game], seed=number + 1), game, number, options.path)
         for number in range(options.repeats)
         for game in options.games
     ]
@@ -75,8 +81,9 @@ def measurement(options: Namespace, config: Row, rows: list[Row]) -> Measurement
     ]
     updates = [found["updates_per_step"][codec]["median"] for found in summary.values() for codec in CODECS]
     return Measurement(
-        name="replay-training",
-        title=f"time that zstd adds to training, against raw frames; prefetch {options.prefetch}",
+        name="replay-training" if options.path is None else "replay-training-disk",
+        title=f"time that {'zstd' if options.path is None else 'zstd on disk'} adds to training, against raw frames "
+        f"in memory; prefetch {options.prefetch}",
         headline=("slower by " + "; ".join(shown)).replace("-", "−"),
         learning=f"updates per step {min(updates):.3f} … {max(updates):.3f}; "
         + "; ".join(f"{game} {found['steps_per_s']['zstd']['median']:.0f} steps/s" for game, found in summary.items()),
@@ -96,6 +103,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--capacity", type=at_least(1_000), default=20_000, help="transitions in the replay memory")
     parser.add_argument("--warmup-steps", type=at_least(100), default=6_000, help="steps before the first update")
     parser.add_argument("--prefetch", type=int, default=4, help="updates drawn ahead")
+    parser.add_argument("--path", default=None, help="folder that holds the compressed frames")
     parser.add_argument("--allow-busy", action="store_true", help="measure although others use the machine")
     return parser.parse_args(argv)
 

@@ -45,6 +45,7 @@ def make_job(setting: SpeedSetting, log_dir: Path) -> Job:
             capacity=setting.replay_capacity,
             codec=setting.replay_codec,
             prefetch=setting.replay_prefetch,
+            path=None if setting.replay_path is None else Path(setting.replay_path),
         ),
         batch_size=setting.batch_size,
         samples_per_step=setting.batch_size / setting.steps_per_update,

@@ -23,6 +23,7 @@ class SpeedSetting:
     replay_capacity: int = 20_000
     replay_codec: str = "zstd"  # only for Redline
     replay_prefetch: int = 0  # only for Redline
+    replay_path: str | None = None  # only for Redline: folder that holds the frames
     warmup_steps: int = 6_000  # 750 in each env: about when its first game ends, so that some end in the window
     # ε is low when the window opens, so that the network acts there as it does in nearly all of a training
     epsilon_end: float = 0.01
