@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return refuse(str(error), as_json="--json" in args)
     except KeyboardInterrupt:
-        return refuse("interrupted; the newest checkpoint stands", as_json="--json" in args, code=FAILED)
+        stands = "; the newest checkpoint stands" if args[0] in ("train", "resume") else ""
+        return refuse(f"interrupted{stands}", as_json="--json" in args, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # the reader is gone: nothing is left to flush to
         return DONE
