@@ -45,7 +45,7 @@ def test_a_million_is_judged_game_by_game(pong_bytes: float, passed: bool) -> No
 
 
 def test_a_slowdown_is_judged_by_its_median() -> None:
-    options = Namespace(games=["pong"], prefetch=4)
+    options = Namespace(games=["pong"], prefetch=4, path=None)
     speeds = [(100.0, 95.0), (100.0, 93.0), (100.0, 96.0)]
     rows = [
         {
