@@ -14,10 +14,10 @@ from typing import Any
 
 from arguments import at_least, make_parser
 from recording import Measurement, finish, say, spread
-from redline.algorithms.dqn import DQN
+from redline.algorithms.named.dqn import DQN
 from redline.bench.played_games import LANES, PlayedGame, play_game
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
+from redline.experience import ReplayConfig, ReplayMemory
 from redline.records import read_records
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
@@ -37,10 +37,18 @@ class Silent:
         """Ignore it."""
 
 
+def memory_of(session: Session) -> ReplayMemory:
+    """Return the run's replay memory."""
+    memory = session.trainer.source.memory
+    if memory is None:
+        raise ValueError("the run has no replay memory: measure a replay algorithm")
+    return memory
+
+
 def insert(session: Session, played: PlayedGame, count: int) -> None:
     """Append at least `count` transitions to the run's memory."""
     for _ in range(-(-count // played.num_transitions)):
-        played.put_into(session.trainer.memory)
+        played.put_into(memory_of(session))
 
 
 def stalls(session: Session) -> list[float]:
@@ -67,7 +75,7 @@ def measure(options: Namespace, folder: Path) -> list[dict[str, Any]]:
             session.checkpoint(is_last=True)
             rows.append({"checkpoint": number, "stalled_s": stalls(session)[-1]})
             say(f"checkpoint {number}: {rows[-1]['stalled_s']:.2f} s")
-        rows[0]["transitions"] = session.trainer.memory.num_transitions
+        rows[0]["transitions"] = memory_of(session).num_transitions
         segments = session.run.path / "replay"
         rows[-1]["segment_bytes"] = sum(path.stat().st_size for path in segments.iterdir())
     return rows

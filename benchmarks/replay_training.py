@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 
 from arguments import at_least, make_parser
-from dqn_speed import MAX_BUSY_PERCENT, run_worker
+from dqn_speed import WORKERS
+from peer_pairs import refuse_busy_machine, run_worker
 from recording import Measurement, finish, say, spread
 from speed_setting import SpeedSetting
 
@@ -31,10 +32,10 @@ def run_pair(setting: SpeedSetting, game: str, number: int, path: str | None) ->
     busy_percent = psutil.cpu_percent(interval=1.0)
     order = CODECS if number % 2 == 0 else CODECS[::-1]
     paths = {"raw": None, "zstd": path}
-    rows = {
-        codec: run_worker("redline", replace(setting, replay_codec=codec, replay_path=paths[codec]), short_spin=True)
-        for codec in order
-    }
+    rows = {}
+    for codec in order:
+        stored = replace(setting, replay_codec=codec, replay_path=paths[codec])
+        rows[codec] = run_worker(WORKERS["redline"], stored, short_spin=True)
     slowdown = 1 - rows["zstd"]["steps_per_s"] / rows["raw"]["steps_per_s"]
     say(f"{game}, pair {number + 1}: {slowdown:+.1%} slower with zstd")
     return {"game": game, "order": order, "busy_percent_before": busy_percent, **rows, "slowdown": slowdown}
@@ -43,11 +44,7 @@ def run_pair(setting: SpeedSetting, game: str, number: int, path: str | None) ->
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure pairs of each game, and record."""
     options = parse(argv)
-    busy_percent = psutil.cpu_percent(interval=1.0)
-    if busy_percent > MAX_BUSY_PERCENT and not options.allow_busy:
-        raise SystemExit(
-            f"replay_training: the machine is {busy_percent:.0f} % busy: wait, or use --allow-busy to try the script"
-        )
+    refuse_busy_machine("replay_training", allow_busy=options.allow_busy)
     setting = SpeedSetting(
         seconds=options.seconds,
         replay_capacity=options.capacity,

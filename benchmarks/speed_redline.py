@@ -10,7 +10,8 @@ from pathlib import Path
 
 from episode_means import read_episodes
 from recording import say
-from redline.algorithms.dqn import DQN
+from redline.algorithms.named.dqn import DQN
+from redline.algorithms.optimizers import Adam
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
 from redline.runtime.gauges import Gauges
@@ -39,7 +40,7 @@ def make_job(setting: SpeedSetting, log_dir: Path) -> Job:
         DQN,
         returns=replace(DQN.returns, gamma=setting.gamma),
         explore=EpsilonGreedy(epsilon),
-        optimizer=replace(DQN.optimizer, lr=setting.learning_rate, eps=setting.adam_eps),
+        optimizer=Adam(lr=setting.learning_rate, eps=setting.adam_eps),
         replay=replace(
             DQN.replay,
             capacity=setting.replay_capacity,
@@ -62,22 +63,27 @@ def make_job(setting: SpeedSetting, log_dir: Path) -> Job:
     )
 
 
+def watch(job: Job, algorithm: str, window: SteadyWindow) -> None:
+    """Train until the window closes, and tell it what each episode brought."""
+    with start_run(job, algorithm, Notes()) as session:
+        counters = session.trainer.counters
+
+        def stop_when_closed() -> str | None:
+            return "window closed" if window.read(steps=counters.steps, updates=counters.updates) else None
+
+        outcome = session.train(stop_when_closed)
+    first_step = window.first.steps if window.first else 0
+    for row in read_episodes(outcome.run):
+        returns = window.returns_before if row["steps"] <= first_step else window.returns_in_window
+        returns.append(row["return"])
+
+
 def main() -> None:
-    """Train until the window closes."""
-    setting = setting_from_argv()
+    """Train DQN and print what its window saw."""
+    setting = setting_from_argv(SpeedSetting)
     window = SteadyWindow(setting.seconds, setting.opens_at_steps)
     with tempfile.TemporaryDirectory() as folder:
-        with start_run(make_job(setting, Path(folder)), "dqn", Notes()) as session:
-            counters = session.trainer.counters
-
-            def stop_when_closed() -> str | None:
-                return "window closed" if window.read(steps=counters.steps, updates=counters.updates) else None
-
-            outcome = session.train(stop_when_closed)
-        first_step = window.first.steps if window.first else 0
-        for row in read_episodes(outcome.run):
-            returns = window.returns_before if row["steps"] <= first_step else window.returns_in_window
-            returns.append(row["return"])
+        watch(make_job(setting, Path(folder)), "dqn", window)
     print(json.dumps(window.row()))
 
 

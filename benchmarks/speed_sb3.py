@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
-from speed_setting import setting_from_argv
+from speed_setting import OnPolicySetting, SpeedSetting, setting_from_argv
 from steady_window import SteadyWindow
 
 VEC_ENVS: dict[str, type[DummyVecEnv] | type[SubprocVecEnv]] = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
@@ -28,19 +28,28 @@ class WindowCallback(BaseCallback):
         for info in self.locals["infos"]:
             if "episode" in info:  # of Monitor, which sits below the clipping of rewards
                 self.window.add_return(float(info["episode"]["r"]))
-        return not self.window.read(steps=self.num_timesteps, updates=self.model._n_updates)
+        return not self.window.read(steps=self.num_timesteps, updates=self.num_updates())
+
+    def num_updates(self) -> int:
+        """Return the updates done so far."""
+        return int(self.model._n_updates)
 
 
-def main() -> None:
-    """Train until the window closes."""
-    setting = setting_from_argv()
+def make_env(setting: SpeedSetting | OnPolicySetting) -> VecFrameStack:
+    """Return Atari's preprocessing as SB3 has it, with a stack of four frames."""
     vec_env = make_atari_env(
         f"ale_py:{setting.env}",
         n_envs=setting.num_envs,
         seed=setting.seed,
         vec_env_cls=VEC_ENVS[setting.peer_vec_env],
     )
-    env = VecFrameStack(vec_env, n_stack=4)
+    return VecFrameStack(vec_env, n_stack=4)
+
+
+def main() -> None:
+    """Train until the window closes."""
+    setting = setting_from_argv(SpeedSetting)
+    env = make_env(setting)
     model = DQN(
         "CnnPolicy",
         env,

@@ -1,10 +1,14 @@
-"""The setting in which contenders train Pong, the same for all; a worker process reads it as JSON."""
+"""The settings in which contenders train Pong, the same for all; a worker process reads them as JSON."""
 
 import json
 import sys
 from dataclasses import asdict, dataclass
+from typing import TypeVar
 
 SETTLE_STEPS = 400  # a hundred updates: allocator and caches have seen every shape
+FIRST_GAME_STEPS = 800  # in each env: about when its first game ends, so that some end in the window
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,72 @@ class SpeedSetting:
         return json.dumps(asdict(self))
 
 
-def setting_from_argv() -> SpeedSetting:
+@dataclass(frozen=True)
+class OnPolicySetting:
+    """PPO or A2C on Pong, Nature CNN with policy and value on the same features, orthogonal first weights."""
+
+    algorithm: str
+    num_envs: int
+    rollout_steps: int
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    gae_lambda: float
+    anneal_steps: int  # over which the learning rate falls to 0; 0: it stays
+    optimizer_eps: float = 1e-5
+    gamma: float = 0.99
+    entropy_weight: float = 0.01
+    value_weight: float = 0.5
+    max_grad_norm: float = 0.5
+    clip: float | None = None  # only PPO's
+    env: str = "PongNoFrameskip-v4"  # skip 4, 84×84 grey, stack 4, no sticky actions, no-op starts
+    seconds: float = 25.0
+    seed: int = 1
+    opens_at_steps: int = 8 * FIRST_GAME_STEPS
+    peer_vec_env: str = "dummy"  # only for Stable-Baselines3
+
+    @property
+    def steps_per_rollout(self) -> int:
+        """Return the steps of all envs between two times of learning."""
+        return self.num_envs * self.rollout_steps
+
+    @property
+    def updates_per_step(self) -> float:
+        """Return the updates that both must do."""
+        return self.epochs / self.batch_size
+
+    def to_json(self) -> str:
+        """Return the setting as an argument for a worker."""
+        return json.dumps(asdict(self))
+
+
+ON_POLICY = {
+    "ppo": OnPolicySetting(
+        algorithm="ppo",
+        num_envs=8,
+        rollout_steps=128,
+        epochs=4,
+        batch_size=256,
+        learning_rate=2.5e-4,
+        gae_lambda=0.95,
+        anneal_steps=10_000_000,
+        clip=0.1,
+        opens_at_steps=8 * FIRST_GAME_STEPS,
+    ),
+    "a2c": OnPolicySetting(
+        algorithm="a2c",
+        num_envs=16,
+        rollout_steps=5,
+        epochs=1,
+        batch_size=80,
+        learning_rate=7e-4,
+        gae_lambda=1.0,
+        anneal_steps=0,
+        opens_at_steps=16 * FIRST_GAME_STEPS,
+    ),
+}
+
+
+def setting_from_argv(kind: type[T]) -> T:
     """Return the setting this worker was started with."""
-    return SpeedSetting(**json.loads(sys.argv[1]))
+    return kind(**json.loads(sys.argv[1]))

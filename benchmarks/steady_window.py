@@ -15,10 +15,15 @@ class Reading:
 
 @dataclass
 class SteadyWindow:
-    """Opens once `opens_at_steps` are played and learning is under way, closes `seconds` later."""
+    """Opens once `opens_at_steps` are played and learning is under way, closes `seconds` later.
+
+    With `every_steps` it opens and closes only after a multiple of so many steps: at the end of a rollout, before it is
+    learnt from, so that the window holds as much learning as playing.
+    """
 
     seconds: float
     opens_at_steps: int
+    every_steps: int = 1
     first: Reading | None = None
     last: Reading | None = None
     returns_in_window: list[float] = field(default_factory=list)  # unclipped
@@ -26,6 +31,8 @@ class SteadyWindow:
 
     def read(self, *, steps: int, updates: int) -> bool:
         """Take a reading between two vector steps; return whether the window has closed."""
+        if steps % self.every_steps:
+            return False
         now = Reading(time.perf_counter(), steps, updates)
         if self.first is None:
             if steps >= self.opens_at_steps and updates > 0:

@@ -1,4 +1,4 @@
-"""Writes the table of measurements in README.md from the newest record of each name: tables are never typed."""
+"""Writes the tables in README.md and docs/algorithms.md from the newest record of each name: tables are never typed."""
 
 import argparse
 import json
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from algorithms_table import make_algorithms_table
 from recording import RECORDS, say
 from redline.records import SCHEMA
 
-README = RECORDS.parent.parent / "README.md"
-BEGIN, END = "<!-- records:begin -->", "<!-- records:end -->"
+REPOSITORY = RECORDS.parent.parent
+README, ALGORITHMS_PAGE = REPOSITORY / "README.md", REPOSITORY / "docs" / "algorithms.md"
 COLUMNS = ("measured", "result", "beside it", "when", "commit", "record")
 
 
@@ -50,36 +51,58 @@ def make_table(records: Sequence[tuple[Path, dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def put_table(text: str, table: str) -> str:
+def put_table(text: str, table: str, *, mark: str) -> str:
     """Return the text with the table between its two marks."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"README.md needs one line {BEGIN} and, after it, one line {END}")
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
+    begin, end = f"<!-- {mark}:begin -->", f"<!-- {mark}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"it needs one line {begin} and, after it, one line {end}")
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+
+
+def bring_up_to_date(page: Path, table: str, *, mark: str, check: bool) -> bool:
+    """Put the table into a page, unless only asked whether it is there; return whether it was."""
+    try:
+        text = page.read_text(encoding="utf-8")
+        wanted = put_table(text, table, mark=mark)
+    except ValueError as error:
+        raise ValueError(f"{page.name}: {error}") from None
+    is_current = text == wanted
+    if not is_current and not check:
+        page.write_text(wanted, encoding="utf-8")
+    if not is_current:
+        say(f"{page.name} is " + ("out of date: python benchmarks/tables.py" if check else "rewritten"))
+    return is_current
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Bring the README up to date, or say whether it is."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the table is out of date")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else")
-    parser.add_argument("--readme", type=Path, default=README)
-    parser.add_argument("--records", type=Path, default=RECORDS)
-    options = parser.parse_args(argv)
+    """Bring the pages up to date, or say whether they are."""
+    options = parse(argv)
     try:
         records = newest_records(options.records)
-        text = options.readme.read_text(encoding="utf-8")
-        wanted = put_table(text, make_table(records))
+        by_name = {record["name"]: record for _, record in records}
+        was_current = [
+            bring_up_to_date(options.readme, make_table(records), mark="records", check=options.check),
+            bring_up_to_date(
+                options.algorithms_page, make_algorithms_table(by_name), mark="algorithms", check=options.check
+            ),
+        ]
     except (OSError, ValueError) as error:
         raise SystemExit(f"tables: {error}") from None
-    is_current = text == wanted
-    if not is_current and not options.check:
-        options.readme.write_text(wanted, encoding="utf-8")
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "was_current": is_current, "records": len(records)}))
-    if not is_current:
-        say("README.md is out of date: python benchmarks/tables.py" if options.check else "README.md is rewritten")
-    return 1 if options.check and not is_current else 0
+        print(json.dumps({"schema": SCHEMA, "was_current": all(was_current), "records": len(records)}))
+    return 1 if options.check and not all(was_current) else 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the flags."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a table is out of date")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else")
+    parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--algorithms-page", type=Path, default=ALGORITHMS_PAGE)
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from redline.algorithms.dqn import DQN
-from redline.algorithms.parts import Adam
+from redline.algorithms.named.dqn import DQN
+from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
 from redline.learner import Learner, describe_batch
 from redline.networks import Mlp, Small
@@ -35,6 +36,10 @@ def batch_for(spec: EnvSpec, seed: int, rows: int = 8) -> Batch:
     )
 
 
+def learn(learner: Learner, batch: Batch) -> None:
+    learner.update(batch, steps=learner.updates, rng=np.random.default_rng(learner.updates))
+
+
 def weights(learner: Learner) -> dict[str, torch.Tensor]:
     return learner.state()["weights"]
 
@@ -49,7 +54,7 @@ def test_one_update_equals_adam_worked_out_by_hand() -> None:
     error = values - target
     loss = (batch.weight * torch.where(error.abs() <= 1, 0.5 * error**2, error.abs() - 0.5)).mean()
     gradients = dict(zip(before, torch.autograd.grad(loss, list(learner.online.parameters())), strict=True))
-    learner.update(batch)
+    learn(learner, batch)
     for name, parameter in learner.online.named_parameters():
         # the first step of Adam, bias-corrected: lr · g / (|g| + eps)
         expected = before[name] - 0.1 * gradients[name] / (gradients[name].abs() + 0.01)
@@ -62,8 +67,8 @@ def test_the_target_follows_every_third_update_and_only_then() -> None:
     learner = Learner(VECTOR_DQN, VECTORS, seed=1, device=CPU)
     is_synced = []
     for update in range(6):
-        learner.update(batch_for(VECTORS, seed=update))
-        online, target = learner.online.head.weight, learner.target.head.weight
+        learn(learner, batch_for(VECTORS, seed=update))
+        online, target = weights(learner)["head.0.2.dense.weight"], learner.state()["target"]["head.0.2.dense.weight"]
         is_synced.append(torch.equal(online, target))
     assert is_synced == [False, False, True, False, False, True]
 
@@ -72,12 +77,12 @@ def test_the_target_follows_every_third_update_and_only_then() -> None:
 def test_a_restored_learner_goes_on_bit_for_bit(algorithm: QLearning, spec: EnvSpec) -> None:
     whole = Learner(algorithm, spec, seed=1, device=CPU)
     for update in range(5):
-        whole.update(batch_for(spec, seed=update))
+        learn(whole, batch_for(spec, seed=update))
     restored = Learner(algorithm, spec, seed=99, device=CPU)
     restored.load_state(whole.state(), updates=whole.updates)
     for update in range(5, 12):
         for learner in (whole, restored):
-            learner.update(batch_for(spec, seed=update))
+            learn(learner, batch_for(spec, seed=update))
     for part, tensors in whole.state().items():
         for name, value in tensors.items():
             assert torch.equal(value, restored.state()[part][name]), (part, name)
@@ -87,15 +92,15 @@ def test_a_learner_saved_before_its_first_update_comes_back() -> None:
     whole, restored = (Learner(VECTOR_DQN, VECTORS, seed=seed, device=CPU) for seed in (1, 2))
     restored.load_state(whole.state(), updates=0)
     for learner in (whole, restored):
-        learner.update(batch_for(VECTORS, seed=0))
+        learn(learner, batch_for(VECTORS, seed=0))
     assert all(torch.equal(value, weights(restored)[name]) for name, value in weights(whole).items())
 
 
 def test_weights_that_are_no_numbers_are_named() -> None:
     learner = Learner(VECTOR_DQN, VECTORS, seed=1, device=CPU)
     assert learner.non_finite_weights() == []
-    learner.update(replace(batch_for(VECTORS, seed=0), reward=torch.full((8,), torch.nan)))
-    assert "head.weight" in learner.non_finite_weights()
+    learn(learner, replace(batch_for(VECTORS, seed=0), reward=torch.full((8,), torch.nan)))
+    assert "head.0.2.dense.weight" in learner.non_finite_weights()
 
 
 def test_a_batch_is_described_by_its_ranges() -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from redline.algorithms.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
 from redline.monitor.usage import Usage
 from redline.runtime.actor import Episode
@@ -21,7 +21,7 @@ from redline.types import EnvSpec
 
 UNITS = {
     *("steps", "frames", "updates", "samples", "episodes", "batches", "transitions", "envs", "threads", "actions"),
-    *("bytes", "s", "h", "minutes", "percent", "processes"),
+    *("bytes", "s", "h", "minutes", "percent", "processes", "nats"),
 }
 # names that the command line has from its users: their help must name the unit instead
 UNIT_IN_HELP = {
@@ -36,14 +36,24 @@ UNIT_IN_HELP = {
     "threads.envs": "Threads",
     "network.width": "Units",
     "network.widths": "Units",
+    "core.width": "Units",
+    "predict.atoms": "Atoms",
+    "predict.quantiles": "Quantiles",
+    "epochs": "Times",
     "explore.epsilon.start": "step",
     "explore.epsilon.end": "over_steps",
+    "explore.evaluation": "ε",
+    "sample.beta.start": "step",
+    "sample.beta.end": "over_steps",
 }
 # ratios, identities and quantities in units of the reward
 NO_UNIT = {
     "replay.path",
     *("seed", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
-    *("optimizer.lr", "optimizer.eps", "returns.gamma", "returns.clip_rewards", "predict.huber_delta"),
+    *("optimizer.lr", "optimizer.eps", "optimizer.decay", "optimizer.clip_norm", "layers.sigma"),
+    *("returns.gamma", "returns.trace", "returns.clip_rewards", "sample.alpha", "sample.epsilon"),
+    *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
+    *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
     *("target_return", "total_reward", "mean_return_100", "best_return"),
 }
 
@@ -76,17 +86,25 @@ def carries_unit(name: str) -> bool:
     return bool(UNITS & set(name.replace(".", "_").split("_")))
 
 
-@pytest.mark.parametrize("algorithm", [DQN, DQN_CLASSIC])
-def test_every_flag_carries_its_unit_and_a_sentence(algorithm: Any) -> None:
-    job = Job(algorithm=algorithm)
-    for name, value, text in leaves(TrainFlags(job=job)):
-        assert text, f"--{name} has no help"
-        if isinstance(value, str) or name in NO_UNIT or name in ("config", "plain", "json"):
+@pytest.mark.parametrize("domain", ["atari", "classic"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_flag_carries_its_unit_and_a_sentence(name: str, domain: str) -> None:
+    job = Job(algorithm=getattr(ALGORITHMS[name], domain).algorithm)
+    for flag, value, text in leaves(TrainFlags(job=job)):
+        assert text, f"--{flag} has no help"
+        if isinstance(value, str) or flag in NO_UNIT or flag in (*PARTS, "config", "plain", "json"):
             continue
-        if name in UNIT_IN_HELP:
-            assert UNIT_IN_HELP[name] in text, f"the help of --{name} does not name its unit"
+        if flag in UNIT_IN_HELP:
+            assert UNIT_IN_HELP[flag] in text, f"the help of --{flag} does not name its unit"
         else:
-            assert carries_unit(name), f"--{name} counts something, but does not say what"
+            assert carries_unit(flag), f"--{flag} counts something, but does not say what"
+
+
+def test_every_part_that_can_be_named_has_a_sentence_for_each_setting() -> None:
+    for field, parts in PARTS.items():
+        for name, part in parts.items():
+            for flag, _, text in leaves(part):
+                assert text, f"--{field}.{flag} of {name} has no help"
 
 
 @pytest.mark.parametrize("kind", [Gauges, Counters, Episode, Usage, EnvSpec])

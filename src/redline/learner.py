@@ -2,13 +2,14 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import fields
 
+import numpy as np
 import torch
 
-from redline.algorithms.q_learning import QLearning, td_losses
+from redline.algorithms.family import Algorithm
 from redline.losses import weighted_mean
-from redline.networks import build_value_network
-from redline.types import Batch, EnvSpec
+from redline.types import AnyBatch, EnvSpec
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -18,33 +19,43 @@ class NonFiniteError(Exception):
 
 
 class Learner:
-    """Online network, target network and optimiser on one device."""
+    """Online network, target network if there is one, and optimiser on one device."""
 
-    def __init__(self, algorithm: QLearning, spec: EnvSpec, *, seed: int, device: torch.device) -> None:
+    def __init__(self, algorithm: Algorithm, spec: EnvSpec, *, seed: int, device: torch.device) -> None:
         self.algorithm = algorithm
         self.device = device
         self.updates = 0
         self._stack = spec.stack
-        self.online = build_value_network(
-            algorithm.network,
-            spec,
-            outputs=algorithm.predict.num_outputs(),
-            generator=torch.Generator().manual_seed(seed),
-        ).to(device)
-        self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self.online = algorithm.build_network(spec, torch.Generator().manual_seed(seed)).to(device)
+        has_target = algorithm.target_sync_updates is not None
+        self.target = copy.deepcopy(self.online).requires_grad_(False) if has_target else self.online
         self.optimizer = algorithm.optimizer.build(self.online.parameters())
         self._loss_sum = torch.zeros((), device=device)
         self._losses_summed = 0
 
-    def update(self, batch: Batch) -> torch.Tensor:
-        """Learn from one batch on the learner's device; return the rows' new priorities [B]."""
-        losses, priorities = td_losses(self.algorithm, batch, stack=self._stack, online=self.online, target=self.target)
-        loss = weighted_mean(losses, batch.weight)
+    def update(self, batch: AnyBatch, *, steps: int, rng: np.random.Generator) -> torch.Tensor:
+        """Learn from one batch on the learner's device, after `steps` steps; return a priority per row drawn.
+
+        Noisy networks draw their noise from `rng`.
+        """
+        recipe = self.algorithm.optimizer
+        if self.online.is_noisy:
+            self.online.resample(rng)
+            if self.target is not self.online:
+                self.target.resample(rng)
+        losses, weights, priorities = self.algorithm.losses(
+            batch, stack=self._stack, online=self.online, target=self.target
+        )
+        loss = weighted_mean(losses, weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        if (max_norm := recipe.max_norm()) is not None:
+            torch.nn.utils.clip_grad_norm_(self.online.parameters(), max_norm)
+        self.optimizer.param_groups[0]["lr"] = recipe.lr_at(steps)
         self.optimizer.step()
         self.updates += 1
-        if self.updates % self.algorithm.target_sync_updates == 0:
+        sync = self.algorithm.target_sync_updates
+        if sync is not None and self.updates % sync == 0:
             self.target.load_state_dict(self.online.state_dict())
         self._loss_sum += loss.detach()
         self._losses_summed += 1
@@ -70,13 +81,16 @@ class Learner:
             for name, parameter in self.online.named_parameters()
             for key, value in self.optimizer.state[parameter].items()
         }
-        parts = {"weights": self.online.state_dict(), "target": self.target.state_dict(), "optimizer": optimizer}
+        parts = {"weights": self.online.state_dict(), "optimizer": optimizer}
+        if self.target is not self.online:
+            parts["target"] = self.target.state_dict()
         return {part: {key: _host(value) for key, value in tensors.items()} for part, tensors in parts.items()}
 
     def load_state(self, state: Mapping[str, Tensors], *, updates: int) -> None:
         """Go on from what `state()` gave, after `updates` updates."""
         self.online.load_state_dict(state["weights"])
-        self.target.load_state_dict(state["target"])
+        if self.target is not self.online:
+            self.target.load_state_dict(state["target"])
         for name, parameter in self.online.named_parameters():
             prefix = f"{name}."
             saved = {k.removeprefix(prefix): v for k, v in state["optimizer"].items() if k.startswith(prefix)}
@@ -90,14 +104,10 @@ class Learner:
         self.updates = updates
 
 
-def describe_batch(batch: Batch) -> str:
+def describe_batch(batch: AnyBatch) -> str:
     """Say in one line what a batch held, for the report of a loss that is no number."""
-    reward, discount = batch.reward.float(), batch.discount
-    return (
-        f"reward {reward.min():.3g} … {reward.max():.3g}, discount {discount.min():.3g} … {discount.max():.3g}, "
-        f"weight {batch.weight.min():.3g} … {batch.weight.max():.3g}, "
-        f"frames {batch.frames.min()} … {batch.frames.max()}, actions {batch.action.min()} … {batch.action.max()}"
-    )
+    tensors = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return ", ".join(f"{name} {value.min():.4g} … {value.max():.4g}" for name, value in tensors.items())
 
 
 def _host(value: torch.Tensor) -> torch.Tensor:

@@ -17,3 +17,56 @@ def huber(predicted: torch.Tensor, target: torch.Tensor, delta: float) -> torch.
 def weighted_mean(loss: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return the mean over all rows of weight · loss; a row of weight 0 still counts as a row."""
     return (loss * weight).mean()
+
+
+def project_atoms(
+    probabilities: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor, *, low: float, high: float
+) -> torch.Tensor:
+    """Shift and shrink a distribution over atoms from `low` to `high`, and put it back onto the same atoms.
+
+    `probabilities` is [B, atoms]. Each atom's mass goes to its two neighbours by nearness, all of it to one that it
+    meets exactly; what falls outside goes to the end (arXiv:1707.06887, algorithm 1).
+    """
+    atoms = probabilities.shape[1]
+    support = torch.linspace(low, high, atoms, device=probabilities.device)
+    shifted = td_target(reward[:, None], discount[:, None], support).clamp(low, high)  # [B, atoms]
+    position = (shifted - low) * ((atoms - 1) / (high - low))
+    below = position.floor().long().clamp(0, atoms - 1)
+    above = (below + 1).clamp(max=atoms - 1)
+    share = position - below  # of the mass that goes up: 0 where an atom is met exactly
+    projected = torch.zeros_like(probabilities)
+    projected.scatter_add_(1, below, probabilities * (1.0 - share))
+    projected.scatter_add_(1, above, probabilities * share)
+    return projected
+
+
+def quantile_huber(predicted: torch.Tensor, target: torch.Tensor, kappa: float) -> torch.Tensor:
+    """Return the quantile Huber loss [B] between predicted quantiles [B, N] and samples of the target [B, M].
+
+    Quantile i stands for τ = (i + ½) / N; an error is weighted by τ where the target lies above it, by 1 − τ where
+    below. Summed over the quantiles, averaged over the targets (arXiv:1710.10044, equation 10).
+    """
+    count = predicted.shape[1]
+    tau = (torch.arange(count, device=predicted.device) + 0.5) / count  # [N]
+    error = target[:, None, :] - predicted[:, :, None]  # [B, N, M]
+    size = error.abs()
+    huber_loss = torch.where(size <= kappa, 0.5 * size.square(), kappa * (size - 0.5 * kappa)) / kappa
+    weight = (tau[:, None] - (error.detach() < 0.0).float()).abs()  # [B, N, M]
+    return (weight * huber_loss).mean(dim=2).sum(dim=1)
+
+
+def clipped_surrogate(ratio: torch.Tensor, advantage: torch.Tensor, clip: float) -> torch.Tensor:
+    """Return PPO's objective as a loss [B]: no gain from moving a ratio beyond 1 ± clip (arXiv:1707.06347)."""
+    return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+
+
+def normalised(advantage: torch.Tensor) -> torch.Tensor:
+    """Return advantages [B] with mean 0 and standard deviation 1 over the rows given."""
+    if len(advantage) < 2:
+        return advantage
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+
+
+def entropy(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Return the entropy [B] of distributions [B, A]."""
+    return -(log_probabilities.exp() * log_probabilities).sum(dim=1)

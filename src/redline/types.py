@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,7 @@ class Draw:
     handles: Handles
     weight: FloatArray  # [B]
     burn_in: IntArray | None = None  # [B] steps before each row that a sequence may begin with
+    ahead: IntArray | None = None  # [B] complete steps from each row on that a sequence may go on with
     bounds: object | None = None  # what could be drawn then: as long as the memory's are the same, all rows are held
 
 
@@ -99,6 +100,31 @@ class SequenceBatch:
     reward: torch.Tensor  # [T, B] float32: as in a batch of single steps
     discount: torch.Tensor  # [T, B] float32
     weight: torch.Tensor  # [T, B] float32: importance weight; 0 on burn-in and padding
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What all lanes lived through since the weights last changed; T steps, N lanes."""
+
+    reward: FloatArray  # [T, N] clipped if so configured
+    value: FloatArray  # [T, N] of the state, by the weights that acted
+    following: FloatArray  # [T, N] value of what really followed: of an episode's final observation where it was cut
+    discount: FloatArray  # [T, N] γ, or 0 where the return ended
+    trace: FloatArray  # [T, N] λ, or 0 where the next row is not what followed
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """Rows of a rollout, in any order; K stacked frames, B rows."""
+
+    obs: torch.Tensor  # [B, K, *frame] uint8 or float32
+    action: torch.Tensor  # [B] int64
+    log_probability: torch.Tensor  # [B] float32: of the action, by the weights that acted
+    advantage: torch.Tensor  # [B] float32
+    target: torch.Tensor  # [B] float32: value to fit
+
+
+AnyBatch: TypeAlias = "Batch | SequenceBatch | RolloutBatch"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from redline.algorithms.catalog import ALGORITHMS, find_algorithm, find_part, part_name
+from redline.algorithms.bootstraps import OnlineChooses
+from redline.algorithms.catalog import ALGORITHMS, find_algorithm, find_part, part_fields, part_name
+from redline.algorithms.predictions import Categorical
 from redline.errors import UserError
 from redline.networks import Small
 
@@ -19,4 +21,34 @@ def test_unknown_names_come_with_the_nearest() -> None:
 
 
 def test_a_part_knows_its_name_whatever_its_settings() -> None:
-    assert part_name("network", Small(width=64)) == "small"
+    assert part_name(Small(width=64)) == "small"
+
+
+def test_the_fifteen_algorithms_are_known() -> None:
+    values = ["dqn", "n-step-dqn", "double-dqn", "dueling-dqn", "noisy-dqn", "prioritized-dqn", "c51", "qr-dqn", "drqn"]
+    combined, policies = ["rainbow", "quantile-rainbow"], ["a2c", "a2c-gae", "ppo", "pqn"]
+    assert {*values, *combined, *policies} <= set(ALGORITHMS)
+
+
+def test_names_of_several_words_have_dashes_and_underscores_do_too() -> None:
+    assert part_name(OnlineChooses()) == "online-chooses"
+    assert find_algorithm("double_dqn") is ALGORITHMS["double-dqn"]
+
+
+def test_the_support_of_atoms_is_per_domain() -> None:
+    assert find_part("predict", "categorical") == Categorical(low=-10.0, high=10.0)
+    assert find_part("predict", "categorical", sees_pictures=False) == Categorical(low=-100.0, high=100.0)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_learns_on_both_domains_from_named_parts(name: str) -> None:
+    entry = ALGORITHMS[name]
+    assert entry.changes
+    assert entry.paper
+    for preset, torso in ((entry.atari, "nature"), (entry.classic, "mlp")):
+        assert preset.source
+        assert part_name(preset.algorithm.network) == torso
+        for field in part_fields(preset.algorithm):
+            part = getattr(preset.algorithm, field)
+            assert type(find_part(field, part_name(part))) is type(part)
+        assert preset.algorithm.returns.clip_rewards == (preset is entry.atari)

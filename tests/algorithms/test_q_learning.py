@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from redline.algorithms.dqn import DQN
-from redline.algorithms.parts import Expected, TargetChooses, take_actions
-from redline.algorithms.q_learning import ActorParams, act, following_frames, td_losses
-from redline.networks import Mlp, ValueNetwork, build_value_network
+from redline.algorithms.bootstraps import TargetChooses
+from redline.algorithms.family import ActorParams, act
+from redline.algorithms.named.dqn import DQN
+from redline.algorithms.predictions import Expected, take_actions
+from redline.algorithms.q_learning import following_frames, td_losses
+from redline.networks import Mlp, Network, build_value_network
 from redline.types import Batch, EnvSpec
 
 SPEC = EnvSpec("test", (3,), "float32", stack=2, num_actions=4, frames_per_step=1)
+CPU = torch.device("cpu")
 
 
-def network(seed: int) -> ValueNetwork:
+def network(seed: int) -> Network:
     return build_value_network(Mlp((8,)), SPEC, outputs=1, generator=torch.Generator().manual_seed(seed))
 
 
@@ -51,7 +54,9 @@ def test_expected_loss_and_priority_worked_by_hand() -> None:
 def test_the_target_network_chooses_and_values() -> None:
     online, target = network(1), network(2)
     frames = torch.randn(5, 2, 3)
-    following = TargetChooses().following(frames, online, target, Expected())
+    following = TargetChooses().following(
+        online=lambda: online(frames), target=lambda: target(frames), predict=Expected()
+    )
     assert torch.equal(following.squeeze(1), target(frames).squeeze(-1).max(dim=1).values)
 
 
@@ -88,17 +93,19 @@ def test_the_state_that_follows_starts_at_each_rows_own_offset() -> None:
 def test_acting_is_greedy_and_sees_what_the_learner_sees() -> None:
     online = network(1)
     obs = np.random.default_rng(0).normal(size=(6, 2, 3)).astype(np.float32)
-    params = ActorParams(online, Expected(), epsilon=0.0, device=torch.device("cpu"))
-    action, state, extras = act(params, obs, None, np.random.default_rng(0))
+    params = ActorParams(DQN, online, epsilon=0.0, device=CPU)
+    action, state, extras = act(params, obs, torch.zeros(6, 0), np.random.default_rng(0))
     values = online(torch.from_numpy(obs)).squeeze(-1).detach().numpy()
-    assert state is None
+    assert state.shape == (6, 0)
     assert np.array_equal(action, values.argmax(axis=1))
-    assert extras.values is not None
-    assert np.array_equal(extras.values, values)
+    assert extras.preferences is not None
+    assert np.array_equal(extras.preferences, values)
 
 
 def test_the_warm_up_asks_no_network() -> None:
-    params = ActorParams(network(1), Expected(), epsilon=1.0, device=torch.device("cpu"))
-    action, _, extras = act(params, np.zeros((1_000, 2, 3), dtype=np.float32), None, np.random.default_rng(0))
-    assert extras.values is None
+    params = ActorParams(DQN, network(1), epsilon=1.0, device=CPU, is_warmup=True)
+    obs = np.zeros((1_000, 2, 3), dtype=np.float32)
+    action, _, extras = act(params, obs, torch.zeros(1_000, 0), np.random.default_rng(0))
+    assert extras.preferences is None
+    assert extras.out is None
     assert set(action.tolist()) == {0, 1, 2, 3}

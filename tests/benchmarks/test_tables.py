@@ -1,16 +1,22 @@
-"""The README's table follows the records."""
+"""The tables in the README and in docs/algorithms.md follow the records."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tables
+from redline.algorithms.catalog import ALGORITHMS
 
-README = f"# Redline\n\n## Measured\n{tables.BEGIN}\nold\n{tables.END}\n\nafter\n"
+BEGIN, END = "<!-- records:begin -->", "<!-- records:end -->"
+README = f"# Redline\n\n## Measured\n{BEGIN}\nold\n{END}\n\nafter\n"
+PAGE = "# The algorithms\n\n<!-- algorithms:begin -->\nold\n<!-- algorithms:end -->\n"
 
 
-def put_record(folder: Path, name: str, *, unix_s: float, headline: str, passed: bool | None = True) -> None:
+def put_record(
+    folder: Path, name: str, *, unix_s: float, headline: str = "1 of 1", passed: bool | None = True, summary: Any = None
+) -> None:
     record = {
         "schema": 1,
         "name": name,
@@ -21,6 +27,7 @@ def put_record(folder: Path, name: str, *, unix_s: float, headline: str, passed:
         "headline": headline,
         "learning": "mean return −20",
         "passed": passed,
+        "summary": summary,
     }
     (folder / f"{name}-{unix_s:.0f}.json").write_text(json.dumps(record), encoding="utf-8")
 
@@ -30,7 +37,9 @@ def flags(tmp_path: Path) -> list[str]:
     records = tmp_path / "records"
     records.mkdir()
     (tmp_path / "README.md").write_text(README, encoding="utf-8")
-    return ["--readme", str(tmp_path / "README.md"), "--records", str(records)]
+    (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
+    pages = ["--readme", str(tmp_path / "README.md"), "--algorithms-page", str(tmp_path / "algorithms.md")]
+    return [*pages, "--records", str(records)]
 
 
 def test_the_newest_record_of_each_name_stands_in_the_table(tmp_path: Path, flags: list[str]) -> None:
@@ -44,7 +53,7 @@ def test_the_newest_record_of_each_name_stands_in_the_table(tmp_path: Path, flag
     assert r"+9 % \| bad — **not met**" in rows[0]
     assert "1.5 × | mean return −20 | 1970-01-01 | 0123456+ |" in rows[1]
     assert text.startswith("# Redline\n\n## Measured\n")
-    assert text.endswith(f"{tables.END}\n\nafter\n")
+    assert text.endswith(f"{END}\n\nafter\n")
 
 
 def test_check_fails_until_the_table_is_written_and_changes_nothing(tmp_path: Path, flags: list[str]) -> None:
@@ -60,3 +69,38 @@ def test_a_readme_without_marks_is_refused(tmp_path: Path, flags: list[str]) -> 
     (tmp_path / "README.md").write_text("# Redline\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="records:begin"):
         tables.main(flags)
+
+
+def algorithm_row(page: Path, name: str) -> list[str]:
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |")]
+    assert len(lines) == 1
+    return lines[0].strip("| ").split(" | ")
+
+
+def test_every_algorithm_has_a_row_with_dashes_where_nothing_is_recorded(tmp_path: Path, flags: list[str]) -> None:
+    assert tables.main(flags) == 0
+    for name, entry in ALGORITHMS.items():
+        row = algorithm_row(tmp_path / "algorithms.md", name)
+        assert row == [f"`{name}`", entry.changes, entry.paper, "–", "–", "–", "–"]
+
+
+def test_the_row_of_an_algorithm_holds_what_the_newest_records_say(tmp_path: Path, flags: list[str]) -> None:
+    reached = {
+        "algorithms-cartpole-v1": {"seeds": 3, "seeds_passed": 2, "first_reached_steps": 61_200.5},
+        "algorithms-catch": {"seeds": 1, "seeds_passed": 0, "first_reached_steps": None},
+        "algorithms-pong-speed": {"steps_per_s": 163.4},
+        "algorithms-pong-score": {"mean_return": -3.25},
+    }
+    for name, result in reached.items():
+        put_record(tmp_path / "records", name, unix_s=2.0, summary={"algorithms": {"dqn": result}})
+        put_record(tmp_path / "records", name, unix_s=1.0, summary={"algorithms": {}})
+    assert tables.main(flags) == 0
+    assert algorithm_row(tmp_path / "algorithms.md", "dqn")[3:] == ["2 of 3, 61,200", "–", "163", "−3.2"]
+    assert algorithm_row(tmp_path / "algorithms.md", "ppo")[3:] == ["–", "–", "–", "–"]
+
+
+def test_check_fails_where_only_the_page_of_algorithms_is_out_of_date(tmp_path: Path, flags: list[str]) -> None:
+    assert tables.main(flags) == 0
+    (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
+    assert tables.main([*flags, "--check"]) == 1
+    assert (tmp_path / "algorithms.md").read_text(encoding="utf-8") == PAGE

@@ -25,6 +25,7 @@ GAUGES = Gauges(
     mean_return_100=-18.25,
     best_return=-12.0,
     epsilon=0.31,
+    policy_entropy_nats=None,
     loss=0.01234,
     actor_weights_age_updates=0,
     replay_transitions=72_000,
@@ -57,6 +58,23 @@ def test_a_line_shows(text: str) -> None:
 def test_what_is_not_known_yet_is_a_dash() -> None:
     early = replace(GAUGES, loss=None, mean_return_100=None, best_return=None, samples_per_step=None, remaining_s=None)
     assert "mean-100 – | best – | ε 0.310 | loss –" in render_line(early)
+
+
+def test_a_policy_shows_its_entropy_in_place_of_epsilon_and_no_replay() -> None:
+    rollouts = replace(
+        GAUGES,
+        epsilon=None,
+        policy_entropy_nats=1.2345,
+        replay_transitions=None,
+        replay_capacity_transitions=None,
+        replay_bytes=None,
+    )
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render_panel("redline · ppo on pong · seed 1", rollouts))
+    for text in (console.file.getvalue(), render_line(rollouts)):  # type: ignore[attr-defined]
+        assert "entropy 1.234 nats" in text
+        assert "ε" not in text
+        assert "replay" not in text
 
 
 def test_lines_come_every_few_seconds_and_notes_at_once() -> None:

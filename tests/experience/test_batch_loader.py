@@ -11,15 +11,21 @@ import pytest
 from replay_oracle import LARGE_FRAME_SHAPE, Player
 
 from redline.experience import BatchBuffers, BatchLoader, ReplayLayout, UniformSampler, gather
-from redline.types import Draw
+from redline.types import Batch, Draw
 
 LAYOUT = ReplayLayout(
     capacity=200, frame_shape=LARGE_FRAME_SHAPE, frame_dtype="uint8", stack=4, lanes=2, horizon_steps=8, chunk_frames=4
 )
 
 
-def loader(player: Player, prefetch: int) -> BatchLoader:
-    return BatchLoader(player.memory, batch_size=16, gamma=0.9, clip_rewards=False, prefetch=prefetch)
+def loader(player: Player, prefetch: int) -> BatchLoader[Batch]:
+    return BatchLoader(
+        player.memory,
+        make_buffers=lambda: BatchBuffers(player.memory.layout, batch_size=16),
+        gamma=0.9,
+        clip_rewards=False,
+        prefetch=prefetch,
+    )
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 4])

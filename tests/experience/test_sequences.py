@@ -151,3 +151,19 @@ def test_rows_that_were_not_drawn_for_sequences_are_refused() -> None:
         SequenceBuffers(player.memory.layout, batch_size=1, burn_in=-1, length=2)
     with pytest.raises(ValueError, match="not of 2"):
         SequenceBuffers(player.memory.layout, batch_size=1, burn_in=0, length=2, n_steps=2)
+
+
+def test_what_is_played_after_a_draw_makes_its_sequences_no_longer() -> None:
+    player = Player(layout())
+    player.play(np.random.default_rng(0), 40, end_probability=0.0)
+    handles = player.sampleable()
+    newest = Handles(handles.lane[-3:], handles.number[-3:])
+    draw = with_burn_in(player.memory, Draw(newest, np.ones(3, np.float32)), 2)
+    out = SequenceBuffers(player.memory.layout, batch_size=3, burn_in=2, length=5)
+    weights = []
+    for _ in range(2):
+        batch = gather_sequences(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
+        weights.append((batch.weight.tolist(), batch.frames.numpy().tobytes()))
+        player.play(np.random.default_rng(1), 4, end_probability=0.0)
+    assert weights[0] == weights[1]
+    assert sum(map(sum, weights[0][0])) == 3 + 2 + 1  # the last three steps of a lane

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.algorithms.dqn import DQN_CLASSIC
+from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
 from redline.networks import Mlp

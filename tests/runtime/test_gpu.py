@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.algorithms.dqn import DQN_CLASSIC
+from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits

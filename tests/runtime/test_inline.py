@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 
-from redline.algorithms.dqn import DQN_CLASSIC
+from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
+from redline.exploration import EpsilonGreedy
 from redline.learner import NonFiniteError
 from redline.runtime.building import build_trainer, settle
 from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.schedules import Linear
 from redline.types import Batch, IntArray, VectorStep
 
 
 def trainer_for(**changes: Any) -> InlineTrainer:
-    algorithm = replace(DQN_CLASSIC, warmup_steps=40, batch_size=16, samples_per_step=4.0, **changes)
+    explore = EpsilonGreedy(Linear(1.0, 0.02, over_steps=5_000))
+    algorithm = replace(DQN_CLASSIC, explore=explore, warmup_steps=40, batch_size=16, samples_per_step=4.0, **changes)
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, num_envs=4)
     trainer = build_trainer(settle(job), env_seed=1)
     trainer.begin()
@@ -39,9 +42,9 @@ def test_the_envs_step_while_the_learner_learns_from_what_was_complete_before(
         log.append("recv")
         return recv()
 
-    def logged_update(batch: Batch) -> object:
-        log.append(f"update of {trainer.memory.num_transitions}")
-        return update(batch)
+    def logged_update(batch: Batch, **when: Any) -> object:
+        log.append(f"update of {trainer.source.memory.num_transitions}")
+        return update(batch, **when)
 
     monkeypatch.setattr(trainer.env, "send", logged_send)
     monkeypatch.setattr(trainer.env, "recv", logged_recv)
@@ -61,7 +64,7 @@ def test_rows_are_drawn_exactly_so_many_updates_ahead(prefetch: int) -> None:
         trainer.vector_step()
     assert trainer.counters.updates > 50
     assert trainer.counters.batches_drawn == trainer.counters.updates + prefetch
-    assert len(trainer.loader.pending) == prefetch
+    assert len(trainer.source.loader.pending) == prefetch
     trainer.close()
 
 
@@ -69,10 +72,12 @@ def test_counters_agree_with_the_memory_and_the_ratio_with_the_request() -> None
     trainer = trainer_for()
     episodes = [episode for _ in range(300) for episode in trainer.vector_step()]
     counters = trainer.counters
-    assert counters.steps == 1_200 == trainer.memory.num_transitions
+    assert counters.steps == 1_200 == trainer.source.memory.num_transitions
     assert counters.episodes == len(episodes) > 10
     assert counters.samples == counters.updates * 16
-    assert trainer.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(4.0, rel=0.02)
+    assert trainer.source.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(
+        4.0, rel=0.02
+    )
     trainer.close()
 
 
@@ -90,13 +95,13 @@ def test_a_loss_that_is_no_number_stops_with_step_and_batch() -> None:
     for _ in range(20):
         trainer.vector_step()
     trainer.check_loss(0.5)
-    with pytest.raises(NonFiniteError, match=r"loss is nan at step 80, update .* last batch: reward 1 … 1"):
+    with pytest.raises(NonFiniteError, match=r"loss is nan at step 80, update .* last batch: .*reward 1 … 1"):
         trainer.check_loss(float("nan"))
     trainer.close()
 
 
 def test_pictures_of_forty_pixels_and_three_frames_train_too(tmp_path: Path) -> None:
-    from redline.algorithms.dqn import DQN
+    from redline.algorithms.named.dqn import DQN
     from redline.networks import Small
 
     algorithm = replace(DQN, network=Small(), warmup_steps=40, replay=ReplayConfig(capacity=1_000))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from redline.algorithms.dqn import DQN
-from redline.algorithms.parts import Prioritized
+from redline.algorithms.named.dqn import DQN
+from redline.algorithms.samplings import Prioritized
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
@@ -42,7 +42,8 @@ def play(session: Session) -> Path:
 
 def small_budget(log_dir: Path) -> int:
     """Return the fewest bytes with which the job's memory works."""
-    return replay_layout(catch(log_dir, capacity=60_000), env_spec(CATCH)).min_bytes
+    job = catch(log_dir, capacity=60_000)
+    return replay_layout(job.algorithm, env_spec(CATCH), num_envs=job.num_envs).min_bytes
 
 
 def test_bytes_are_measured_said_and_kept_for_later(tmp_path: Path, listener: Any) -> None:
@@ -54,7 +55,7 @@ def test_bytes_are_measured_said_and_kept_for_later(tmp_path: Path, listener: An
     budget = manifest["replay"]["budget_bytes"]
     assert f"{budget // 1_000_000}_" in note
     session = resume_run(read_run(run), read_run(run).job, listener)
-    assert session.trainer.memory.layout.budget_bytes == budget  # not measured again
+    assert session.trainer.source.memory.layout.budget_bytes == budget  # not measured again
     session.__exit__()
 
 
@@ -85,7 +86,7 @@ def test_bytes_that_nobody_gave_refuse_no_change_on_resume(
     session = resume_run(saved, replace(job, limits=Limits(max_steps=1_200)), listener)
     play(session)
     assert session.trainer.counters.steps >= 1_200
-    assert session.trainer.memory.num_transitions > 1_100
+    assert session.trainer.source.memory.num_transitions > 1_100
 
 
 def test_bytes_that_were_given_stay_on_resume(tmp_path: Path, listener: Any) -> None:
@@ -93,7 +94,7 @@ def test_bytes_that_were_given_stay_on_resume(tmp_path: Path, listener: Any) -> 
     saved = read_run(run)
     replay = replace(saved.job.algorithm.replay, capacity=2_500, codec="raw")
     session = resume_run(saved, replace(saved.job, algorithm=replace(saved.job.algorithm, replay=replay)), listener)
-    assert session.trainer.memory.layout.budget_bytes == 20_000_000
+    assert session.trainer.source.memory.layout.budget_bytes == 20_000_000
     session.__exit__()
 
 
@@ -106,7 +107,7 @@ def test_a_budget_reached_before_the_capacity_is_said_once_and_written_down(tmp_
     assert len(full) == 1
     assert "requested → effective: replay.capacity: 60,000 → about" in full[0]
     assert "its bytes are full; see --replay.bytes" in full[0]
-    assert session.trainer.memory.num_transitions < 30_000
+    assert session.trainer.source.memory.num_transitions < 30_000
     events = [row for row in read_records(run / "events.jsonl") if row["event"] == "adjustment"]
     assert [event["message"] in full[0] for event in events] == [True]
 
@@ -125,7 +126,7 @@ def test_more_bytes_than_there_are_is_refused_before_anything_is_allocated(tmp_p
 
 def test_bytes_beyond_what_frames_can_fill_are_not_asked_of_the_machine(tmp_path: Path, listener: Any) -> None:
     session = start_run(catch(tmp_path, capacity=2_000, bytes=10**12), "dqn", listener)
-    assert session.trainer.memory.num_bytes < 40_000_000
+    assert session.trainer.source.memory.num_bytes < 40_000_000
     play(session)
 
 
@@ -146,10 +147,10 @@ def test_codec_and_place_may_change_on_resume(tmp_path: Path, listener: Any) -> 
     replay = replace(saved.job.algorithm.replay, codec="lz4", path=tmp_path / "ssd")
     job = replace(saved.job, algorithm=replace(saved.job.algorithm, replay=replay), limits=Limits(max_steps=1_200))
     session = resume_run(saved, job, listener)
-    assert session.trainer.memory.num_transitions == 600
-    assert session.trainer.memory.layout.effective_codec == "lz4"
+    assert session.trainer.source.memory.num_transitions == 600
+    assert session.trainer.source.memory.layout.effective_codec == "lz4"
     play(session)
-    assert session.trainer.memory.num_transitions == 1_200
+    assert session.trainer.source.memory.num_transitions == 1_200
     assert any("replay.bytes: auto →" in note for note in listener.notes[-20:])
 
 
@@ -158,6 +159,6 @@ def test_priorities_move_away_from_where_they_began(tmp_path: Path, listener: An
     algorithm = replace(job.algorithm, sample=Prioritized(), warmup_steps=200)
     session = start_run(replace(job, algorithm=algorithm), "dqn", listener)
     play(session)
-    priorities = session.trainer.sampler.priorities()  # type: ignore[attr-defined]
-    assert len(priorities) == session.trainer.memory.num_sampleable
+    priorities = session.trainer.source.sampler.priorities()  # type: ignore[attr-defined]
+    assert len(priorities) == session.trainer.source.memory.num_sampleable
     assert len(set(priorities.tolist())) > 100

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from safetensors.torch import save as encode_tensors
 
-from redline.algorithms.dqn import DQN, DQN_CLASSIC
-from redline.algorithms.parts import Prioritized, Sampling, Uniform
+from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.samplings import Prioritized, Sampling, Uniform
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.experience import ReplayConfig
@@ -95,7 +95,7 @@ def test_another_number_of_envs_cuts_the_episodes_under_way_and_goes_on(tmp_path
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
     saved = read_run(run)
     session = resume_run(saved, replace(saved.job, num_envs=8), listener)
-    held = session.trainer.memory.num_transitions
+    held = session.trainer.source.memory.num_transitions
     play(session)
     assert held > 900
     assert session.trainer.counters.steps == 2_000
@@ -111,7 +111,7 @@ def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener:
     session = resume_run(saved, replace(saved.job, algorithm=replace(saved.job.algorithm, batch_size=32)), listener)
     play(session)
     counters = session.trainer.counters
-    assert session.trainer.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(
+    assert session.trainer.source.pacing.achieved(steps=counters.steps, samples=counters.samples) == pytest.approx(
         16, rel=0.02
     )
 
@@ -176,7 +176,7 @@ def test_damaged_replay_costs_experience_and_no_weights(tmp_path: Path, listener
     segment.write_bytes(content)
     session = resume_run(read_run(run), read_run(run).job, listener)
     assert session.trainer.counters.steps == 1_000
-    assert session.trainer.memory.num_transitions < 1_000
+    assert session.trainer.source.memory.num_transitions < 1_000
     assert encode_tensors(session.trainer.learner.state()["weights"]) == weights
     assert any("transitions of the saved replay are damaged" in note for note in listener.notes)  # type: ignore[attr-defined]
     play(session)

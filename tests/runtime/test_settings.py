@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.algorithms.dqn import DQN_CLASSIC
+from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.networks import Mlp, Small
@@ -24,6 +25,14 @@ def test_a_job_survives_json() -> None:
         seed=3,
     )
     assert from_settings(Job(), json.loads(json.dumps(to_settings(job)))) == job
+
+
+@pytest.mark.parametrize("domain", ["atari", "classic"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_survives_json(name: str, domain: str) -> None:
+    job = Job(algorithm=getattr(ALGORITHMS[name], domain).algorithm)
+    start = Job(algorithm=ALGORITHMS[name].atari.algorithm)
+    assert from_settings(start, json.loads(json.dumps(to_settings(job)))) == job
 
 
 def test_names_and_dashes_work_as_on_the_command_line() -> None:

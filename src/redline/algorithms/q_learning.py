@@ -1,27 +1,32 @@
 """The family of value learners with a replay memory: what is computed, whatever the parts are."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from redline.algorithms.parts import (
-    Adam,
-    Bootstrap,
-    Expected,
-    Prediction,
-    Sampling,
-    TargetChooses,
-    Uniform,
-    take_actions,
-)
+from redline.algorithms.bootstraps import Bootstrap, TargetChooses
+from redline.algorithms.optimizers import Adam, Optimizer
+from redline.algorithms.predictions import Expected, Prediction, take_actions
+from redline.algorithms.samplings import Sampling, Uniform
 from redline.errors import UserError
 from redline.experience import ReplayConfig
-from redline.exploration import EpsilonGreedy, epsilon_greedy
-from redline.networks import Nature, Torso, ValueNetwork
+from redline.exploration import EpsilonGreedy, Exploration, Sampled
+from redline.networks import (
+    Core,
+    Layers,
+    Memoryless,
+    Nature,
+    Network,
+    Plain,
+    Single,
+    Streams,
+    Torso,
+    build_value_network,
+)
 from redline.returns import NStep
-from redline.types import Array, Batch, FloatArray, IntArray
+from redline.types import AnyBatch, Batch, EnvSpec, SequenceBatch
+
+MAX_SHARE = 0.9  # of the largest error in a sequence's priority, the rest is the mean (R2D2's η)
 
 
 @dataclass(frozen=True)
@@ -30,20 +35,26 @@ class QLearning:
 
     network: Torso = field(default_factory=Nature)
     """The part of the network that sees the observation."""
+    layers: Layers = field(default_factory=Plain)
+    """How the network's layers are made."""
+    core: Core = field(default_factory=Memoryless)
+    """What the network remembers."""
+    streams: Streams = field(default_factory=Single)
+    """The head of the network."""
     predict: Prediction = field(default_factory=Expected)
     """What is predicted for each action."""
     bootstrap: Bootstrap = field(default_factory=TargetChooses)
     """How the next state is valued."""
-    returns: NStep = field(default_factory=NStep)
-    """What a transition is worth."""
-    explore: EpsilonGreedy = field(default_factory=EpsilonGreedy)
+    explore: Exploration = field(default_factory=EpsilonGreedy)
     """How the actor explores."""
-    optimizer: Adam = field(default_factory=Adam)
+    optimizer: Optimizer = field(default_factory=Adam)
     """What moves the weights."""
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The replay memory."""
     sample: Sampling = field(default_factory=Uniform)
     """Which transitions an update learns from."""
+    returns: NStep = field(default_factory=NStep)
+    """What a transition is worth."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The replay memory."""
     batch_size: int = 32
     """Transitions in one update."""
     samples_per_step: float = 8.0
@@ -62,42 +73,52 @@ class QLearning:
             raise UserError(f"warmup-steps is {self.warmup_steps}, but learning needs at least 1 step to draw from")
         if self.target_sync_updates < 1:
             raise UserError(f"target-sync-updates is {self.target_sync_updates}: use 1 or more")
+        if isinstance(self.explore, Sampled):
+            raise UserError("values are no policy to draw from: use --explore epsilon-greedy or greedy")
+        sequence = self.core.sequence()
+        if sequence is not None and self.batch_size % sequence.length_steps:
+            raise UserError(
+                f"batch-size {self.batch_size} is no whole number of sequences of {sequence.length_steps} steps: "
+                f"use --batch-size {max(1, self.batch_size // sequence.length_steps) * sequence.length_steps}"
+            )
 
+    def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
+        """Return the network with its first weights."""
+        return build_value_network(
+            self.network,
+            spec,
+            outputs=self.predict.num_outputs(),
+            generator=generator,
+            core=self.core,
+            streams=self.streams,
+            layers=self.layers,
+        )
 
-class ActorParams(NamedTuple):
-    """What acting depends on: a network's weights, and how random it is at this step."""
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        """Return expected values [N, A]."""
+        return self.predict.values(out)
 
-    network: ValueNetwork
-    predict: Prediction
-    epsilon: float
-    device: torch.device
-
-
-class ActorExtras(NamedTuple):
-    """What acting computed besides the action."""
-
-    values: FloatArray | None  # [N, A]; None where no network was asked
-
-
-def act(params: ActorParams, obs: Array, state: None, rng: np.random.Generator) -> tuple[IntArray, None, ActorExtras]:
-    """Choose an action for each observation [N, K, *frame]; `state` is the recurrent state, if any."""
-    num_actions = params.network.shape[0]
-    if params.epsilon >= 1.0:  # the warm-up: nothing that the network says would be used
-        return rng.integers(num_actions, size=len(obs)), state, ActorExtras(None)
-    with torch.no_grad():
-        values = params.predict.values(params.network(torch.from_numpy(obs).to(params.device)))  # [N, A]
-    host = values.cpu().numpy()
-    action = epsilon_greedy(host.argmax(axis=1), epsilon=params.epsilon, num_actions=num_actions, rng=rng)
-    return action, state, ActorExtras(host)
+    def losses(
+        self, batch: AnyBatch, *, stack: int, online: Network, target: Network
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return losses and weights [B] or [length, B], and a priority for each row drawn [B]."""
+        if isinstance(batch, SequenceBatch):
+            return sequence_losses(self, batch, stack=stack, online=online, target=target)
+        if not isinstance(batch, Batch):
+            raise TypeError(f"value learners learn from replay, not from a {type(batch).__name__}")
+        losses, priorities = td_losses(self, batch, stack=stack, online=online, target=target)
+        return losses, batch.weight, priorities
 
 
 def td_losses(
-    algorithm: QLearning, batch: Batch, *, stack: int, online: ValueNetwork, target: ValueNetwork
+    algorithm: QLearning, batch: Batch, *, stack: int, online: Network, target: Network
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return one loss and one priority per row; the one place where bootstrap and prediction meet."""
     with torch.no_grad():
         next_frames = following_frames(batch, stack)
-        following = algorithm.bootstrap.following(next_frames, online, target, algorithm.predict)
+        following = algorithm.bootstrap.following(
+            online=lambda: online(next_frames), target=lambda: target(next_frames), predict=algorithm.predict
+        )
     predicted = take_actions(online(batch.frames[:, :stack]), batch.action)  # [B, outputs]
     return algorithm.predict.losses(predicted, following, batch.reward, batch.discount)
 
@@ -110,3 +131,50 @@ def following_frames(batch: Batch, stack: int) -> torch.Tensor:
     index = batch.offset[:, None] + torch.arange(stack, device=batch.offset.device)  # [B, K]
     rows = torch.arange(len(index), device=index.device)[:, None]
     return batch.frames[rows, index]
+
+
+def sequence_losses(
+    algorithm: QLearning, batch: SequenceBatch, *, stack: int, online: Network, target: Network
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return losses and weights [length, B] of the steps after the burn-in, and a priority per sequence [B]."""
+    sequence = algorithm.core.sequence()
+    if sequence is None:
+        raise ValueError("sequences are learnt from with a core that remembers: use --core gru")
+    burn_in, (steps, rows) = sequence.burn_in_steps, batch.action.shape
+    obs = observations(batch.frames, stack)  # [T + n, B, K, *frame]
+    starts = torch.cat([batch.starts, batch.starts.new_zeros(len(obs) - steps, rows)])
+    learnt = steps - burn_in
+
+    def warm(network: Network) -> torch.Tensor | None:
+        with torch.no_grad():
+            return network.unroll(obs[:burn_in], starts[:burn_in])[1] if burn_in else None
+
+    def predict_following(network: Network) -> torch.Tensor:
+        out, _ = network.unroll(obs[burn_in:], starts[burn_in:], warm(network))
+        out = out.view(-1, rows, *out.shape[1:])  # [length + n, B, A, outputs]
+        at = torch.arange(learnt, device=out.device)[:, None] + batch.offset[burn_in:]  # [length, B]
+        return out[at, torch.arange(rows, device=out.device)].flatten(0, 1)  # [length · B, A, outputs]
+
+    with torch.no_grad():
+        following = algorithm.bootstrap.following(
+            online=lambda: predict_following(online),
+            target=lambda: predict_following(target),
+            predict=algorithm.predict,
+        )
+    out, _ = online.unroll(obs[burn_in:steps], starts[burn_in:steps], warm(online))
+    reward, discount, action = (part[burn_in:].flatten() for part in (batch.reward, batch.discount, batch.action))
+    losses, priorities = algorithm.predict.losses(take_actions(out, action), following, reward, discount)
+    weight = batch.weight[burn_in:]
+    return losses.view(learnt, rows), weight, sequence_priorities(priorities.view(learnt, rows), weight > 0.0)
+
+
+def observations(frames: torch.Tensor, stack: int) -> torch.Tensor:
+    """Cut frames [B, K − 1 + T, *frame] into observations [T, B, K, *frame]."""
+    return frames.unfold(1, stack, 1).movedim(-1, 2).transpose(0, 1)
+
+
+def sequence_priorities(priorities: torch.Tensor, is_learnt: torch.Tensor) -> torch.Tensor:
+    """Return one priority per sequence [B] from those of its steps [T, B]: between the largest and the mean."""
+    sizes = priorities * is_learnt
+    mean = sizes.sum(0) / is_learnt.sum(0).clamp(min=1)
+    return MAX_SHARE * sizes.amax(0) + (1.0 - MAX_SHARE) * mean

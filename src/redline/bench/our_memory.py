@@ -65,9 +65,15 @@ class Sampling:
         self._uniform = UniformSampler(memory)
         self._prioritized = PrioritizedSampler(memory, alpha=ALPHA) if prioritized else None
         self._prefetch = prefetch
-        self._loader: BatchLoader | None = None
+        self._loader: BatchLoader[Batch] | None = None
         if prefetch:
-            self._loader = BatchLoader(memory, batch_size=BATCH_SIZE, gamma=GAMMA, clip_rewards=True, prefetch=prefetch)
+            self._loader = BatchLoader(
+                memory,
+                make_buffers=lambda: BatchBuffers(memory.layout, batch_size=BATCH_SIZE),
+                gamma=GAMMA,
+                clip_rewards=True,
+                prefetch=prefetch,
+            )
         self._buffers = BatchBuffers(memory.layout, batch_size=BATCH_SIZE)
         self.last: tuple[torch.Tensor, torch.Tensor] | None = None  # what was handed over last
 

@@ -104,9 +104,8 @@ def render_line(gauges: Gauges) -> str:
         f"{duration(gauges.time_s):>10} | {gauges.steps:>10,} steps | {rate(gauges.steps_per_s):>5} steps/s | "
         f"{rate(gauges.updates_per_s):>5} updates/s | {number(gauges.samples_per_step)} samples/step | "
         f"{gauges.episodes:,} episodes | mean-100 {number(gauges.mean_return_100)} | "
-        f"best {number(gauges.best_return, 1)} | ε {gauges.epsilon:.3f} | loss {number(gauges.loss, 4)} | "
-        f"replay {_fill(gauges):.0%} {size(gauges.replay_bytes)} | CPU {gauges.cpu_percent:.0f} % | "
-        f"{size(gauges.rss_bytes)} | ≤ {left} left"
+        f"best {number(gauges.best_return, 1)} | {_randomness(gauges)} | loss {number(gauges.loss, 4)} | "
+        f"{_replay(gauges)}CPU {gauges.cpu_percent:.0f} % | {size(gauges.rss_bytes)} | ≤ {left} left"
     )
 
 
@@ -125,16 +124,28 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
         (
             "learning",
             f"mean-100 {number(gauges.mean_return_100)} · best {number(gauges.best_return, 1)} · "
-            f"ε {gauges.epsilon:.3f} · loss {number(gauges.loss, 4)}",
+            f"{_randomness(gauges)} · loss {number(gauges.loss, 4)}",
         ),
-        (
-            "replay",
-            f"{gauges.replay_transitions:,} of {gauges.replay_capacity_transitions:,} transitions "
-            f"({_fill(gauges):.0%}) · {size(gauges.replay_bytes)}",
-        ),
+        *_replay_row(gauges),
         ("machine", f"CPU {gauges.cpu_percent:.0f} % (100 is one core) · memory {size(gauges.rss_bytes)}"),
     ]
 
 
-def _fill(gauges: Gauges) -> float:
-    return gauges.replay_transitions / gauges.replay_capacity_transitions
+def _randomness(gauges: Gauges) -> str:
+    if gauges.epsilon is not None:
+        return f"ε {gauges.epsilon:.3f}"
+    return f"entropy {number(gauges.policy_entropy_nats, 3)} nats"
+
+
+def _replay(gauges: Gauges) -> str:
+    if gauges.replay_transitions is None or gauges.replay_bytes is None:
+        return ""
+    fill = gauges.replay_transitions / (gauges.replay_capacity_transitions or 1)
+    return f"replay {fill:.0%} {size(gauges.replay_bytes)} | "
+
+
+def _replay_row(gauges: Gauges) -> list[tuple[str, str]]:
+    held, capacity, taken = gauges.replay_transitions, gauges.replay_capacity_transitions, gauges.replay_bytes
+    if held is None or capacity is None or taken is None:  # rollouts are forgotten once they are learnt from
+        return []
+    return [("replay", f"{held:,} of {capacity:,} transitions ({held / capacity:.0%}) · {size(taken)}")]

@@ -11,11 +11,12 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from redline.algorithms.catalog import PARTS, find_algorithm, find_part, part_name
+from redline.algorithms.catalog import ALGORITHMS, PARTS, find_algorithm, find_part, part_fields, part_name
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
+from redline.networks import Mlp
 from redline.runtime.job import Job
 from redline.runtime.settings import from_settings
 
@@ -23,15 +24,15 @@ T = TypeVar("T")
 
 NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
 MAX_CONFIG_BYTES = 1_000_000
+ALL = "all"  # in place of an algorithm: every one after the other
 # flags whose values decide the defaults of all others, by every spelling
 NAMES = {
     "algo": "algo",
     "model": "algo",
     "env": "env",
     "env.id": "env",
-    "network": "network",
-    "sample": "sample",
     "config": "config",
+    **{part: part for part in PARTS},
 }
 
 
@@ -42,11 +43,27 @@ class TrainFlags:
     job: Annotated[Job, tyro.conf.arg(name="")]
     """What to train."""
     algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
-    """Algorithm, by name."""
-    network: str = "nature"
+    """Algorithm, by name (redline algos lists them), or all: one run of each, and a table in the end."""
+    network: str | None = None
     """Network, by name: nature, small (the 2013 net) or mlp."""
-    sample: str = "uniform"
-    """Which transitions are learnt from, by name: uniform or prioritized, which has flags of its own."""
+    layers: str | None = None
+    """How its layers are made: plain, noisy or normed."""
+    core: str | None = None
+    """What it remembers: memoryless or gru."""
+    streams: str | None = None
+    """Its head: single or dueling."""
+    predict: str | None = None
+    """What is predicted for each action: expected, categorical or quantiles."""
+    bootstrap: str | None = None
+    """How the next state is valued: target-chooses or online-chooses."""
+    objective: str | None = None
+    """What is learnt from rollouts: policy-gradient, clipped or q-lambda."""
+    explore: str | None = None
+    """How the actor explores: epsilon-greedy, greedy or sampled."""
+    sample: str | None = None
+    """Which transitions are learnt from: uniform or prioritized."""
+    optimizer: str | None = None
+    """What moves the weights: adam, rmsprop or radam."""
     config: Path | None = None
     """TOML file with settings named as these flags are; flags override it."""
     plain: bool = False
@@ -62,23 +79,59 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
     settings = read_config(config) if config else {}
     algo = typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn"))))
     env_id = typed.get("env", _env_id_in(settings))
-    job = from_settings(default_job(algo, env_id), settings)
-    named = {part: find_part(part, typed[part]) for part in PARTS if part in typed}
-    job = replace(job, algorithm=replace(job.algorithm, **named))
-    names = {part: part_name(part, getattr(job.algorithm, part)) for part in PARTS}
-    flags = TrainFlags(job=job, algo=algo, network=names["network"], sample=names["sample"], config=config)
+    job = with_parts(default_job(algo, env_id), _parts_in(settings), algo)
+    job = with_parts(from_settings(job, settings), typed, algo)
+    names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
+    flags = replace(TrainFlags(job=job, algo=algo, config=config), **names)  # type: ignore[arg-type]
     return parse(TrainFlags, args, default=flags, prog="redline train")
+
+
+def requested_algorithm(args: Sequence[str]) -> str:
+    """Return the algorithm that the command line or its configuration file names, `all` for every one."""
+    typed = scan(args, NAMES)
+    if "algo" in typed:
+        return typed["algo"].lower()
+    settings = read_config(Path(typed["config"])) if "config" in typed else {}
+    return str(settings.get("algo", settings.get("model", "dqn"))).lower()
+
+
+def parse_all(args: Sequence[str]) -> list[TrainFlags]:
+    """Return what the user asked for, for each algorithm; a flag must suit all of them."""
+    if "--help" in args or "-h" in args:
+        return [parse_train([*args, "--algo", "dqn"])]
+    jobs = []
+    for name in ALGORITHMS:
+        try:
+            jobs.append(parse_train([*args, "--algo", name]))
+        except UserError as error:
+            raise UserError(f"{name}: {error} (with --algo all every flag must suit every algorithm)") from None
+    return jobs
+
+
+def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
+    """Return the job with the parts that were named in place of its algorithm's own."""
+    known = part_fields(job.algorithm)
+    sees_pictures = not isinstance(job.algorithm.network, Mlp)
+    changes = {}
+    for field in PARTS:
+        if field not in typed:
+            continue
+        part = find_part(field, typed[field], sees_pictures=sees_pictures)
+        if field not in known:
+            raise UserError(f"{algo} has no part {field}: its parts are {', '.join(known)}")
+        if type(part) is not type(getattr(job.algorithm, field)):  # the algorithm's own has its own settings
+            changes[field] = part
+    return replace(job, algorithm=replace(job.algorithm, **changes))
 
 
 def default_job(algo: str, env_id: str) -> Job:
     """Return the job that `algo` starts from on `env_id`."""
     entry = find_algorithm(algo)
-    kind = env_catalog.resolve(env_id)
-    if kind.is_atari:
-        return Job(env=EnvConfig(id=env_id), algorithm=entry.atari)
-    if env_spec(EnvConfig(id=env_id)).is_image:
-        return Job(env=EnvConfig(id=env_id, skip=1), algorithm=entry.atari)
-    return Job(env=EnvConfig(id=env_id, stack=1, skip=1), algorithm=entry.classic)
+    is_atari = env_catalog.resolve(env_id).is_atari
+    is_image = is_atari or env_spec(EnvConfig(id=env_id)).is_image
+    preset = entry.atari if is_image else entry.classic
+    env = EnvConfig(id=env_id, stack=preset.stack if is_image else 1, skip=4 if is_atari else 1)
+    return Job(env=env, algorithm=preset.algorithm, num_envs=preset.num_envs)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -146,6 +199,13 @@ def _one_line(complaint: str, prog: str) -> str:
     is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
     remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"
     return f"{message[:300].rstrip('.')}: {remedy}"
+
+
+def _parts_in(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parts that a file names, as `predict = "quantiles"` or as a table with a name."""
+    found = {field: settings.get(field) for field in PARTS}
+    names = {field: part.get("name") if isinstance(part, Mapping) else part for field, part in found.items()}
+    return {field: name for field, name in names.items() if isinstance(name, str)}
 
 
 def _env_id_in(settings: Mapping[str, Any]) -> str:

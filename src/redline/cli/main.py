@@ -19,6 +19,8 @@ DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
 COMMANDS = {
     "train": "train an agent on a game",
     "resume": "go on with a run that was stopped",
+    "eval": "measure how well a run's agent plays, by whole episodes",
+    "algos": "list the algorithms: parts, papers, defaults and results",
     "plan": "compare what a replay memory takes, before a run is started",
     "replay": "look inside the replay memory of a run",
     "bench": "measure the replay memory against its peers",

@@ -1,14 +1,17 @@
-"""`redline train`: start a run and watch it."""
+"""`redline train`: start a run and watch it; with `--model all`, one run of every algorithm after the other."""
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
 
 from redline.cli.displays import Lines, LivePanel
-from redline.cli.flags import parse_train
+from redline.cli.flags import ALL, TrainFlags, parse_all, parse_train, requested_algorithm
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.stopping import StopRequest
+from redline.cli.tables import is_plain, print_table
 from redline.cli.wording import duration, number, rate, size
 from redline.envs.vector import EnvError
 from redline.experience import ReplayError
@@ -18,14 +21,22 @@ from redline.runtime.resuming import StoppedWhileResumingError
 from redline.runtime.session import Outcome, Session
 from redline.runtime.starting import start_run
 
+TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
+
 
 def run(args: Sequence[str]) -> int:
     """Train as the flags say and return the exit code."""
     with StopRequest() as stop:
+        if requested_algorithm(args) == ALL:
+            return compare(parse_all(args), stop)
         flags = parse_train(args)
-        title = f"redline · {flags.algo} on {flags.job.env.id} · seed {flags.job.seed}"
-        with display(title, plain=flags.plain, as_json=flags.json) as watcher:
+        with display(title_of(flags), plain=flags.plain, as_json=flags.json) as watcher:
             return train(lambda: start_run(flags.job, flags.algo, watcher), watcher, stop, as_json=flags.json)
+
+
+def title_of(flags: TrainFlags) -> str:
+    """Return what the panel of a run is headed with."""
+    return f"redline · {flags.algo} on {flags.job.env.id} · seed {flags.job.seed}"
 
 
 def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManager[LivePanel | Lines]":
@@ -38,26 +49,82 @@ def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManage
 def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop: StopRequest, *, as_json: bool) -> int:
     """Open a session, train to its end, and tell how it ended."""
     try:
-        session = open_session()
-    except (EnvError, ReplayError) as error:
-        return refuse(str(error), as_json=as_json, code=FAILED)
+        outcome = play_out(open_session, watcher, stop)
     except StoppedWhileResumingError as stopped:
         return refuse(
             f"{stopped} before the run was back; its checkpoint is as it was", as_json=as_json, code=RESUMABLE
         )
-    with session:
-        try:
-            outcome = session.train(lambda: stop.reason() or ("output closed" if watcher.is_closed else None))
-        except (NonFiniteError, CheckpointError, EnvError, ReplayError) as error:
-            session.event("error", message=str(error))
-            return refuse(str(error), as_json=as_json, code=FAILED)
+    except TRAINING_ERRORS as error:
+        return refuse(str(error), as_json=as_json, code=FAILED)
     if as_json:
         print(json.dumps(summary(outcome)))
     else:
         watcher.finish()
         for line in _closing_lines(outcome):
             watcher.note(line)
+    return exit_code(outcome)
+
+
+def play_out(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop: StopRequest) -> Outcome:
+    """Open a session and train to its end; an error on the way is written into the run's events."""
+    with open_session() as session:
+        try:
+            return session.train(lambda: stop.reason() or ("output closed" if watcher.is_closed else None))
+        except TRAINING_ERRORS as error:
+            session.event("error", message=str(error))
+            raise
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Return 0 where a run is done, 75 where it was stopped from outside."""
     return RESUMABLE if outcome.reason in ("SIGTERM", "SIGHUP", "output closed") else DONE
+
+
+def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
+    """Run one algorithm after the other and show what each reached in one table; a failure does not end the rest."""
+    first, code = runs[0], DONE
+    results: list[dict[str, Any]] = []
+    for place, flags in enumerate(runs, start=1):
+        title = f"{title_of(flags)} · {place} of {len(runs)}"
+        with display(title, plain=first.plain, as_json=first.json) as watcher:
+            watcher.note(title)
+            try:
+                outcome = play_out(partial(start_run, flags.job, flags.algo, watcher), watcher, stop)
+            except TRAINING_ERRORS as error:
+                watcher.note(f"error: {error}")
+                results.append({"algorithm": flags.algo, "error": str(error)})
+                code = FAILED
+                continue
+        results.append({"algorithm": flags.algo, **summary(outcome)})
+        if stop.reason() is not None or watcher.is_closed:
+            code = exit_code(outcome) or code
+            break
+    if first.json:
+        print(json.dumps({"schema": 1, "num_algorithms": len(runs), "runs": results}))
+    else:
+        print_comparison(results, plain=first.plain)
+    return code
+
+
+def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> None:
+    """Print what each algorithm reached, in the order in which they ran."""
+    head = ("algorithm", "steps", "time", "steps/s", "updates", "mean-100", "best", "stopped")
+    rows = [
+        (row["algorithm"], *["–"] * 6, f"error: {row['error']}")
+        if "error" in row
+        else (
+            row["algorithm"],
+            f"{row['steps']:,}",
+            duration(row["time_s"]),
+            "–" if row["learning_steps_per_s"] is None else rate(row["learning_steps_per_s"]),
+            f"{row['updates']:,}",
+            number(row["mean_return_100"]),
+            number(row["best_return"], 1),
+            row["reason"],
+        )
+        for row in results
+    ]
+    print_table(head, rows, plain=is_plain(plain=plain, as_json=False), numeric=range(1, 7))
 
 
 def summary(outcome: Outcome) -> dict[str, object]:

@@ -95,6 +95,36 @@ class Delayed(gymnasium.Env[Array, np.int64]):
         return np.array([self._t / self._delay, self._first], np.float32)
 
 
+class Cue(gymnasium.Env[Array, np.int64]):
+    """A cue ±1 in the first frame only; reward 1 if the last of `delay` actions, 0 or 1, answers it, else −1.
+
+    The observation is the cue (0 afterwards) and the share of the way done: an agent whose frames do not reach back to
+    the first can only guess, so its mean return stays near 0 unless it remembers.
+    """
+
+    observation_space = Box(-1.0, 1.0, (2,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, delay: int) -> None:
+        self._delay = delay
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._right = int(self.np_random.integers(2))
+        self._t = 0
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> _Step:
+        self._t += 1
+        done = self._t == self._delay
+        reward = (1.0 if action == self._right else -1.0) if done else 0.0
+        return self._seen(), reward, done, False, {}
+
+    def _seen(self) -> Array:
+        cue = 2 * self._right - 1 if self._t == 0 else 0
+        return np.array([cue, self._t / self._delay], np.float32)
+
+
 class Catch(gymnasium.Env[Array, np.int64]):
     """A ball falls over a 12 × 12 grid drawn as 84 × 84 pixels; under it a paddle of three: +1 if caught, −1 if not.
 
@@ -178,3 +208,4 @@ def register() -> None:
     delayed = f"{__name__}:Delayed"
     gymnasium.register("redline/Discount-v0", entry_point=delayed, kwargs={"delay": 2, "num_actions": 1})
     gymnasium.register("redline/Delayed-v0", entry_point=delayed, kwargs={"delay": 5, "num_actions": 2})
+    gymnasium.register("redline/Cue-v0", entry_point=f"{__name__}:Cue", kwargs={"delay": 6})

@@ -9,6 +9,7 @@ from redline.experience.layout import ReplayLayout
 from redline.experience.loader import BatchLoader
 from redline.experience.memory import ReplayMemory
 from redline.experience.prioritized import PrioritizedSampler
+from redline.experience.rollout import RolloutBuffer
 from redline.experience.sampler import Sampler, UniformSampler
 from redline.experience.sequences import SequenceBuffers, gather_sequences, with_burn_in
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
@@ -24,6 +25,7 @@ __all__ = [
     "ReplayLayout",
     "ReplayMemory",
     "ReplaySnapshot",
+    "RolloutBuffer",
     "Sampler",
     "SequenceBuffers",
     "SharedLanes",

@@ -41,6 +41,10 @@ class BatchBuffers:
         self.discount = self.batch.discount.numpy()
         self.weight = self.batch.weight.numpy()
 
+    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
+        """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
+        return plan_batch(memory, draw, gamma=gamma, clip_rewards=clip_rewards, out=self)
+
 
 def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: BatchBuffers) -> Batch:
     """Read the windows of `out.n_steps` steps that were drawn; clipped rewards lie within [−1, 1]."""

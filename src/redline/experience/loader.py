@@ -8,40 +8,56 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from redline.experience.frame_store import FrameStore
-from redline.experience.gather import BatchBuffers, plan_batch
 from redline.experience.memory import ReplayMemory
-from redline.types import Array, Batch, Draw
+from redline.types import Array, Draw
+
+BatchT = TypeVar("BatchT")
+BatchT_co = TypeVar("BatchT_co", covariant=True)
 
 
-class BatchLoader:
+class Buffers(Protocol[BatchT_co]):
+    """Memory for one batch, and how it is filled."""
+
+    @property
+    def frames(self) -> Array:
+        """The frames of the batch."""
+        ...
+
+    @property
+    def batch(self) -> BatchT_co:
+        """The batch; it shares its memory with the arrays that are filled."""
+        ...
+
+    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
+        """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
+        ...
+
+
+class BatchLoader(Generic[BatchT]):
     """Turns draws into batches, in their order; with `prefetch` 0 there is no thread."""
 
     def __init__(
         self,
         memory: ReplayMemory,
         *,
-        batch_size: int,
-        n_steps: int = 1,
+        make_buffers: Callable[[], Buffers[BatchT]],
         gamma: float,
         clip_rewards: bool,
         prefetch: int = 0,
-        pin_memory: bool = False,
     ) -> None:
         self._memory = memory
         self._gamma = gamma
         self._clip_rewards = clip_rewards
         self.prefetch = prefetch
         # one for each batch under way, and the one that the learner has in hand
-        self._free = [
-            BatchBuffers(memory.layout, batch_size=batch_size, n_steps=n_steps, pin_memory=pin_memory)
-            for _ in range(prefetch + 2)
-        ]
-        self._in_hand: BatchBuffers | None = None
-        self._pending: deque[tuple[Draw, BatchBuffers]] = deque()
+        self._free = [make_buffers() for _ in range(prefetch + 2)]
+        self._in_hand: Buffers[BatchT] | None = None
+        self._pending: deque[tuple[Draw, Buffers[BatchT]]] = deque()
         self._gatherer = _Gatherer() if prefetch else None
 
     @property
@@ -57,14 +73,14 @@ class BatchLoader:
     def submit(self, draw: Draw) -> None:
         """Queue rows that the memory offers now; whatever is written from now on makes no difference to them."""
         memory, buffers = self._memory, self._free[-1]
-        plan = plan_batch(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards, out=buffers)
+        plan = buffers.plan(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards)
         if self._gatherer is None:
             memory.frames.read(plan, buffers.frames)
         else:
             self._gatherer.start(memory.frames, plan, buffers.frames)
         self._pending.append((draw, self._free.pop()))  # not before: what fails takes no buffers along
 
-    def next(self) -> tuple[Draw, Batch]:
+    def next(self) -> tuple[Draw, BatchT]:
         """Return the oldest batch; it is overwritten after the next call."""
         draw, buffers = self._pending.popleft()
         if self._in_hand is not None:

@@ -64,17 +64,22 @@ class SequenceBuffers:
         self.discount = self.batch.discount.numpy()
         self.weight = self.batch.weight.numpy()
 
+    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
+        """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
+        return plan_sequences(memory, draw, gamma=gamma, clip_rewards=clip_rewards, out=self)
+
 
 def with_burn_in(memory: ReplayMemory, draw: Draw, burn_in: int) -> Draw:
-    """Note how many steps before each row will stay readable as long as the row itself.
+    """Note how many steps before each row will stay readable as long as the row itself, and how many are complete.
 
-    Decided when rows are drawn, like the rows: later less may be held.
+    Decided when rows are drawn, like the rows: later less may be held, and more be complete.
     """
     rows, frame, _, step = memory.locate(draw)
     back = np.arange(1, burn_in + 1)  # [burn-in] steps before the row
     in_stack = np.minimum(step[:, None] - back, memory.layout.stack - 1)
     is_there = (in_stack >= 0) & (frame[:, None] - back - in_stack >= memory.table.floor_frame[rows][:, None])
-    return replace(draw, burn_in=is_there.sum(1))
+    ahead = memory.bounds().complete_before[rows] - draw.handles.number
+    return replace(draw, burn_in=is_there.sum(1), ahead=ahead)
 
 
 def gather_sequences(
@@ -88,19 +93,18 @@ def gather_sequences(
 
 def plan_sequences(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: SequenceBuffers) -> Any:
     """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
-    if draw.burn_in is None:
+    if draw.burn_in is None or draw.ahead is None:
         raise ValueError("these rows were not drawn for sequences: use with_burn_in")
     stack, n_steps, pool = memory.layout.stack, out.n_steps, memory.pool
     back, ahead = stack - 1 + out.burn_in, out.length - 1 + n_steps
-    rows, _, address, step = memory.locate(draw, back=back, ahead=ahead)  # address is [B, K − 1 + T + n]
+    _, _, address, step = memory.locate(draw, back=back, ahead=ahead)  # address is [B, K − 1 + T + n]
     steps = address[:, stack - 1 : -1]  # [B, T + n − 1] of all transitions that matter
     windows = sliding_window_view(steps, n_steps, axis=1)  # [B, T, n]
     shape = windows.shape[:2]
     spanned, reward, discount = read_returns(pool, windows.reshape(-1, n_steps), gamma=gamma, clip_rewards=clip_rewards)
     offset = spanned.reshape(shape)
     ends = pool.flags[steps[:, out.burn_in : out.burn_in + out.length]] & EPISODE_ENDS != 0  # [B, length]
-    num_complete = memory.bounds().complete_before[rows] - draw.handles.number
-    is_seen, is_learnt = _mark(draw.burn_in, ends, num_complete, out)
+    is_seen, is_learnt = _mark(draw.burn_in, ends, draw.ahead, out)
     out.offset[:] = np.where(is_seen, offset, 1).T
     out.reward[:] = np.where(is_seen, reward.reshape(shape), 0.0).T
     out.discount[:] = np.where(is_seen, discount.reshape(shape), 0.0).T

@@ -1,8 +1,28 @@
-"""Networks: torsos that see, heads that predict, and the names that a user can type."""
+"""Networks: torsos that see, cores that remember, heads that predict, and the layers all are made of."""
 
-from redline.networks.heads import ValueNetwork, build_value_network
+from redline.networks.building import build_policy_network, build_value_network
+from redline.networks.cores import Core, Gru, Memoryless, Sequence
+from redline.networks.heads import Dueling, Network, Single, Streams
+from redline.networks.layers import Layers, Noisy, Normed, Plain
 from redline.networks.torsos import Mlp, Nature, Small, Torso
 
-NETWORKS: dict[str, Torso] = {"nature": Nature(), "small": Small(), "mlp": Mlp()}
-
-__all__ = ["NETWORKS", "Mlp", "Nature", "Small", "Torso", "ValueNetwork", "build_value_network"]
+__all__ = [
+    "Core",
+    "Dueling",
+    "Gru",
+    "Layers",
+    "Memoryless",
+    "Mlp",
+    "Nature",
+    "Network",
+    "Noisy",
+    "Normed",
+    "Plain",
+    "Sequence",
+    "Single",
+    "Small",
+    "Streams",
+    "Torso",
+    "build_policy_network",
+    "build_value_network",
+]

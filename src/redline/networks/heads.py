@@ -1,31 +1,144 @@
-"""Heads turn features into what an algorithm predicts; a value network is a torso with a head."""
+"""Heads turn features into what an algorithm predicts; a network is a torso, perhaps a core, and a head."""
 
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
 import torch
 from torch import nn
 
-from redline.networks.layers import initialise
-from redline.networks.torsos import Torso
-from redline.types import EnvSpec
+from redline.networks.cores import mask_state
+from redline.networks.layers import Layers, NoisyLinear, Outputs
 
 
-class ValueNetwork(nn.Module):
-    """Observation → `outputs` numbers for each action: one for an expected value, more for a distribution."""
+class Network(nn.Module):
+    """Observation → what the head predicts, [B, A, outputs] for values; remembers if it has a core."""
 
-    def __init__(self, torso: nn.Module, *, features: int, num_actions: int, outputs: int) -> None:
+    def __init__(self, torso: nn.Module, core: nn.RNNCellBase | None, head: nn.Module, *, num_actions: int) -> None:
         super().__init__()
         self.torso = torso
-        self.head = nn.Linear(features, num_actions * outputs)
-        self.shape = (num_actions, outputs)
+        self.core = core
+        self.head = head
+        self.num_actions = num_actions
+        self._noisy = [layer for layer in self.modules() if isinstance(layer, NoisyLinear)]
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Predict from observations [B, K, *frame] alone."""
         out: torch.Tensor = self.head(self.torso(obs))
-        return out.view(-1, *self.shape)  # [B, A, outputs]
+        return out
+
+    @property
+    def state_width(self) -> int:
+        """Units that are carried from step to step; 0 if nothing is remembered."""
+        return 0 if self.core is None else self.core.hidden_size
+
+    def step(self, obs: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predict from observations [B, K, *frame] and what is remembered [B, S]; return the next state too."""
+        if self.core is None:
+            return self(obs), state
+        state = self.core(self.torso(obs), state)
+        return self.head(state), state
+
+    def unroll(
+        self, obs: torch.Tensor, starts: torch.Tensor, state: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predict [T · B, A, outputs] for sequences [T, B, K, *frame]; the state begins anew where `starts` [T, B]."""
+        steps, rows = obs.shape[:2]
+        if self.core is None:
+            raise ValueError("a network without a core has nothing to unroll")
+        features = self.torso(obs.flatten(0, 1)).unflatten(0, (steps, rows))  # [T, B, F]
+        if state is None:
+            state = features.new_zeros(rows, self.state_width)
+        states = []
+        for t in range(steps):
+            state = self.core(features[t], mask_state(state, starts[t]))
+            states.append(state)
+        return self.head(torch.cat(states)), states[-1]
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether there is noise to draw."""
+        return bool(self._noisy)
+
+    def resample(self, rng: np.random.Generator) -> None:
+        """Draw new noise for every noisy layer."""
+        for layer in self._noisy:
+            layer.resample(rng)
+
+    def silence(self) -> None:
+        """Act without noise from now on."""
+        for layer in self._noisy:
+            layer.silence()
 
 
-def build_value_network(torso: Torso, spec: EnvSpec, *, outputs: int, generator: torch.Generator) -> ValueNetwork:
-    """Build and initialise a value network on the CPU, in the memory format that its torso likes."""
-    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
-        module, features = torso.build(spec)
-        network = ValueNetwork(module, features=features, num_actions=spec.num_actions, outputs=outputs)
-    initialise(network, generator, keep_variance=spec.is_image)
-    return network.to(memory_format=torch.channels_last) if spec.is_image else network  # type: ignore[call-overload]
+@runtime_checkable
+class Streams(Protocol):
+    """A recipe for the head of a value network."""
+
+    def build(self, features: int, *, hidden: int | None, num_actions: int, outputs: int, layers: Layers) -> nn.Module:
+        """Return a module from features [B, F] to [B, A, outputs]; `hidden` are units of a layer between, if any."""
+        ...
+
+
+@dataclass(frozen=True)
+class Single(Streams):
+    """One stream: a prediction for each action."""
+
+    def build(self, features: int, *, hidden: int | None, num_actions: int, outputs: int, layers: Layers) -> nn.Module:
+        stream = make_stream(features, num_actions * outputs, hidden=hidden, layers=layers)
+        return nn.Sequential(stream, nn.Unflatten(1, (num_actions, outputs)))
+
+
+@dataclass(frozen=True)
+class Dueling(Streams):
+    """Two streams: the state's value, and each action's advantage over the mean (arXiv:1511.06581)."""
+
+    def build(self, features: int, *, hidden: int | None, num_actions: int, outputs: int, layers: Layers) -> nn.Module:
+        return DuelingHead(
+            value=make_stream(features, outputs, hidden=hidden, layers=layers),
+            advantage=make_stream(features, num_actions * outputs, hidden=hidden, layers=layers),
+            shape=(num_actions, outputs),
+        )
+
+
+class DuelingHead(nn.Module):
+    """value + advantage − its mean over the actions of the same row."""
+
+    def __init__(self, *, value: nn.Module, advantage: nn.Module, shape: tuple[int, int]) -> None:
+        super().__init__()
+        self.value = value
+        self.advantage = advantage
+        self.shape = shape
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        value = self.value(features)[:, None]  # [B, 1, outputs]
+        advantage = self.advantage(features).unflatten(1, self.shape)  # [B, A, outputs]
+        out: torch.Tensor = value + advantage - advantage.mean(dim=1, keepdim=True)
+        return out
+
+
+class PolicyHead(nn.Module):
+    """Features → [B, A + 1]: a logit for each action, and last the state's value."""
+
+    def __init__(self, hidden: nn.Module, width: int, *, num_actions: int, layers: Layers) -> None:
+        super().__init__()
+        self.hidden = hidden
+        # a policy that starts nearly uniform explores; a value may start anywhere near 0
+        self.policy = Outputs(layers.dense(width, num_actions), gain=0.01)
+        self.value = Outputs(layers.dense(width, 1))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        hidden = self.hidden(features)
+        return torch.cat([self.policy(hidden), self.value(hidden)], dim=1)
+
+
+def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Layers) -> nn.Module:
+    """Return features → outputs, with a hidden layer between if its units are given."""
+    if hidden is None:
+        return Outputs(layers.dense(features, outputs))
+    return nn.Sequential(*make_hidden(features, hidden, layers), Outputs(layers.dense(hidden, outputs)))
+
+
+def make_hidden(features: int, width: int, layers: Layers) -> list[nn.Module]:
+    """Return a hidden layer with its activation."""
+    return [layers.dense(features, width), *layers.between([width]), nn.ReLU()]

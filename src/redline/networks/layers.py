@@ -1,10 +1,101 @@
-"""Layers that PyTorch lacks, and the initialisation that every network shares."""
+"""How layers are made: plain, noisy or normalised; and the two initialisations that networks start from."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
+
+from redline.errors import UserError
+
+
+@runtime_checkable
+class Layers(Protocol):
+    """A recipe for dense layers, and for what stands between a layer and its activation."""
+
+    def dense(self, size_in: int, size_out: int) -> nn.Linear:
+        """Return a dense layer."""
+        ...
+
+    def between(self, shape: Sequence[int]) -> list[nn.Module]:
+        """Return what follows a hidden layer that gives `shape`, before its activation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plain(Layers):
+    """Dense layers as PyTorch has them, and nothing between."""
+
+    def dense(self, size_in: int, size_out: int) -> nn.Linear:
+        return nn.Linear(size_in, size_out)
+
+    def between(self, shape: Sequence[int]) -> list[nn.Module]:
+        return []
+
+
+@dataclass(frozen=True)
+class Noisy(Layers):
+    """Dense layers whose weights are noisy, so that the network explores by itself (arXiv:1706.10295)."""
+
+    sigma: float = 0.5
+    """Noise at the start: σ₀ of the paper, divided by the root of a layer's inputs."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.sigma < math.inf:
+            raise UserError(f"layers.sigma is {self.sigma}: use a finite number above 0; none is --layers plain")
+
+    def dense(self, size_in: int, size_out: int) -> nn.Linear:
+        return NoisyLinear(size_in, size_out, sigma=self.sigma)
+
+    def between(self, shape: Sequence[int]) -> list[nn.Module]:
+        return []
+
+
+@dataclass(frozen=True)
+class Normed(Layers):
+    """Every hidden layer is normalised over all its units (arXiv:1607.06450)."""
+
+    def dense(self, size_in: int, size_out: int) -> nn.Linear:
+        return nn.Linear(size_in, size_out)
+
+    def between(self, shape: Sequence[int]) -> list[nn.Module]:
+        return [nn.LayerNorm(list(shape))]
+
+
+class NoisyLinear(nn.Linear):
+    """A dense layer with factorised noise: weight μ + σ · f(ε_out) f(ε_in)ᵀ, bias μ + σ · f(ε_out).
+
+    The noise is the same for all rows until it is drawn again; without any, only μ acts.
+    """
+
+    def __init__(self, size_in: int, size_out: int, *, sigma: float) -> None:
+        super().__init__(size_in, size_out)
+        start = sigma / math.sqrt(size_in)
+        self.weight_sigma = nn.Parameter(torch.full((size_out, size_in), start))
+        self.bias_sigma = nn.Parameter(torch.full((size_out,), start))
+        self._noise: tuple[torch.Tensor, torch.Tensor] | None = None  # f(ε_in) [in], f(ε_out) [out]
+
+    def resample(self, rng: np.random.Generator) -> None:
+        """Draw new noise."""
+        drawn = torch.from_numpy(rng.standard_normal(self.in_features + self.out_features, dtype=np.float32))
+        scaled = (drawn.sign() * drawn.abs().sqrt()).to(self.weight.device)
+        self._noise = scaled[: self.in_features], scaled[self.in_features :]
+
+    def silence(self) -> None:
+        """Act without noise from now on."""
+        self._noise = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = F.linear(x, self.weight, self.bias)
+        if self._noise is None:
+            return out
+        noise_in, noise_out = self._noise
+        # the same as with a noisy matrix, which would cost a pass over all weights for every draw
+        return out + F.linear(x * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
 
 
 class PixelConv2d(nn.Conv2d):
@@ -17,18 +108,51 @@ class PixelConv2d(nn.Conv2d):
         return F.conv2d(pixels, self.weight / 255.0, self.bias, self.stride)
 
 
+class Outputs(nn.Module):
+    """A dense layer that gives what is predicted; initialisations treat it apart from hidden layers."""
+
+    def __init__(self, dense: nn.Linear, *, gain: float = 1.0) -> None:
+        super().__init__()
+        self.dense = dense
+        self.gain = gain  # of an orthogonal start
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.dense(features)
+        return out
+
+
 def initialise(module: nn.Module, generator: torch.Generator, *, keep_variance: bool) -> None:
     """Draw all weights anew from PyTorch's default distribution, with `generator` alone.
 
     With `keep_variance` the hidden layers keep the variance of what they see (He et al. 2015, 1502.01852). The default
     shrinks it threefold per layer, and a ball of a few pixels is then lost in a constant background for a long time.
     """
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
-    for layer in layers:
-        if keep_variance and layer is not layers[-1]:  # values start near 0 in either case
+    outputs = {id(part.dense) for part in module.modules() if isinstance(part, Outputs)}
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNCellBase):
+            _draw_cell(layer, generator)
+        if not isinstance(layer, nn.Conv2d | nn.Linear):
+            continue
+        if keep_variance and id(layer) not in outputs:  # values start near 0 in either case
             nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu", generator=generator)
         else:
             nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5.0), generator=generator)
         if layer.bias is not None:
             bound = 1.0 / math.sqrt(layer.weight[0].numel())
             nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+
+
+def initialise_orthogonal(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw all weights anew as orthogonal matrices with biases of 0, as is usual for policy gradients."""
+    gains = {id(part.dense): part.gain for part in module.modules() if isinstance(part, Outputs)}
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.orthogonal_(layer.weight, gain=gains.get(id(layer), math.sqrt(2.0)), generator=generator)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+def _draw_cell(cell: nn.RNNCellBase, generator: torch.Generator) -> None:
+    bound = 1.0 / math.sqrt(cell.hidden_size)
+    for parameter in cell.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)

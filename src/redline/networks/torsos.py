@@ -10,15 +10,19 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks.layers import PixelConv2d
+from redline.networks.layers import Layers, PixelConv2d
 from redline.types import EnvSpec
 
 
 @runtime_checkable
 class Torso(Protocol):
-    """A recipe for the part of a network that sees the observation."""
+    """A recipe for the part of a network that sees the observation, up to its last hidden layer."""
 
-    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
+    def last_width(self) -> int:
+        """Units of that last hidden layer; each stream of the head has one of its own."""
+        ...
+
+    def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         """Return a module from observations [B, K, *frame] to features [B, F], and F."""
         ...
 
@@ -33,8 +37,11 @@ class Nature(Torso):
     def __post_init__(self) -> None:
         _check_widths(self.width)
 
-    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
-        return _convolutions(spec, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], width=self.width, name="nature")
+    def last_width(self) -> int:
+        return self.width
+
+    def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
+        return _convolutions(spec, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], layers=layers, name="nature")
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,11 @@ class Small(Torso):
     def __post_init__(self) -> None:
         _check_widths(self.width)
 
-    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
-        return _convolutions(spec, [(16, 8, 4), (32, 4, 2)], width=self.width, name="small")
+    def last_width(self) -> int:
+        return self.width
+
+    def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
+        return _convolutions(spec, [(16, 8, 4), (32, 4, 2)], layers=layers, name="small")
 
 
 @dataclass(frozen=True)
@@ -61,14 +71,18 @@ class Mlp(Torso):
     def __post_init__(self) -> None:
         _check_widths(*self.widths)
 
-    def build(self, spec: EnvSpec) -> tuple[nn.Module, int]:
+    def last_width(self) -> int:
+        return self.widths[-1]
+
+    def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         if spec.is_image:
             raise UserError(f"network mlp reads vectors, but {spec.name} shows pictures: use --network nature")
-        sizes = [spec.stack * spec.frame_shape[0], *self.widths]
-        layers: list[nn.Module] = [nn.Flatten()]
+        sizes = [spec.stack * spec.frame_shape[0], *self.widths[:-1]]
+        modules: list[nn.Module] = [nn.Flatten()]
         for size_in, size_out in pairwise(sizes):
-            layers += [nn.Linear(size_in, size_out), nn.ReLU()]
-        return nn.Sequential(*layers), sizes[-1]
+            # like the convolutions of pictures these are never noisy: noise belongs to the layers that value
+            modules += [nn.Linear(size_in, size_out), *layers.between([size_out]), nn.ReLU()]
+        return nn.Sequential(*modules), sizes[-1]
 
 
 class ConvolutionalTorso(nn.Module):
@@ -91,13 +105,13 @@ def _check_widths(*widths: int) -> None:
 
 
 def _convolutions(
-    spec: EnvSpec, shapes: Sequence[tuple[int, int, int]], *, width: int, name: str
+    spec: EnvSpec, shapes: Sequence[tuple[int, int, int]], *, layers: Layers, name: str
 ) -> tuple[nn.Module, int]:
     if not spec.is_image:
         raise UserError(f"network {name} reads pictures, but {spec.name} gives vectors: use --network mlp")
     *depth, height, breadth = spec.frame_shape
     channels = spec.stack * math.prod(depth)
-    layers: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for index, (channels_out, kernel, stride) in enumerate(shapes):
         if min(height, breadth) < kernel:
             raise UserError(
@@ -105,14 +119,14 @@ def _convolutions(
                 f"use --env.size {_smallest_size(shapes)} or more"
             )
         convolution = PixelConv2d if index == 0 else nn.Conv2d
-        layers += [convolution(channels, channels_out, kernel, stride), nn.ReLU()]
+        modules.append(convolution(channels, channels_out, kernel, stride))
         height, breadth, channels = (
             (height - kernel) // stride + 1,
             (breadth - kernel) // stride + 1,
             channels_out,
         )
-    layers += [nn.Flatten(), nn.Linear(channels * height * breadth, width), nn.ReLU()]
-    return ConvolutionalTorso(nn.Sequential(*layers)), width
+        modules += [*layers.between([channels, height, breadth]), nn.ReLU()]
+    return ConvolutionalTorso(nn.Sequential(*modules, nn.Flatten())), channels * height * breadth
 
 
 def _smallest_size(shapes: Sequence[tuple[int, int, int]]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from safetensors.numpy import load_file as load_arrays
 
+from redline.algorithms.q_learning import QLearning
 from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory, without_damage
@@ -54,11 +55,14 @@ def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedRe
             checkpoint = replace(checkpoint, skipped=(*checkpoint.skipped, note))
     if manifest is None or "arrays.safetensors" not in checkpoint.files:
         raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
+    algorithm = run.job.algorithm
+    if not isinstance(algorithm, QLearning):
+        raise UserError(f"{path} is a run of {run.algorithm}, which has no replay memory")
     spec = env_spec(run.job.env)
     arrays = load_arrays(checkpoint.files["arrays.safetensors"])
     load = _loader(path / REPLAY, manifest, progress)
     try:
-        memory = ReplayMemory(_layout(replay_layout(run.job, spec), manifest))
+        memory = ReplayMemory(_layout(replay_layout(algorithm, spec, num_envs=run.job.num_envs), manifest))
         restore_memory(memory, manifest, _part("replay", arrays), load)
         priorities = _priorities(memory, _part("sampler", arrays))
     except (KeyError, ValueError) as error:

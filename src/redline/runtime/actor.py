@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from redline.algorithms.q_learning import ActorParams, act
+from redline.algorithms.family import ActorExtras, ActorParams, act
 from redline.envs import stacking
 from redline.envs.vector import VectorEnv
+from redline.networks.cores import mask_state
 from redline.types import Array, BoolArray, IntArray, VectorStep
 
 
@@ -24,11 +26,11 @@ class Episode:
 class Actor:
     """Plays all lanes of a vector env in lockstep."""
 
-    def __init__(self, env: VectorEnv) -> None:
+    def __init__(self, env: VectorEnv, *, state_width: int = 0) -> None:
         self.env = env
         spec = env.spec
         self.obs: Array = np.zeros((env.num_envs, spec.stack, *spec.frame_shape), dtype=spec.frame_dtype)
-        self._state = None
+        self._state = torch.zeros(env.num_envs, state_width)  # what the network remembers of each episode
         self._return = np.zeros(env.num_envs)  # [N] unclipped reward of the episode under way
         self._length_steps = np.zeros(env.num_envs, dtype=np.int64)
         self._key_seed = np.zeros(env.num_envs, dtype=np.int64)
@@ -39,10 +41,10 @@ class Actor:
         self.obs = stacking.begin(first_frames, self.env.spec.stack)
         self._note_starts(np.ones(self.env.num_envs, dtype=np.bool_))
 
-    def choose(self, params: ActorParams, rng: np.random.Generator) -> IntArray:
-        """Return an action for each lane."""
-        actions, self._state, _ = act(params, self.obs, self._state, rng)
-        return actions
+    def choose(self, params: ActorParams, rng: np.random.Generator) -> tuple[IntArray, ActorExtras]:
+        """Return an action for each lane, and what else the network said."""
+        actions, self._state, extras = act(params, self.obs, self._state.to(params.device), rng)
+        return actions, extras
 
     def observe(self, step: VectorStep) -> list[Episode]:
         """Take in what a step gave; return the episodes that ended with it."""
@@ -70,6 +72,7 @@ class Actor:
         """Return what a checkpoint keeps."""
         return {
             "obs": self.obs,
+            "state": self._state.cpu().numpy(),
             "return": self._return,
             "length_steps": self._length_steps,
             "key_seed": self._key_seed,
@@ -79,12 +82,14 @@ class Actor:
     def load_state(self, state: dict[str, Array]) -> None:
         """Go on from what `state()` gave."""
         self.obs = state["obs"].copy()
+        self._state = torch.from_numpy(state["state"].copy())
         self._return[:] = state["return"]
         self._length_steps[:] = state["length_steps"]
         self._key_seed[:] = state["key_seed"]
         self._key_offset_steps[:] = state["key_offset_steps"]
 
     def _note_starts(self, lanes: BoolArray) -> None:
+        self._state = mask_state(self._state, torch.from_numpy(lanes).to(self._state.device))
         self._return[lanes] = 0.0
         self._length_steps[lanes] = 0
         self._key_seed[lanes] = self.env.key_seed[lanes]

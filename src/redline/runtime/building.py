@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
+from redline.algorithms.on_policy import OnPolicy
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
-from redline.experience import ReplayLayout, ReplayMemory, available_bytes, check_fits
+from redline.experience import ReplayLayout, available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
 from redline.runs.errors import explain, free_bytes, mount_point
@@ -19,7 +20,10 @@ from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.replay_sizing import settle_replay
-from redline.types import Adjustment
+from redline.runtime.replay_source import ReplaySource
+from redline.runtime.rollout_source import RolloutSource
+from redline.runtime.sources import Source
+from redline.types import Adjustment, EnvSpec
 
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 
@@ -29,7 +33,7 @@ class Settled:
     """A job as it will really run."""
 
     job: Job
-    layout: ReplayLayout
+    layout: ReplayLayout | None  # of the replay memory, if there is one
     adjustments: list[Adjustment]
     device: torch.device
 
@@ -44,8 +48,22 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
     threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
     job = replace(job, env=env, limits=limits, threads=threads)
-    layout, sized = settle_replay(job, saved_replay)
+    if isinstance(job.algorithm, OnPolicy):
+        algorithm, cut = _whole_rollouts(job.algorithm, job.num_envs)
+        return Settled(replace(job, algorithm=algorithm), None, adjustments + cut, find_device(job.device))
+    layout, sized = settle_replay(job, job.algorithm, saved_replay)
     return Settled(job, layout, adjustments + sized, find_device(job.device))
+
+
+def _whole_rollouts(algorithm: OnPolicy, num_envs: int) -> tuple[OnPolicy, list[Adjustment]]:
+    """Choose the batch size by which a rollout is cut into equal parts, or nearly so."""
+    rows = algorithm.rollout_steps * num_envs
+    asked = algorithm.batch_size
+    size = -(-rows // -(-rows // asked))
+    if size == asked:
+        return algorithm, []
+    why = f"a rollout of {num_envs} envs × {algorithm.rollout_steps} steps is cut into equal batches"
+    return replace(algorithm, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
 
 
 def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:
@@ -81,16 +99,29 @@ def find_device(name: str) -> torch.device:
 
 
 def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
-    """Build env, memory and learner; what would not fit in memory is refused before anything is allocated."""
-    job, layout = settled.job, settled.layout
+    """Build env, source and learner; what would not fit in memory is refused before anything is allocated."""
+    job = settled.job
     env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.threads.envs)
     try:
-        check_fits(layout, free_ram_bytes=available_bytes(), free_disk_bytes=_free_disk(layout.path))
+        if settled.layout is not None:
+            free_disk = _free_disk(settled.layout.path)
+            check_fits(settled.layout, free_ram_bytes=available_bytes(), free_disk_bytes=free_disk)
         learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
-        return InlineTrainer(job, env_seed=env_seed, env=env, memory=ReplayMemory(layout), learner=learner)
+        source = build_source(settled, env.spec, learner)
+        return InlineTrainer(job, env_seed=env_seed, env=env, source=source, learner=learner)
     except BaseException:
         env.close()
         raise
+
+
+def build_source(settled: Settled, spec: EnvSpec, learner: Learner) -> Source:
+    """Return where batches come from: the one place that tells the families apart."""
+    job = settled.job
+    if isinstance(job.algorithm, OnPolicy):
+        return RolloutSource(job.algorithm, spec, num_envs=job.num_envs, seed=job.seed, learner=learner)
+    if settled.layout is None:
+        raise ValueError("a value learner with replay needs a layout of its memory")
+    return ReplaySource(job.algorithm, settled.layout, seed=job.seed, device=settled.device)
 
 
 def _free_disk(folder: Path | None) -> int:
@@ -109,14 +140,16 @@ def _nearest_existing(folder: Path) -> Path:
 def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
     """Refuse a run whose checkpoints and replay segments would fill the disk."""
     learner_bytes = sum(value.nbytes for value in trainer.learner.online.state_dict().values())
-    layout = trainer.memory.layout
-    frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
+    layout = None if trainer.source.memory is None else trainer.source.memory.layout
+    frames_bytes = 0
+    if layout is not None:
+        frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
     # each has the weights, the target's and Adam's two moments, and may name a replay memory of its own
     needed = KEPT_CHECKPOINTS * (4 * learner_bytes + frames_bytes)
     try:
         place = _nearest_existing(log_dir)
         free = free_bytes(place)
-        if layout.path is not None and layout.path.stat().st_dev == place.stat().st_dev:
+        if layout is not None and layout.path is not None and layout.path.stat().st_dev == place.stat().st_dev:
             needed += layout.disk_bytes
     except OSError as error:
         raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None

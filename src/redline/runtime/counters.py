@@ -19,6 +19,7 @@ class Counters:
     episodes: int = 0
     time_s: float = 0.0  # training time
     warmup_time_s: float = 0.0  # the part of it spent before the first update
+    warmup_steps: int = 0  # the part of the steps played before it
 
 
 @dataclass

@@ -14,6 +14,7 @@ TAGS = {
     "learning/best_return": "best_return",
     "learning/loss": "loss",
     "learning/epsilon": "epsilon",
+    "learning/policy_entropy_nats": "policy_entropy_nats",
     "speed/steps_per_s": "steps_per_s",
     "speed/updates_per_s": "updates_per_s",
     "speed/samples_per_step": "samples_per_step",

@@ -21,12 +21,13 @@ class Gauges:
     samples_per_step: float | None  # achieved since the warm-up
     mean_return_100: float | None
     best_return: float | None
-    epsilon: float
+    epsilon: float | None  # None where actions are drawn from a policy
+    policy_entropy_nats: float | None  # None where there is no policy, or nothing was played yet
     loss: float | None
     actor_weights_age_updates: int  # updates by which the actor's weights lag behind
-    replay_transitions: int
-    replay_capacity_transitions: int
-    replay_bytes: int
+    replay_transitions: int | None  # None where there is no replay memory
+    replay_capacity_transitions: int | None
+    replay_bytes: int | None
     cpu_percent: float  # 100 is one core
     rss_bytes: int
     progress: float | None  # share of the nearest limit, 0 … 1

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from redline.algorithms.dqn import DQN
+from redline.algorithms.named.dqn import DQN
+from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
@@ -20,7 +21,7 @@ class Job:
 
     env: EnvConfig = field(default_factory=EnvConfig)
     """The environment."""
-    algorithm: Annotated[QLearning, tyro.conf.arg(name="")] = DQN
+    algorithm: Annotated[QLearning | OnPolicy, tyro.conf.arg(name="")] = DQN
     """The algorithm and its parts."""
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     """When to stop."""

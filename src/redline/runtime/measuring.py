@@ -4,6 +4,7 @@ import time
 from collections import deque
 from typing import NamedTuple
 
+from redline.exploration import Sampled
 from redline.monitor.usage import ProcessUsage
 from redline.runtime.gauges import Gauges
 from redline.runtime.inline import InlineTrainer
@@ -43,7 +44,7 @@ class Measurer:
         self._loss = self._loss if loss is None else loss
         usage = self._usage.sample()
         progress, remaining_s = self._progress(steps_per_s, invocation_s=now.time_s - self._started_s)
-        memory = trainer.memory
+        memory, is_policy = trainer.source.memory, isinstance(trainer.job.algorithm.explore, Sampled)
         return Gauges(
             time_s=counters.time_s,
             unix_s=time.time(),
@@ -55,15 +56,16 @@ class Measurer:
             steps_per_s=steps_per_s,
             updates_per_s=(now.updates - recent.updates) / seconds,
             episodes_per_h=(now.episodes - early.episodes) / max(now.time_s - early.time_s, 1e-9) * 3600,
-            samples_per_step=trainer.pacing.achieved(steps=now.steps, samples=counters.samples),
+            samples_per_step=trainer.source.pacing.achieved(steps=now.steps, samples=counters.samples),
             mean_return_100=trainer.scores.mean,
             best_return=trainer.scores.best,
-            epsilon=trainer.epsilon,
+            epsilon=None if is_policy else trainer.epsilon,
+            policy_entropy_nats=trainer.source.mean_entropy() if is_policy else None,
             loss=self._loss,
             actor_weights_age_updates=0,  # actor and learner share their weights in one process
-            replay_transitions=memory.num_transitions,
-            replay_capacity_transitions=memory.layout.capacity,
-            replay_bytes=memory.used_bytes,
+            replay_transitions=None if memory is None else memory.num_transitions,
+            replay_capacity_transitions=None if memory is None else memory.layout.capacity,
+            replay_bytes=None if memory is None else memory.used_bytes,
             cpu_percent=usage.cpu_percent_of_core,
             rss_bytes=usage.rss_bytes,
             progress=progress,

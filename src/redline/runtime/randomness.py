@@ -10,6 +10,8 @@ class Purpose(IntEnum):
 
     ACT = 1  # index: vector steps before this one
     DRAW = 2  # index: batches drawn before this one
+    LEARN = 3  # index: updates before this one
+    EVALUATE = 4  # index: vector steps of an evaluation before this one
 
 
 def stream(seed: int, purpose: Purpose, index: int) -> np.random.Generator:

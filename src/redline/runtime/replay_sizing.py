@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from redline.algorithms.q_learning import QLearning
 from redline.envs.factory import env_spec
 from redline.experience import ReplayLayout, with_budget
 from redline.experience.budget import SURPLUS
@@ -16,16 +17,18 @@ MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
 MEASURED_ENVS = 8  # at most: each takes a moment to start
 
 
-def settle_replay(job: Job, saved: Mapping[str, Any] | None = None) -> tuple[ReplayLayout, list[Adjustment]]:
+def settle_replay(
+    job: Job, algorithm: QLearning, saved: Mapping[str, Any] | None = None
+) -> tuple[ReplayLayout, list[Adjustment]]:
     """Return the layout with its bytes, and what a user should know of it; `saved` is what a checkpoint holds.
 
     Bytes that nobody asked for are found by playing the game for a moment, or are those of the checkpoint if all that
     they depend on is as it was.
     """
-    layout = replay_layout(job, env_spec(job.env))
+    layout = replay_layout(algorithm, env_spec(job.env), num_envs=job.num_envs)
     if saved is not None:
         layout = replace(layout, chunk_frames=saved["frames_per_chunk"])
-    if job.algorithm.replay.bytes is not None:
+    if algorithm.replay.bytes is not None:
         return layout, _about_given_bytes(layout)
     if not layout.is_picture:
         return layout, []
@@ -45,19 +48,18 @@ def settle_replay(job: Job, saved: Mapping[str, Any] | None = None) -> tuple[Rep
     return layout, [Adjustment("replay.bytes", "auto", f"{layout.num_bytes:_}", why)]
 
 
-def replay_layout(job: Job, spec: EnvSpec) -> ReplayLayout:
-    """Return how the replay memory of a job is laid out, with the bytes that the user gave, if any."""
-    algorithm = job.algorithm
+def replay_layout(algorithm: QLearning, spec: EnvSpec, *, num_envs: int) -> ReplayLayout:
+    """Return how the replay memory of an algorithm is laid out, with the bytes that the user gave, if any."""
     pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
     horizon = pacing.horizon_vector_steps(
-        batches_ahead=algorithm.replay.prefetch, batch_size=algorithm.batch_size, num_envs=job.num_envs
+        batches_ahead=algorithm.replay.prefetch, batch_size=algorithm.batch_size, num_envs=num_envs
     )
     return ReplayLayout(
         capacity=algorithm.replay.capacity,
         frame_shape=spec.frame_shape,
         frame_dtype=spec.frame_dtype,
         stack=spec.stack,
-        lanes=job.num_envs,
+        lanes=num_envs,
         horizon_steps=horizon,
         max_n_steps=algorithm.returns.n,
         codec=algorithm.replay.codec,

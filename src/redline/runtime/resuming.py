@@ -72,7 +72,7 @@ def read_run(path: Path) -> SavedRun:
     facts = read_run_json(path)
     try:
         algorithm = str(facts["algorithm"])
-        job = from_settings(Job(algorithm=find_algorithm(algorithm).atari), facts["config"])
+        job = from_settings(Job(algorithm=find_algorithm(algorithm).atari.algorithm), facts["config"])
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}/run.json is no run of this version of Redline: {error}") from None
     return SavedRun(path, job, algorithm, facts)

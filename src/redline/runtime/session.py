@@ -126,8 +126,8 @@ class Session(AbstractContextManager["Session"]):
 
     def _tell_if_replay_is_full(self) -> None:
         """Say once that the replay memory holds fewer transitions than were asked for."""
-        memory = self.trainer.memory
-        if memory.full_at is None or self._told_of_replay:
+        memory = self.trainer.source.memory
+        if memory is None or memory.full_at is None or self._told_of_replay:
             return
         self._told_of_replay = True
         if memory.frames.is_short:
@@ -151,10 +151,11 @@ class Session(AbstractContextManager["Session"]):
         counters.time_s += seconds
         if counters.updates == 0:
             counters.warmup_time_s += seconds
+            counters.warmup_steps = counters.steps
 
     def _learning_steps_per_s(self) -> float | None:
         counters = self.trainer.counters
-        steps = counters.steps - self._job.algorithm.warmup_steps
+        steps = counters.steps - counters.warmup_steps
         seconds = counters.time_s - counters.warmup_time_s
         return steps / seconds if counters.updates and seconds > 0 else None
 

@@ -61,7 +61,7 @@ def _to_plain(value: Any) -> Any:
             part = getattr(value, field.name)
             plain[field.name] = _to_plain(part)
             if field.name in PARTS:
-                plain[field.name] = {"name": part_name(field.name, part), **plain[field.name]}
+                plain[field.name] = {"name": part_name(part), **plain[field.name]}
         return plain
     if isinstance(value, tuple):
         return [_to_plain(item) for item in value]
@@ -83,7 +83,8 @@ def _replace(value: T, settings: Mapping[str, Any], *, path: str, known: list[st
         if key in PARTS and isinstance(setting, str):
             setting = {"name": setting}
         if key in PARTS and isinstance(setting, Mapping) and "name" in setting:
-            current = find_part(key, str(setting["name"]))
+            found = find_part(key, str(setting["name"]))
+            current = current if type(found) is type(current) else found
             setting = {k: v for k, v in setting.items() if k != "name"}
         if dataclasses.is_dataclass(current) and isinstance(setting, Mapping):
             inner = path if key in FLAT and not path else f"{path}{key}."

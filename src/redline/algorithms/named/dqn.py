@@ -8,7 +8,8 @@ et al. propose (see docs/decisions/0008).
 
 from dataclasses import replace
 
-from redline.algorithms.parts import Adam
+from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
 from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
@@ -22,11 +23,18 @@ DQN_CLASSIC = replace(
     DQN,
     network=Mlp(widths=(256, 256)),
     returns=NStep(clip_rewards=False),
-    explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=5_000)),
+    explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=5_000), evaluation=0.0),
     optimizer=Adam(lr=5e-4, eps=1e-8),
     replay=ReplayConfig(capacity=50_000),
     batch_size=128,
     samples_per_step=32.0,
     warmup_steps=1_000,
     target_sync_updates=50,
+)
+
+ENTRY = Entry(
+    changes="Q-learning with replay and a target network",
+    paper="Mnih et al. 2015, Nature 518",
+    atari=Preset(DQN, source="Mnih et al. 2015, with the departures in its file"),
+    classic=Preset(DQN_CLASSIC, source="record dqn-cartpole-v1"),
 )

@@ -1,0 +1,53 @@
+"""The table of the algorithms: what the catalog says of each, and what the newest records measured."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from episode_means import as_text
+from redline.algorithms.catalog import ALGORITHMS
+
+COLUMNS = (
+    "algorithm",
+    "changes",
+    "paper",
+    "CartPole-v1: seeds passed, median steps",
+    "Catch: steps",
+    "Pong: steps/s",
+    "Pong: greedy mean",
+)
+NONE = "–"
+
+Result = Mapping[str, Any]
+
+
+def make_algorithms_table(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table in Markdown, from the newest record of each name."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for name, entry in ALGORITHMS.items():
+        cells = (
+            f"`{name}`",
+            entry.changes,
+            entry.paper,
+            _seeds_and_steps(_result(records, "algorithms-cartpole-v1", name)),
+            _number(_result(records, "algorithms-catch", name), "first_reached_steps"),
+            _number(_result(records, "algorithms-pong-speed", name), "steps_per_s"),
+            as_text(_result(records, "algorithms-pong-score", name).get("mean_return")),
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _result(records: Mapping[str, Mapping[str, Any]], record: str, algorithm: str) -> Result:
+    found: Result = records[record]["summary"]["algorithms"].get(algorithm, {}) if record in records else {}
+    return found
+
+
+def _seeds_and_steps(result: Result) -> str:
+    if not result:
+        return NONE
+    return f"{result['seeds_passed']} of {result['seeds']}, {_number(result, 'first_reached_steps')}"
+
+
+def _number(result: Result, key: str) -> str:
+    value = result.get(key)
+    return NONE if value is None else f"{value:,.0f}"

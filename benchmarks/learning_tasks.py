@@ -1,0 +1,90 @@
+"""What each algorithm has to learn, and where it departs from its defaults for that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.q_learning import QLearning
+from redline.exploration import EpsilonGreedy
+
+REPLAY = tuple(name for name, entry in ALGORITHMS.items() if isinstance(entry.atari.algorithm, QLearning))
+EPSILON_GREEDY_REPLAY = tuple(
+    name for name in REPLAY if isinstance(ALGORITHMS[name].atari.algorithm.explore, EpsilonGreedy)
+)
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Settings of some algorithms that differ from their defaults, and why; later ones win over earlier ones."""
+
+    algorithms: tuple[str, ...]
+    settings: Mapping[str, object]
+    reason: str
+
+    def row(self) -> dict[str, Any]:
+        """Return it for a record."""
+        return {"algorithms": self.algorithms, "settings": self.settings, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class LearningTask:
+    """What has to be reached, and by when."""
+
+    record: str  # name of its records
+    env: str
+    target_return: float
+    max_steps: int
+    seeds: tuple[int, ...]
+    required_share: Fraction  # of the seeds
+    settings: Mapping[str, object] = field(default_factory=dict)  # of all algorithms
+    departures: Sequence[Departure] = ()
+
+    def settings_of(self, algorithm: str) -> dict[str, object]:
+        """Return the settings with which an algorithm is trained, keyed as on the command line."""
+        found = {"--env": self.env, **self.settings}
+        for departure in self.departures:
+            if algorithm in departure.algorithms:
+                found |= departure.settings
+        return found
+
+
+CATCH_DEPARTURES = (
+    Departure(
+        REPLAY,
+        {"--warmup-steps": 2_000, "--replay.capacity": 20_000, "--target-sync-updates": 200},
+        "Atari's are made for millions of steps: here a game takes 11 steps, and all is over after 150,000",
+    ),
+    Departure(
+        EPSILON_GREEDY_REPLAY,
+        {"--explore.epsilon.over-steps": 10_000},
+        "with Atari's 250,000 steps the agent would still act at random when the task is over",
+    ),
+    Departure(
+        ("pqn",),
+        {"--explore.epsilon.over-steps": 20_000},
+        "as for the replay algorithms; later, because nothing is learnt from twice but within a rollout",
+    ),
+)
+
+TASKS: Mapping[str, LearningTask] = {
+    "cartpole": LearningTask(
+        record="algorithms-cartpole-v1",
+        env="CartPole-v1",
+        target_return=400.0,
+        max_steps=150_000,
+        seeds=(1, 2, 3),
+        required_share=Fraction(2, 3),
+    ),
+    "catch": LearningTask(
+        record="algorithms-catch",
+        env="redline/Catch-v0",
+        target_return=0.9,  # the optimum is 1
+        max_steps=150_000,
+        seeds=(1,),
+        required_share=Fraction(1),
+        settings={"--network": "small"},
+        departures=CATCH_DEPARTURES,
+    ),
+}

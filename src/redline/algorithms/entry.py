@@ -1,0 +1,26 @@
+"""What the catalog knows of an algorithm: where it comes from, and how it starts on each domain."""
+
+from dataclasses import dataclass
+
+from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.q_learning import QLearning
+
+
+@dataclass(frozen=True)
+class Preset:
+    """An algorithm with the settings that it starts with on a domain."""
+
+    algorithm: QLearning | OnPolicy
+    source: str  # of the settings: a paper, or a record of ours
+    num_envs: int = 8
+    stack: int = 4  # newest frames that make one observation, where pictures are shown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm as it starts on each domain."""
+
+    changes: str  # against its parent, in a few words
+    paper: str
+    atari: Preset
+    classic: Preset  # vectors: CartPole and its like

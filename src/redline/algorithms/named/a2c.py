@@ -1,0 +1,30 @@
+"""A2C: advantage actor-critic with n-step returns, all envs in step (Mnih et al. 2016, synchronous).
+
+arXiv:1602.01783. Every 5 steps of 16 envs are one update. λ = 1: the returns of a rollout bootstrap only at its end.
+Departures: synchronous; weights start orthogonal; RMSProp with ε outside the root, as PyTorch has it.
+"""
+
+from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.objectives import PolicyGradient
+from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.optimizers import Rmsprop
+from redline.networks import Mlp
+from redline.returns import Traces
+
+A2C = OnPolicy(returns=Traces(trace=1.0))
+A2C_CLASSIC = OnPolicy(
+    network=Mlp((64, 64)),
+    # returns of a hundred make value errors large: at more weight they would drown the policy's gradient
+    objective=PolicyGradient(entropy_weight=0.0, value_weight=0.05),
+    optimizer=Rmsprop(lr=3e-3),
+    returns=Traces(trace=1.0, gamma=0.98, clip_rewards=False),
+    rollout_steps=16,
+    batch_size=128,
+)
+
+ENTRY = Entry(
+    changes="n-step advantage actor-critic, 16 envs × 5 steps",
+    paper="arXiv:1602.01783",
+    atari=Preset(A2C, source="1602.01783; 16 × 5 and RMSProp as in OpenAI's A2C", num_envs=16),
+    classic=Preset(A2C_CLASSIC, source="record algorithms-cartpole-v1"),
+)

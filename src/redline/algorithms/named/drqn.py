@@ -1,0 +1,21 @@
+"""DRQN: a recurrent core in place of the last hidden layer, one frame per observation (Hausknecht & Stone 2015).
+
+arXiv:1507.06527. Sequences are drawn at random and their first steps only warm the state up (burn-in, as in R2D2).
+Departures: a GRU instead of an LSTM; Adam instead of Adadelta; burn-in instead of a zero state.
+"""
+
+from dataclasses import replace
+
+from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
+from redline.networks import Gru
+
+DRQN = replace(DQN, core=Gru(), batch_size=64)
+DRQN_CLASSIC = replace(DQN_CLASSIC, core=Gru(width=128))
+
+ENTRY = Entry(
+    changes="dqn with a recurrent core, learnt from sequences",
+    paper="arXiv:1507.06527",
+    atari=Preset(DRQN, source="1507.06527, with the departures in its file", stack=1),
+    classic=Preset(DRQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1", stack=1),
+)

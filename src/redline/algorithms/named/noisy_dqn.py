@@ -1,0 +1,22 @@
+"""NoisyNet-DQN: dense layers with factorised noise explore instead of ε (Fortunato et al. 2018).
+
+arXiv:1706.10295. One draw of noise per act over all envs, a new one per update, the target network's its own; none in
+evaluation. Departures: weights start as He et al. propose, σ as in the paper (σ₀ = 0.5).
+"""
+
+from dataclasses import replace
+
+from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
+from redline.exploration import Greedy
+from redline.networks import Noisy
+
+NOISY_DQN = replace(DQN, layers=Noisy(), explore=Greedy())
+NOISY_DQN_CLASSIC = replace(DQN_CLASSIC, layers=Noisy(), explore=Greedy())
+
+ENTRY = Entry(
+    changes="dqn with noisy layers, no ε",
+    paper="arXiv:1706.10295",
+    atari=Preset(NOISY_DQN, source="1706.10295 (σ₀), the rest as dqn"),
+    classic=Preset(NOISY_DQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+)

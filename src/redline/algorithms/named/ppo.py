@@ -1,0 +1,38 @@
+"""PPO: several epochs over each rollout with a clipped objective (Schulman et al. 2017).
+
+arXiv:1707.06347. Advantages are normalised over the rows of each update. Departures: the clipping range does not fall
+with the learning rate; the value is not clipped; gradients are clipped to norm 0.5 and weights start orthogonal, as in
+OpenAI's implementation.
+"""
+
+from dataclasses import replace
+
+from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.named.a2c_gae import A2C_GAE, A2C_GAE_CLASSIC
+from redline.algorithms.objectives import Clipped
+from redline.algorithms.optimizers import Adam
+
+PPO = replace(
+    A2C_GAE,
+    objective=Clipped(),
+    optimizer=Adam(lr=2.5e-4, eps=1e-5, clip_norm=0.5, anneal_steps=10_000_000),
+    rollout_steps=128,
+    epochs=4,
+    batch_size=256,
+)
+PPO_CLASSIC = replace(
+    A2C_GAE_CLASSIC,
+    objective=Clipped(clip=0.2, entropy_weight=0.0),
+    optimizer=Adam(lr=1e-3, eps=1e-5, clip_norm=0.5),
+    returns=replace(A2C_GAE_CLASSIC.returns, trace=0.8),
+    rollout_steps=32,
+    epochs=8,
+    batch_size=64,
+)
+
+ENTRY = Entry(
+    changes="a2c-gae with a clipped objective, 4 epochs × 4 batches",
+    paper="arXiv:1707.06347",
+    atari=Preset(PPO, source="1707.06347, table 5"),
+    classic=Preset(PPO_CLASSIC, source="record algorithms-cartpole-v1"),
+)

@@ -1,0 +1,142 @@
+"""What on-policy learners maximise or fit with a rollout: a policy and a value, or action values."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from redline.algorithms.predictions import Expected, take_actions
+from redline.errors import UserError
+from redline.exploration import EpsilonGreedy, Exploration, Sampled
+from redline.losses import clipped_surrogate, entropy, normalised
+from redline.networks import Layers, Network, Torso, build_policy_network, build_value_network
+from redline.returns import generalised_advantages, lambda_returns
+from redline.types import EnvSpec, FloatArray, Rollout, RolloutBatch
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """What a rollout is turned into, and the loss that follows from it."""
+
+    def explorations(self) -> tuple[type[Exploration], ...]:
+        """The ways to explore that what the network gives allows."""
+        ...
+
+    def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
+        """Return the network with its first weights."""
+        ...
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        """Turn what the network gives into preferences [N, A]."""
+        ...
+
+    def state_values(self, out: torch.Tensor) -> torch.Tensor:
+        """Turn what the network gives into the value of each state [N]."""
+        ...
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        """Return the advantages and the values to fit, each [T, N]."""
+        ...
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+        """Return a loss [B] for each row."""
+        ...
+
+
+class ActorCritic(Objective, Protocol):
+    """What objectives of a policy with a value beside it have in common."""
+
+    def explorations(self) -> tuple[type[Exploration], ...]:
+        return (Sampled,)
+
+    def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
+        return build_policy_network(torso, spec, layers=layers, generator=generator)
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        return out[:, :-1]  # [N, A] logits
+
+    def state_values(self, out: torch.Tensor) -> torch.Tensor:
+        return out[:, -1]  # [N]
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        advantage = generalised_advantages(
+            rollout.reward, rollout.value, rollout.following, rollout.discount, rollout.trace
+        )
+        return advantage, advantage + rollout.value
+
+
+@dataclass(frozen=True)
+class PolicyGradient(ActorCritic):
+    """Advantage actor-critic: log π · advantage, with an entropy bonus and a squared value error (1602.01783)."""
+
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy: more keeps it exploring longer."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value."""
+
+    def __post_init__(self) -> None:
+        _check_weights(self.entropy_weight, self.value_weight)
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+        log_policy = self.preferences(out).log_softmax(1)  # [B, A]
+        gain = log_policy.gather(1, batch.action[:, None]).squeeze(1) * batch.advantage
+        value_error = (self.state_values(out) - batch.target).square()
+        return self.value_weight * value_error - gain - self.entropy_weight * entropy(log_policy)
+
+
+@dataclass(frozen=True)
+class Clipped(ActorCritic):
+    """PPO: the same with a clipped ratio in place of log π, so that a rollout can be learnt from again (1707.06347)."""
+
+    clip: float = 0.1
+    """How far from 1 the ratio of new to old probability still pays."""
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy: more keeps it exploring longer."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value."""
+
+    def __post_init__(self) -> None:
+        _check_weights(self.entropy_weight, self.value_weight)
+        if not 0.0 < self.clip < math.inf:
+            raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+        log_policy = self.preferences(out).log_softmax(1)  # [B, A]
+        ratio = (log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability).exp()
+        # over the rows of this update, as the first implementation has it
+        surrogate = clipped_surrogate(ratio, normalised(batch.advantage), self.clip)
+        value_error = (self.state_values(out) - batch.target).square()
+        return surrogate + self.value_weight * value_error - self.entropy_weight * entropy(log_policy)
+
+
+@dataclass(frozen=True)
+class QLambda(Objective):
+    """Action values fitted to λ-returns of greedy play, without replay or target network (2407.04811)."""
+
+    def explorations(self) -> tuple[type[Exploration], ...]:
+        return (EpsilonGreedy,)
+
+    def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
+        outputs = Expected().num_outputs()
+        return build_value_network(torso, spec, outputs=outputs, generator=generator, layers=layers)
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        return Expected().values(out)  # [N, A]
+
+    def state_values(self, out: torch.Tensor) -> torch.Tensor:
+        return self.preferences(out).amax(1)  # [N]
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        target = lambda_returns(rollout.reward, rollout.following, rollout.discount, rollout.trace)
+        return target - rollout.value, target
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+        value = take_actions(out, batch.action).squeeze(1)
+        return 0.5 * (value - batch.target).square()
+
+
+def _check_weights(entropy_weight: float, value_weight: float) -> None:
+    for name, weight in (("entropy-weight", entropy_weight), ("value-weight", value_weight)):
+        if not 0.0 <= weight < math.inf:
+            raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")

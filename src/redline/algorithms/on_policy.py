@@ -1,0 +1,83 @@
+"""The family of learners from rollouts: what is played with the newest weights is learnt from, then forgotten."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from redline.algorithms.objectives import Objective, PolicyGradient
+from redline.algorithms.optimizers import Optimizer, Rmsprop
+from redline.errors import UserError
+from redline.exploration import Exploration, Sampled
+from redline.networks import Layers, Nature, Network, Plain, Torso
+from redline.returns import Traces
+from redline.types import AnyBatch, EnvSpec, RolloutBatch
+
+
+@dataclass(frozen=True)
+class OnPolicy:
+    """A learner from rollouts: independent parts, and the numbers that pace them."""
+
+    network: Torso = field(default_factory=Nature)
+    """The part of the network that sees the observation."""
+    layers: Layers = field(default_factory=Plain)
+    """How the network's layers are made."""
+    objective: Objective = field(default_factory=PolicyGradient)
+    """What is learnt from a rollout."""
+    explore: Exploration = field(default_factory=Sampled)
+    """How the actor explores."""
+    optimizer: Optimizer = field(default_factory=Rmsprop)
+    """What moves the weights."""
+    returns: Traces = field(default_factory=Traces)
+    """What a step is worth."""
+    rollout_steps: int = 5
+    """Steps that each env plays before all of them are learnt from."""
+    epochs: int = 1
+    """Times that each transition of a rollout is learnt from."""
+    batch_size: int = 80
+    """Transitions in one update; a rollout is cut into as many batches as that needs."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rollout_steps <= 65_536:
+            raise UserError(f"rollout-steps is {self.rollout_steps}: use 1 to 65_536")
+        if not 1 <= self.epochs <= 1_000:
+            raise UserError(f"epochs is {self.epochs}: use 1 to 1000")
+        if not 1 <= self.batch_size <= 65_536:
+            raise UserError(f"batch-size is {self.batch_size}: use 1 to 65_536 transitions")
+        if not isinstance(self.explore, self.objective.explorations()):
+            names = " or ".join(kind.__name__ for kind in self.objective.explorations())
+            raise UserError(
+                f"{type(self.objective).__name__} acts by {names}, not by {type(self.explore).__name__}: "
+                f"leave --explore away"
+            )
+
+    @property
+    def warmup_steps(self) -> int:
+        """None: the first rollout is learnt from."""
+        return 0
+
+    @property
+    def samples_per_step(self) -> float:
+        """Transitions learnt from per step played."""
+        return float(self.epochs)
+
+    @property
+    def target_sync_updates(self) -> int | None:
+        """None: there is no target network."""
+        return None
+
+    def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
+        """Return the network with its first weights."""
+        return self.objective.build_network(self.network, self.layers, spec, generator)
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        """Return logits or values [N, A]."""
+        return self.objective.preferences(out)
+
+    def losses(
+        self, batch: AnyBatch, *, stack: int, online: Network, target: Network
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return losses and weights [B]; nothing is drawn by priority."""
+        if not isinstance(batch, RolloutBatch):
+            raise TypeError(f"on-policy learners learn from rollouts, not from a {type(batch).__name__}")
+        losses = self.objective.losses(online(batch.obs), batch)
+        return losses, torch.ones_like(losses), losses.detach()

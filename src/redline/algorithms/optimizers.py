@@ -1,0 +1,123 @@
+"""What moves the weights."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from redline.errors import UserError
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """A recipe for an optimiser."""
+
+    def lr_at(self, steps: int) -> float:
+        """Return the learning rate after `steps` steps."""
+        ...
+
+    def max_norm(self) -> float | None:
+        """Return the norm to which a larger gradient is scaled down, None if none is."""
+        ...
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the optimiser over `parameters`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam, fused into one pass over the parameters."""
+
+    lr: float = 1e-4
+    """Learning rate."""
+    eps: float = 1.5e-4
+    """Added to the denominator; large, as is usual for DQN, so that small gradients stay small."""
+    clip_norm: float = 0.0
+    """Norm of the gradient beyond which it is scaled down; 0 never."""
+    anneal_steps: int = 0
+    """Steps over which the learning rate falls to 0; 0: it stays."""
+
+    def __post_init__(self) -> None:
+        _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
+
+    def lr_at(self, steps: int) -> float:
+        return _annealed(self.lr, self.anneal_steps, steps)
+
+    def max_norm(self) -> float | None:
+        return self.clip_norm or None
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, lr=self.lr, eps=self.eps, fused=True)
+
+
+@dataclass(frozen=True)
+class Rmsprop(Optimizer):
+    """RMSProp without momentum, as A3C has it."""
+
+    lr: float = 7e-4
+    """Learning rate."""
+    eps: float = 1e-5
+    """Added to the denominator."""
+    decay: float = 0.99
+    """Share of the mean square that is kept at each update."""
+    clip_norm: float = 0.5
+    """Norm of the gradient beyond which it is scaled down; 0 never."""
+    anneal_steps: int = 0
+    """Steps over which the learning rate falls to 0; 0: it stays."""
+
+    def __post_init__(self) -> None:
+        _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
+        if not 0.0 <= self.decay < 1.0:
+            raise UserError(f"optimizer.decay is {self.decay}: use a number from 0 to below 1")
+
+    def lr_at(self, steps: int) -> float:
+        return _annealed(self.lr, self.anneal_steps, steps)
+
+    def max_norm(self) -> float | None:
+        return self.clip_norm or None
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.RMSprop(parameters, lr=self.lr, eps=self.eps, alpha=self.decay)
+
+
+@dataclass(frozen=True)
+class Radam(Optimizer):
+    """Adam with its early steps rectified (arXiv:1908.03265)."""
+
+    lr: float = 2.5e-4
+    """Learning rate."""
+    eps: float = 1e-8
+    """Added to the denominator."""
+    clip_norm: float = 10.0
+    """Norm of the gradient beyond which it is scaled down; 0 never."""
+    anneal_steps: int = 0
+    """Steps over which the learning rate falls to 0; 0: it stays."""
+
+    def __post_init__(self) -> None:
+        _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
+
+    def lr_at(self, steps: int) -> float:
+        return _annealed(self.lr, self.anneal_steps, steps)
+
+    def max_norm(self) -> float | None:
+        return self.clip_norm or None
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.RAdam(parameters, lr=self.lr, eps=self.eps)
+
+
+def _annealed(lr: float, anneal_steps: int, steps: int) -> float:
+    return lr * max(0.0, 1.0 - steps / anneal_steps) if anneal_steps else lr
+
+
+def _check(*, lr: float, eps: float, clip_norm: float, anneal_steps: int) -> None:
+    for name, value in (("lr", lr), ("eps", eps)):
+        if not 0.0 < value < math.inf:
+            raise UserError(f"optimizer.{name} is {value}: use a finite number above 0")
+    if not 0.0 <= clip_norm < math.inf:
+        raise UserError(f"optimizer.clip-norm is {clip_norm}: use a finite number above 0, or 0 for never")
+    if anneal_steps < 0:
+        raise UserError(f"optimizer.anneal-steps is {anneal_steps}: use 1 or more steps, or 0 for never")

@@ -1,0 +1,73 @@
+"""Cores stand between torso and head: none, or one that remembers what was seen before."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from redline.errors import UserError
+
+
+@runtime_checkable
+class Core(Protocol):
+    """A recipe for what a network remembers, and for the sequences from which it learns to."""
+
+    def sequence(self) -> "Sequence | None":
+        """Return the stretches that an update learns from; None if each step is learnt by itself."""
+        ...
+
+    def build(self, features: int) -> nn.RNNCellBase | None:
+        """Return a cell from (features [B, F], state [B, S]) to the next state, if there is one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A stretch of an episode: steps that only warm the state up, and steps that are learnt from."""
+
+    burn_in_steps: int
+    length_steps: int
+
+
+@dataclass(frozen=True)
+class Memoryless(Core):
+    """Nothing is remembered but the stacked frames."""
+
+    def sequence(self) -> Sequence | None:
+        return None
+
+    def build(self, features: int) -> nn.RNNCellBase | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Gru(Core):
+    """A gated recurrent unit in place of the last hidden layer; learnt from sequences with burn-in."""
+
+    width: int = 512
+    """Units of the state."""
+    length_steps: int = 8
+    """Steps of a sequence that are learnt from."""
+    burn_in_steps: int = 4
+    """Steps before them that only warm the state up."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width <= 65_536:
+            raise UserError(f"core.width is {self.width}: use 1 to 65_536 units")
+        if not 1 <= self.length_steps <= 1_024 or not 0 <= self.burn_in_steps <= 1_024:
+            raise UserError(
+                f"core has sequences of {self.burn_in_steps} + {self.length_steps} steps: "
+                f"use 0 to 1024 of burn-in and 1 to 1024 to learn from"
+            )
+
+    def sequence(self) -> Sequence | None:
+        return Sequence(self.burn_in_steps, self.length_steps)
+
+    def build(self, features: int) -> nn.RNNCellBase | None:
+        return nn.GRUCell(features, self.width)
+
+
+def mask_state(state: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    """Return the state [B, S] with zeros where an episode starts; `starts` is [B] bool."""
+    return state.masked_fill(starts[:, None], 0.0)

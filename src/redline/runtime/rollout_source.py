@@ -1,0 +1,129 @@
+"""Batches from rollouts: what the newest weights played is learnt from before they play on, then forgotten."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from redline.algorithms.family import ActorExtras
+from redline.algorithms.on_policy import OnPolicy
+from redline.envs import stacking
+from redline.experience import RolloutBuffer
+from redline.learner import Learner
+from redline.runs.checkpoints import CheckpointStore
+from redline.runs.manifest import Checkpoint
+from redline.runtime.counters import Counters
+from redline.runtime.pacing import Pacing
+from redline.runtime.randomness import Purpose, stream
+from redline.runtime.sources import SavedSource, part_of, prefixed
+from redline.types import AnyBatch, Array, EnvSpec, FloatArray, IntArray, VectorStep
+
+
+class RolloutSource:
+    """A rollout under way, and the learner whose network values the states that it does not act on."""
+
+    wants_priorities = False
+    memory = None
+
+    def __init__(self, algorithm: OnPolicy, spec: EnvSpec, *, num_envs: int, seed: int, learner: Learner) -> None:
+        self._algorithm = algorithm
+        self._seed = seed
+        self._learner = learner
+        self._num_batches = -(-algorithm.rollout_steps * num_envs // algorithm.batch_size)
+        self._entropy: float | None = None
+        self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=0)
+        self.buffer = RolloutBuffer(spec, num_envs=num_envs, steps=algorithm.rollout_steps)
+
+    def begin(self, first_frames: Array) -> None:
+        """Start an episode in every lane; a rollout under way has lost what followed it."""
+        self.buffer.clear()
+
+    def before_acting(self, counters: Counters, obs: Array) -> Iterator[AnyBatch]:
+        """Yield a full rollout in batches, `epochs` times, each time in another order."""
+        if not self.buffer.is_full:
+            return
+        algorithm, returns = self._algorithm, self._algorithm.returns
+        rollout = self.buffer.rollout(
+            self._state_values(obs), gamma=returns.gamma, trace=returns.trace, clip_rewards=returns.clip_rewards
+        )
+        advantage, target = algorithm.objective.targets(rollout)
+        for _ in range(algorithm.epochs):
+            rng = stream(self._seed, Purpose.DRAW, counters.batches_drawn)
+            for batch in self.buffer.batches(advantage, target, rng=rng, num_batches=self._num_batches):
+                counters.batches_drawn += 1
+                yield batch
+        self.buffer.clear()
+
+    def while_stepping(self, counters: Counters) -> Iterator[AnyBatch]:
+        """Yield nothing: the next action waits for what is learnt."""
+        return iter(())
+
+    def num_samples(self, batch: AnyBatch) -> int:
+        """Return the rows of a batch."""
+        return len(batch.action)
+
+    def learnt(self, priorities: Array) -> None:
+        """Ignore priorities: every row is learnt from alike."""
+
+    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep) -> None:
+        """Keep a step of all lanes, with the value of the last observation where an episode was cut by a limit."""
+        if extras.out is None or extras.preferences is None:
+            raise ValueError("a rollout is played by the network, never at random")
+        value = self._algorithm.objective.state_values(torch.from_numpy(extras.out)).numpy()  # [N]
+        final_value = np.zeros_like(value)
+        if step.truncated.any():
+            final_obs = stacking.push(obs, step.frames)[step.truncated]
+            final_value[step.truncated] = self._state_values(final_obs)
+        self.buffer.append(
+            obs=obs,
+            action=actions,
+            log_probability=_log_probabilities(extras.preferences, actions),
+            value=value,
+            reward=step.reward,
+            final_value=final_value,
+            return_ends=step.terminated | step.life_lost,
+            episode_ends=step.ended,
+        )
+
+    def _state_values(self, obs: Array) -> FloatArray:
+        """Return the value of each observation [N, K, *frame] by the newest weights."""
+        with torch.no_grad():
+            out = self._learner.online(torch.from_numpy(obs).to(self._learner.device))
+            values: FloatArray = self._algorithm.objective.state_values(out).cpu().numpy()
+        return values
+
+    def mean_entropy(self) -> float | None:
+        """Return the entropy of the rollout under way, or of the last one."""
+        newest = self.buffer.mean_entropy()
+        self._entropy = self._entropy if newest is None else newest
+        return self._entropy
+
+    def cut(self, frames: Array) -> None:
+        """Drop the rollout: what followed it is lost."""
+        self.buffer.clear()
+
+    def save(self, store: CheckpointStore) -> SavedSource:
+        """Return the rollout under way."""
+        return SavedSource(prefixed("rollout", self.buffer.state()), None)
+
+    def restore(self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore) -> list[str]:
+        """Go on with the rollout under way, if as many lanes play it."""
+        saved = part_of("rollout", arrays)
+        if saved["action"].shape[1:] == self.buffer.state()["action"].shape[1:]:
+            self.buffer.load_state(saved)
+        return []
+
+    def restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:
+        """Queue nothing: no batch outlives its rollout."""
+        return []
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+def _log_probabilities(preferences: FloatArray, actions: IntArray) -> FloatArray:
+    """Return log π [N] of the actions taken; for values it has no meaning, and nobody reads it."""
+    shifted = preferences - preferences.max(axis=1, keepdims=True)
+    log_policy = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))  # [N, A]
+    chosen: FloatArray = log_policy[np.arange(len(actions)), actions]
+    return chosen

@@ -1,0 +1,91 @@
+"""Every algorithm stopped midway and resumed ends bit for bit like a whole run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.q_learning import QLearning
+from redline.envs.config import EnvConfig
+from redline.experience import ReplayConfig
+from redline.runtime.job import Job
+from redline.runtime.limits import Limits
+from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.session import Session
+from redline.runtime.starting import start_run
+from redline.runtime.threads import Threads
+from redline.runtime.watching import Watcher
+
+STEPS = 720
+
+
+def shortened(algorithm: QLearning | OnPolicy) -> QLearning | OnPolicy:
+    """Return the algorithm with what makes a short run go through every phase, several times."""
+    if isinstance(algorithm, OnPolicy):
+        return replace(algorithm, rollout_steps=7, batch_size=14)  # no stop falls on the end of a rollout
+    return replace(
+        algorithm,
+        replay=ReplayConfig(capacity=300, prefetch=2),
+        batch_size=32,
+        samples_per_step=8.0,
+        warmup_steps=100,
+        target_sync_updates=20,
+    )
+
+
+def play(session: Session, until_steps: int | None = None) -> Path:
+    """Train to the end, or until a request to stop comes after some steps; return the run's folder."""
+
+    def requested_stop() -> str | None:
+        return "SIGTERM" if until_steps is not None and session.trainer.counters.steps >= until_steps else None
+
+    with session:
+        session.train(requested_stop)
+    return session.run.path
+
+
+def final_bytes(run: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "checkpoints" / str(STEPS)).glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
+    name: str, tmp_path: Path, listener: Watcher
+) -> None:
+    job = Job(
+        env=EnvConfig("CartPole-v1", stack=1, skip=1),
+        algorithm=shortened(ALGORITHMS[name].classic.algorithm),
+        limits=Limits(max_steps=STEPS),
+        threads=Threads(learner=1, envs=1),
+        num_envs=4,
+        log_dir=tmp_path,
+    )
+    whole = final_bytes(play(start_run(job, name, listener)))
+    run = play(start_run(job, name, listener), until_steps=252)
+    for stop_at in (508, None):
+        saved = read_run(run)
+        assert saved.job.algorithm == job.algorithm
+        play(resume_run(saved, saved.job, listener), until_steps=stop_at)
+    parts = final_bytes(run)
+    assert {"weights.safetensors", "optimizer.safetensors", "arrays.safetensors"} <= whole.keys()
+    assert whole == parts
+    assert not any("not bit-exact" in note for note in listener.notes)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["a2c", "ppo", "pqn"])
+def test_another_number_of_envs_drops_the_rollout_under_way(name: str, tmp_path: Path, listener: Watcher) -> None:
+    job = Job(
+        env=EnvConfig("CartPole-v1", stack=1, skip=1),
+        algorithm=shortened(ALGORITHMS[name].classic.algorithm),
+        limits=Limits(max_steps=400),
+        num_envs=4,
+        log_dir=tmp_path,
+    )
+    run = play(start_run(job, name, listener), until_steps=200)
+    saved = read_run(run)
+    session = resume_run(saved, replace(saved.job, num_envs=8), listener)
+    play(session)
+    assert session.trainer.counters.steps == 400
+    assert any("4 envs became 8" in note for note in listener.notes)  # type: ignore[attr-defined]
