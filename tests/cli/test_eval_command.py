@@ -85,7 +85,7 @@ def test_exactly_the_episodes_asked_for_are_reported(dqn: Path, evaluate: Callab
     interval = found["interval"]
     assert min(found["returns"]) <= interval["low"] <= found["mean_return"] <= interval["high"]
     assert interval["level"] == 0.9
-    assert (found["checkpoint_steps"], found["epsilon"], found["acting"]) == (400, 0.05, "greedy")
+    assert (found["checkpoint_steps"], found["epsilon"], found["acting"]) == (400, 0.0, "greedy")
     assert found["human_normalised"] is None
     assert found["reference"] is None
 

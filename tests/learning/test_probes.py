@@ -212,10 +212,12 @@ def test_a_reward_five_steps_away_reaches_the_action_that_earned_it(n_steps: int
 @pytest.mark.parametrize("name", ["dqn", "n-step-dqn", "drqn", "a2c", "a2c-gae", "ppo", "pqn"])
 def test_a_truncated_episode_is_worth_what_an_endless_one_is(name: str) -> None:
     algorithm = for_probes(ALGORITHMS[name].classic.algorithm)
-    trainer = learnt("Endless", steps=8_000, algorithm=algorithm, max_episode_frames=3)
-    assert trainer.counters.episodes == pytest.approx(8_000 / 3, abs=4)
+    # a value of 10 is a long way from 0, above all for a network that sees 0 and starts with biases of 0
+    quick = replace(algorithm, optimizer=Adam(lr=5e-2 if isinstance(algorithm, OnPolicy) else 1e-2, eps=1e-5))
+    trainer = learnt("Endless", steps=4_800, algorithm=quick, max_episode_frames=3)
+    assert trainer.counters.episodes == 1_600
     # 1 / (1 − 0.9); taken for a terminal, three steps would be worth 2.71
-    assert value(trainer, 0.0) == pytest.approx(10.0, abs=2.0)
+    assert value(trainer, 0.0) == pytest.approx(10.0, abs=1.0)
 
 
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
