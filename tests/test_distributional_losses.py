@@ -133,3 +133,10 @@ def test_gradient_descent_ends_at_the_quantiles_of_the_samples() -> None:
         optimizer.step()
     expected = [-math.log(1 - tau) for tau in (0.1, 0.3, 0.5, 0.7, 0.9)]
     assert predicted[0].tolist() == pytest.approx(expected, abs=0.05)
+
+
+def test_the_gradient_of_the_quantile_loss_is_that_of_finite_differences() -> None:
+    rng = torch.Generator().manual_seed(3)
+    predicted = torch.randn(3, 4, dtype=torch.float64, generator=rng).mul(2).requires_grad_()
+    target = torch.randn(3, 5, dtype=torch.float64, generator=rng).mul(2)
+    assert torch.autograd.gradcheck(lambda p: quantile_huber(p, target, 1.3), (predicted,))

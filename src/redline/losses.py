@@ -1,5 +1,7 @@
 """Losses on value predictions: pure functions of tensors, one number per row."""
 
+from typing import Any
+
 import torch
 from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
 
@@ -46,13 +48,28 @@ def quantile_huber(predicted: torch.Tensor, target: torch.Tensor, kappa: float) 
     Quantile i stands for τ = (i + ½) / N; an error is weighted by τ where the target lies above it, by 1 − τ where
     below. Summed over the quantiles, averaged over the targets (arXiv:1710.10044, equation 10).
     """
-    count = predicted.shape[1]
-    tau = (torch.arange(count, device=predicted.device) + 0.5) / count  # [N]
-    error = target[:, None, :] - predicted[:, :, None]  # [B, N, M]
-    size = error.abs()
-    huber_loss = torch.where(size <= kappa, 0.5 * size.square(), kappa * (size - 0.5 * kappa)) / kappa
-    weight = (tau[:, None] - (error.detach() < 0.0).float()).abs()  # [B, N, M]
-    return (weight * huber_loss).mean(dim=2).sum(dim=1)
+    loss: torch.Tensor = _QuantileHuber.apply(predicted, target, kappa)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _QuantileHuber(torch.autograd.Function):
+    """The loss and its gradient in one go: [B, N, M] is large, and what autograd would keep of it several times so."""
+
+    @staticmethod
+    def forward(ctx: Any, predicted: torch.Tensor, target: torch.Tensor, kappa: float) -> torch.Tensor:
+        count = predicted.shape[1]
+        tau = ((torch.arange(count, dtype=predicted.dtype, device=predicted.device) + 0.5) / count)[:, None]  # [N, 1]
+        error = target[:, None, :] - predicted[:, :, None]  # [B, N, M]
+        slope = error.clamp(-kappa, kappa)
+        weighted = torch.where(error < 0.0, 1.0 - tau, tau).mul_(slope).div_(kappa)
+        ctx.save_for_backward(weighted.mean(dim=2))  # [B, N] how much the loss falls as a prediction rises
+        # clamped · (error − clamped / 2) is the Huber loss, quadratic within κ and linear beyond
+        return error.sub_(slope.mul_(0.5)).mul_(weighted).mean(dim=2).sum(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (fall,) = ctx.saved_tensors
+        return -gradient[:, None] * fall, None, None
 
 
 def clipped_surrogate(ratio: torch.Tensor, advantage: torch.Tensor, clip: float) -> torch.Tensor:

@@ -32,8 +32,11 @@ OWN_PARTS: Mapping[str, tuple[Any, ...]] = {
     "optimizer": (optimizers.Adam(), optimizers.Rmsprop(), optimizers.Radam()),
 }
 
-# parts whose settings depend on the size of the returns: rewards are clipped with pictures, and with vectors are not
-FOR_VECTORS: Mapping[type, Any] = {predictions.Categorical: predictions.Categorical(low=-100.0, high=100.0)}
+# parts that start otherwise where vectors are seen: rewards are not clipped there, and networks are small
+FOR_VECTORS: Mapping[type, Any] = {
+    predictions.Categorical: predictions.Categorical(low=-100.0, high=100.0),
+    predictions.Quantiles: predictions.Quantiles(quantiles=21),
+}
 
 
 def part_name(part: object) -> str:
