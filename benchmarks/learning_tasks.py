@@ -53,7 +53,12 @@ class LearningTask:
 CATCH_DEPARTURES = (
     Departure(
         REPLAY,
-        {"--warmup-steps": 2_000, "--replay.capacity": 20_000, "--target-sync-updates": 200},
+        {
+            "--warmup-steps": 2_000,
+            "--replay.capacity": 20_000,
+            "--target-sync-updates": 200,
+            "--optimizer.lr": 2.5e-4,
+        },
         "Atari's are made for millions of steps: here a game takes 11 steps, and all is over after 150,000",
     ),
     Departure(

@@ -149,14 +149,14 @@ def test_a_rollout_that_is_not_full_is_not_learnt_from() -> None:
 def test_a_cleared_buffer_is_filled_anew() -> None:
     buffer = filled(3, 2)
     buffer.clear()
-    assert (buffer.filled_steps, buffer.mean_entropy()) == (0, None)
+    assert buffer.filled_steps == 0
     for t in range(3, 6):
         buffer.append(**step_of(t, 2))
     assert buffer.state()["log_probability"].min() == -51.0
 
 
 def test_entropy_is_estimated_from_the_actions_taken() -> None:
-    buffer = RolloutBuffer(SPEC, num_envs=2, steps=4)
+    buffer = RolloutBuffer(SPEC, num_envs=2, steps=2)
     for _ in range(2):
         buffer.append(**step_of(0, 2, log_probability=[-1.0, -2.0]))
     assert buffer.mean_entropy() == pytest.approx(1.5)

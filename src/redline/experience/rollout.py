@@ -90,9 +90,9 @@ class RolloutBuffer:
                 target=chosen_target,
             )
 
-    def mean_entropy(self) -> float | None:
-        """Return an estimate of the policy's entropy in nats: the mean of −log π over the actions taken."""
-        return float(-self._log_probability[: self.filled_steps].mean()) if self.filled_steps else None
+    def mean_entropy(self) -> float:
+        """Return an estimate of the policy's entropy in nats: the mean of −log π over the actions of a full buffer."""
+        return float(-self._log_probability.mean())
 
     def clear(self) -> None:
         """Begin anew."""

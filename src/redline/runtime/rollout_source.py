@@ -47,6 +47,7 @@ class RolloutSource:
             self._state_values(obs), gamma=returns.gamma, trace=returns.trace, clip_rewards=returns.clip_rewards
         )
         advantage, target = algorithm.objective.targets(rollout)
+        self._entropy = self.buffer.mean_entropy()
         for _ in range(algorithm.epochs):
             rng = stream(self._seed, Purpose.DRAW, counters.batches_drawn)
             for batch in self.buffer.batches(advantage, target, rng=rng, num_batches=self._num_batches):
@@ -93,9 +94,7 @@ class RolloutSource:
         return values
 
     def mean_entropy(self) -> float | None:
-        """Return the entropy of the rollout under way, or of the last one."""
-        newest = self.buffer.mean_entropy()
-        self._entropy = self._entropy if newest is None else newest
+        """Return the entropy of the last whole rollout: a few steps would tell little."""
         return self._entropy
 
     def cut(self, frames: Array) -> None:
