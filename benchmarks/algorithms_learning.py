@@ -79,7 +79,7 @@ def measurement(task: LearningTask, rows: Sequence[Row], *, parallel: int) -> Me
     first = [row["first_reached_steps"] for row in rows if row.get("first_reached_steps") is not None]
     missed = ", ".join(name for name in found if name not in passed)
     return Measurement(
-        name=record_name(task.record, list(found)),
+        name=record_name(task.record, list(found), is_as_required=task.is_as_required),
         title=f"{len(found)} algorithms on {task.env}: mean-100 ≥ {task.target_return:g} within {task.max_steps:,} "
         "steps",
         headline=f"{len(passed)} of {len(found)} algorithms pass" + (f" (not {missed})" if missed else ""),
@@ -109,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seeds=tuple(options.seeds or task.seeds),
         max_steps=options.max_steps or task.max_steps,
         target_return=task.target_return if options.target_return is None else options.target_return,
+        is_as_required=options.max_steps is None and options.target_return is None,
     )
     rows = train_all(
         make_trainings(task, options.algorithms),

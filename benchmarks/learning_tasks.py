@@ -40,6 +40,7 @@ class LearningTask:
     required_share: Fraction  # of the seeds
     settings: Mapping[str, object] = field(default_factory=dict)  # of all algorithms
     departures: Sequence[Departure] = ()
+    is_as_required: bool = True  # and not made easier or harder for a trial
 
     def settings_of(self, algorithm: str) -> dict[str, object]:
         """Return the settings with which an algorithm is trained, keyed as on the command line."""

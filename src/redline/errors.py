@@ -1,11 +1,17 @@
 """The errors that a user can mend; the command line shows each as one line and exits with code 2."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class UserError(Exception):
     """Bad input or a machine that does not suffice: a fact and a remedy in one line."""
+
+
+def kind_name(kind: type) -> str:
+    """Return the name under which a user knows a kind of part: `OnlineChooses` is online-chooses."""
+    return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

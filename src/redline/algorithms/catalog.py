@@ -4,8 +4,7 @@ An algorithm is known as soon as its file stands in `algorithms/named/`, and so 
 """
 
 import dataclasses
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -14,9 +13,11 @@ from redline.algorithms import bootstraps, named, objectives, optimizers, predic
 from redline.algorithms.entry import Entry
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
-from redline.errors import unknown_name
+from redline.errors import kind_name, unknown_name
 from redline.exploration import EpsilonGreedy, Greedy, Sampled
 from redline.networks import Dueling, Gru, Memoryless, Mlp, Nature, Noisy, Normed, Plain, Single, Small
+
+Parts = Mapping[str, Mapping[str, Any]]
 
 # a field of an algorithm → the parts that can stand there
 OWN_PARTS: Mapping[str, tuple[Any, ...]] = {
@@ -32,16 +33,10 @@ OWN_PARTS: Mapping[str, tuple[Any, ...]] = {
     "optimizer": (optimizers.Adam(), optimizers.Rmsprop(), optimizers.Radam()),
 }
 
-# parts that start otherwise where vectors are seen: rewards are not clipped there, and networks are small
-FOR_VECTORS: Mapping[type, Any] = {
-    predictions.Categorical: predictions.Categorical(low=-100.0, high=100.0),
-    predictions.Quantiles: predictions.Quantiles(quantiles=21),
-}
-
 
 def part_name(part: object) -> str:
-    """Return the name under which a part of this kind is known: `OnlineChooses` is online-chooses."""
-    return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "-", type(part).__name__).lower()
+    """Return the name under which a part of this kind is known."""
+    return kind_name(type(part))
 
 
 def part_fields(algorithm: QLearning | OnPolicy) -> list[str]:
@@ -55,32 +50,43 @@ def _find_algorithms() -> Iterator[tuple[str, Entry]]:
         yield module.name.replace("_", "-"), entry
 
 
-def _find_parts(entries: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:
-    parts = {field: {part_name(part): part for part in known} for field, known in OWN_PARTS.items()}
-    for entry in entries.values():
-        for preset in (entry.atari, entry.classic):
-            for field in part_fields(preset.algorithm):
-                part = getattr(preset.algorithm, field)
-                parts[field].setdefault(part_name(part), part)
+def _find_parts(algorithms: Iterable[QLearning | OnPolicy], own: Mapping[str, tuple[Any, ...]]) -> Parts:
+    """Collect parts by field and name; the first of its kind decides with which settings it starts."""
+    parts: dict[str, dict[str, Any]] = {field: {} for field in OWN_PARTS}
+    for field, known in own.items():
+        parts[field] |= {part_name(part): part for part in known}
+    for algorithm in algorithms:
+        for field in part_fields(algorithm):
+            part = getattr(algorithm, field)
+            parts[field].setdefault(part_name(part), part)
     return parts
 
 
 ALGORITHMS: Mapping[str, Entry] = dict(_find_algorithms())
-PARTS: Mapping[str, Mapping[str, Any]] = _find_parts(ALGORITHMS)
+PARTS: Parts = _find_parts(
+    [preset.algorithm for entry in ALGORITHMS.values() for preset in (entry.atari, entry.classic)], OWN_PARTS
+)
+# where vectors are seen, rewards are not clipped and runs are short: parts start there as those algorithms have them
+VECTOR_PARTS: Parts = _find_parts([entry.classic.algorithm for entry in ALGORITHMS.values()], {})
 
 
 def find_algorithm(name: str) -> Entry:
     """Return the algorithm called `name`."""
     try:
-        return ALGORITHMS[name.lower().replace("_", "-")]
+        return ALGORITHMS[canonical_name(name)]
     except KeyError:
         raise unknown_name("algorithm", name, ALGORITHMS) from None
+
+
+def canonical_name(name: str) -> str:
+    """Return an algorithm's name as the catalog has it, whatever the user's spelling."""
+    return name.lower().replace("_", "-")
 
 
 def find_part(field: str, name: str, *, sees_pictures: bool = True) -> Any:
     """Return the part called `name` for the field `field`, with its default settings on a domain."""
     try:
         part = PARTS[field][name.lower()]
-        return part if sees_pictures else FOR_VECTORS.get(type(part), part)
+        return part if sees_pictures else VECTOR_PARTS[field].get(name.lower(), part)
     except KeyError:
         raise unknown_name(field, name, PARTS[field]) from None

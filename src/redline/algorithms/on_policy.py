@@ -6,7 +6,7 @@ import torch
 
 from redline.algorithms.objectives import Objective, PolicyGradient
 from redline.algorithms.optimizers import Optimizer, Rmsprop
-from redline.errors import UserError
+from redline.errors import UserError, kind_name
 from redline.exploration import Exploration, Sampled
 from redline.networks import Layers, Nature, Network, Plain, Torso
 from redline.returns import Traces
@@ -44,10 +44,11 @@ class OnPolicy:
         if not 1 <= self.batch_size <= 65_536:
             raise UserError(f"batch-size is {self.batch_size}: use 1 to 65_536 transitions")
         if not isinstance(self.explore, self.objective.explorations()):
-            names = " or ".join(kind.__name__ for kind in self.objective.explorations())
+            names = " or ".join(kind_name(kind) for kind in self.objective.explorations())
+            raise UserError(f"{kind_name(type(self.objective))} acts by {names}: add --explore {names}")
+        if self.layers.explore():
             raise UserError(
-                f"{type(self.objective).__name__} acts by {names}, not by {type(self.explore).__name__}: "
-                f"leave --explore away"
+                "noise would change the policy between acting and learning: use --layers plain or normed with rollouts"
             )
 
     @property

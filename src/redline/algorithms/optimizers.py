@@ -22,6 +22,10 @@ class Optimizer(Protocol):
         """Return the norm to which a larger gradient is scaled down, None if none is."""
         ...
 
+    def annealed_over(self) -> int:
+        """Return the steps over which the learning rate falls to 0, 0 if it stays."""
+        ...
+
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Return the optimiser over `parameters`."""
         ...
@@ -48,6 +52,9 @@ class Adam(Optimizer):
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
+
+    def annealed_over(self) -> int:
+        return self.anneal_steps
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, eps=self.eps, fused=True)
@@ -79,6 +86,9 @@ class Rmsprop(Optimizer):
     def max_norm(self) -> float | None:
         return self.clip_norm or None
 
+    def annealed_over(self) -> int:
+        return self.anneal_steps
+
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.RMSprop(parameters, lr=self.lr, eps=self.eps, alpha=self.decay)
 
@@ -104,6 +114,9 @@ class Radam(Optimizer):
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
+
+    def annealed_over(self) -> int:
+        return self.anneal_steps
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.RAdam(parameters, lr=self.lr, eps=self.eps)

@@ -10,7 +10,7 @@ from redline.algorithms.predictions import Expected, Prediction, take_actions
 from redline.algorithms.samplings import Sampling, Uniform
 from redline.errors import UserError
 from redline.experience import ReplayConfig
-from redline.exploration import EpsilonGreedy, Exploration, Sampled
+from redline.exploration import EpsilonGreedy, Exploration, Greedy, Sampled
 from redline.networks import (
     Core,
     Layers,
@@ -75,12 +75,8 @@ class QLearning:
             raise UserError(f"target-sync-updates is {self.target_sync_updates}: use 1 or more")
         if isinstance(self.explore, Sampled):
             raise UserError("values are no policy to draw from: use --explore epsilon-greedy or greedy")
-        sequence = self.core.sequence()
-        if sequence is not None and self.batch_size % sequence.length_steps:
-            raise UserError(
-                f"batch-size {self.batch_size} is no whole number of sequences of {sequence.length_steps} steps: "
-                f"use --batch-size {max(1, self.batch_size // sequence.length_steps) * sequence.length_steps}"
-            )
+        if isinstance(self.explore, Greedy) and not self.layers.explore():
+            raise UserError("nothing would explore: use --explore epsilon-greedy, or --layers noisy with greedy")
 
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
         """Return the network with its first weights."""

@@ -11,7 +11,15 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from redline.algorithms.catalog import ALGORITHMS, PARTS, find_algorithm, find_part, part_fields, part_name
+from redline.algorithms.catalog import (
+    ALGORITHMS,
+    PARTS,
+    canonical_name,
+    find_algorithm,
+    find_part,
+    part_fields,
+    part_name,
+)
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
@@ -24,6 +32,7 @@ T = TypeVar("T")
 
 NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
 MAX_CONFIG_BYTES = 1_000_000
+TAKEN_OVER = ("clip_norm", "anneal_steps")  # settings that survive when an optimiser replaces another
 ALL = "all"  # in place of an algorithm: every one after the other
 # flags whose values decide the defaults of all others, by every spelling
 NAMES = {
@@ -77,13 +86,21 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
     typed = scan(args, NAMES)
     config = Path(typed["config"]) if "config" in typed else None
     settings = read_config(config) if config else {}
-    algo = typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn"))))
+    algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
-    job = with_parts(default_job(algo, env_id), _parts_in(settings), algo)
-    job = with_parts(from_settings(job, settings), typed, algo)
+    in_file = _parts_in(settings)
+    job = with_parts(default_job(algo, env_id), in_file | typed, algo)
+    replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
+    job = from_settings(job, {key: value for key, value in settings.items() if key not in replaced})
     names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
     flags = replace(TrainFlags(job=job, algo=algo, config=config), **names)  # type: ignore[arg-type]
-    return parse(TrainFlags, args, default=flags, prog="redline train")
+    return replace(parse(TrainFlags, args, default=flags, prog="redline train"), algo=algo)
+
+
+def _taking_over(part: Any, replaced: Any) -> Any:
+    """Return a part with what belongs to the algorithm and not to the part that it replaces."""
+    kept = {name: getattr(replaced, name) for name in TAKEN_OVER if hasattr(part, name) and hasattr(replaced, name)}
+    return replace(part, **kept) if kept else part
 
 
 def requested_algorithm(args: Sequence[str]) -> str:
@@ -119,8 +136,9 @@ def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
         part = find_part(field, typed[field], sees_pictures=sees_pictures)
         if field not in known:
             raise UserError(f"{algo} has no part {field}: its parts are {', '.join(known)}")
-        if type(part) is not type(getattr(job.algorithm, field)):  # the algorithm's own has its own settings
-            changes[field] = part
+        replaced = getattr(job.algorithm, field)
+        if type(part) is not type(replaced):  # the algorithm's own has its own settings
+            changes[field] = _taking_over(part, replaced)
     return replace(job, algorithm=replace(job.algorithm, **changes))
 
 

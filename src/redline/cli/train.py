@@ -14,6 +14,7 @@ from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_table
 from redline.cli.wording import duration, number, rate, size
 from redline.envs.vector import EnvError
+from redline.errors import UserError
 from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.runs.errors import CheckpointError
@@ -90,7 +91,7 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
             watcher.note(title)
             try:
                 outcome = play_out(partial(start_run, flags.job, flags.algo, watcher), watcher, stop)
-            except TRAINING_ERRORS as error:
+            except (*TRAINING_ERRORS, UserError) as error:  # a disk may be full by now that was not at the start
                 watcher.note(f"error: {error}")
                 results.append({"algorithm": flags.algo, "error": str(error)})
                 code = FAILED

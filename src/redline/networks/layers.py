@@ -25,6 +25,10 @@ class Layers(Protocol):
         """Return what follows a hidden layer that gives `shape`, before its activation."""
         ...
 
+    def explore(self) -> bool:
+        """Tell whether they make a greedy actor explore."""
+        ...
+
 
 @dataclass(frozen=True)
 class Plain(Layers):
@@ -35,6 +39,9 @@ class Plain(Layers):
 
     def between(self, shape: Sequence[int]) -> list[nn.Module]:
         return []
+
+    def explore(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,9 @@ class Noisy(Layers):
     def between(self, shape: Sequence[int]) -> list[nn.Module]:
         return []
 
+    def explore(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class Normed(Layers):
@@ -64,6 +74,9 @@ class Normed(Layers):
 
     def between(self, shape: Sequence[int]) -> list[nn.Module]:
         return [nn.LayerNorm(list(shape))]
+
+    def explore(self) -> bool:
+        return False
 
 
 class NoisyLinear(nn.Linear):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.q_learning import QLearning
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec, make_vector_env
@@ -48,11 +49,37 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
     threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
     job = replace(job, env=env, limits=limits, threads=threads)
+    job, stretched = _annealed_to_the_end(job, frames_per_step=env.skip)
+    adjustments += stretched
     if isinstance(job.algorithm, OnPolicy):
         algorithm, cut = _whole_rollouts(job.algorithm, job.num_envs)
         return Settled(replace(job, algorithm=algorithm), None, adjustments + cut, find_device(job.device))
-    layout, sized = settle_replay(job, job.algorithm, saved_replay)
-    return Settled(job, layout, adjustments + sized, find_device(job.device))
+    learner, cut = _whole_sequences(job.algorithm)
+    job = replace(job, algorithm=learner)
+    layout, sized = settle_replay(job, learner, saved_replay)
+    return Settled(job, layout, adjustments + cut + sized, find_device(job.device))
+
+
+def _annealed_to_the_end(job: Job, *, frames_per_step: int) -> tuple[Job, list[Adjustment]]:
+    """Let a learning rate that falls to 0 do so no sooner than the run ends: the rest would teach nothing."""
+    asked = job.algorithm.optimizer.annealed_over()
+    total = job.limits.total_steps(frames_per_step=frames_per_step)
+    if not asked or total is None or total <= asked:
+        return job, []
+    optimizer = replace(job.algorithm.optimizer, anneal_steps=total)  # type: ignore[type-var]
+    why = "the learning rate would be 0 before the run ends"
+    adjustment = Adjustment("optimizer.anneal-steps", f"{asked:,}", f"{total:,}", why)
+    return replace(job, algorithm=replace(job.algorithm, optimizer=optimizer)), [adjustment]
+
+
+def _whole_sequences(algorithm: QLearning) -> tuple[QLearning, list[Adjustment]]:
+    """Choose the batch size that is a whole number of sequences, if the network learns from such."""
+    sequence, asked = algorithm.core.sequence(), algorithm.batch_size
+    if sequence is None or asked % sequence.length_steps == 0:
+        return algorithm, []
+    size = max(1, asked // sequence.length_steps) * sequence.length_steps
+    why = f"whole sequences of {sequence.length_steps} steps"
+    return replace(algorithm, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
 
 
 def _whole_rollouts(algorithm: OnPolicy, num_envs: int) -> tuple[OnPolicy, list[Adjustment]]:

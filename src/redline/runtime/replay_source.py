@@ -167,11 +167,17 @@ class ReplaySource:
             len(draw.weight) == self._rows for draw in draws
         )
         as_configured &= same_size or not draws  # a smaller memory may evict a row before its turn
-        if as_configured and all(self.memory.is_resident(draw.handles).all() for draw in draws):
+        if as_configured and all(self._is_held(draw) for draw in draws):
             for draw in draws:
                 self.loader.submit(draw)
             return lost
         return [*lost, f"{len(draws)} batches drawn ahead are drawn anew"]
+
+    def _is_held(self, draw: Draw) -> bool:
+        """Tell whether all rows that were drawn, and the steps before them that warm a state up, can be read."""
+        before = draw.handles.number - (0 if draw.burn_in is None else draw.burn_in)
+        earliest = Handles(draw.handles.lane, before)
+        return bool((self.memory.is_resident(draw.handles) & self.memory.is_resident(earliest)).all())
 
     def close(self) -> None:
         """End the gathering thread and give the memory back."""

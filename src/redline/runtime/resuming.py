@@ -41,6 +41,7 @@ MAY_CHANGE = CHANGES_NOTHING | {
     "num_envs",
     "batch_size",
     "optimizer.lr",
+    "optimizer.anneal_steps",
     "replay.capacity",
     "replay.codec",
     "replay.bytes",

@@ -1,7 +1,8 @@
 """A2C: advantage actor-critic with n-step returns, all envs in step (Mnih et al. 2016, synchronous).
 
 arXiv:1602.01783. Every 5 steps of 16 envs are one update. λ = 1: the returns of a rollout bootstrap only at its end.
-Departures: synchronous; weights start orthogonal; RMSProp with ε outside the root, as PyTorch has it.
+Departures: synchronous; the learning rate stays instead of falling to 0; gradients are clipped to norm 0.5, as in
+OpenAI's A2C; weights start orthogonal; RMSProp with ε outside the root, as PyTorch has it.
 """
 
 from redline.algorithms.entry import Entry, Preset
@@ -25,6 +26,6 @@ A2C_CLASSIC = OnPolicy(
 ENTRY = Entry(
     changes="n-step advantage actor-critic, 16 envs × 5 steps",
     paper="arXiv:1602.01783",
-    atari=Preset(A2C, source="1602.01783; 16 × 5 and RMSProp as in OpenAI's A2C", num_envs=16),
+    atari=Preset(A2C, source="1602.01783; 16 × 5, RMSProp and clipping as in OpenAI's A2C", num_envs=16),
     classic=Preset(A2C_CLASSIC, source="record algorithms-cartpole-v1"),
 )

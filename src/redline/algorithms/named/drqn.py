@@ -1,7 +1,9 @@
 """DRQN: a recurrent core in place of the last hidden layer, one frame per observation (Hausknecht & Stone 2015).
 
-arXiv:1507.06527. Sequences are drawn at random and their first steps only warm the state up (burn-in, as in R2D2).
-Departures: a GRU instead of an LSTM; Adam instead of Adadelta; burn-in instead of a zero state.
+arXiv:1507.06527. Sequences are drawn at random; a zero state is followed by up to 4 steps of burn-in, as in R2D2.
+Departures: a GRU instead of an LSTM; Adam instead of Adadelta; 8 steps are learnt from instead of 10; gradients are not
+clipped. A sequence begins within its episode, so the first 7 steps of an episode are learnt from less often than the
+others. During the warm-up nothing is remembered: episodes under way at its end go on from a zero state.
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
 """PPO: several epochs over each rollout with a clipped objective (Schulman et al. 2017).
 
-arXiv:1707.06347. Advantages are normalised over the rows of each update. Departures: the clipping range does not fall
-with the learning rate; the value is not clipped; gradients are clipped to norm 0.5 and weights start orthogonal, as in
-OpenAI's implementation.
+arXiv:1707.06347. Advantages are normalised over the rows of each update. Departures: 4 epochs instead of 3 and a value
+weight of 0.5 instead of 1, gradients clipped to norm 0.5 and weights that start orthogonal, all as in OpenAI's
+implementation; the clipping range does not fall with the learning rate; the value is not clipped.
 """
 
 from dataclasses import replace
@@ -33,6 +33,6 @@ PPO_CLASSIC = replace(
 ENTRY = Entry(
     changes="a2c-gae with a clipped objective, 4 epochs × 4 batches",
     paper="arXiv:1707.06347",
-    atari=Preset(PPO, source="1707.06347, table 5"),
+    atari=Preset(PPO, source="1707.06347 (Atari); epochs, value weight and clipping as in OpenAI's ppo2"),
     classic=Preset(PPO_CLASSIC, source="record algorithms-cartpole-v1"),
 )

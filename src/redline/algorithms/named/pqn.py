@@ -16,7 +16,7 @@ from redline.schedules import Linear
 PQN = OnPolicy(
     layers=Normed(),
     objective=QLambda(),
-    explore=EpsilonGreedy(Linear(1.0, 0.001, over_steps=1_000_000), evaluation=0.001),
+    explore=EpsilonGreedy(Linear(1.0, 0.001, over_steps=1_000_000), evaluation=0.0),
     optimizer=Radam(),
     returns=Traces(trace=0.65),
     rollout_steps=32,

@@ -1,7 +1,7 @@
 """Prioritised DQN: transitions are drawn in proportion to |δ|^0.6 (Schaul et al. 2016, the proportional variant).
 
-arXiv:1511.05952. β goes from 0.4 to 1. Departures: on top of DQN, not double DQN; the learning rate is Rainbow's
-6.25e-5, lower than DQN's as in the paper (there a quarter).
+arXiv:1511.05952. β goes from 0.4 to 1 over 12.5 M steps (50 M frames). Departures: on top of DQN, not double DQN; the
+learning rate is Rainbow's 6.25e-5, lower than DQN's as in the paper (there a quarter).
 """
 
 from dataclasses import replace

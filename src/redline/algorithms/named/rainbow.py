@@ -2,7 +2,7 @@
 
 arXiv:1710.02298. Departures: a memory of 100k transitions instead of a million; the target network is copied every
 2,000 updates (8k steps, the paper's 32k frames) and learning starts after 20k steps, as there; β reaches 1 after 12.5 M
-steps.
+steps; the online network chooses the next action with the same noise with which it predicts.
 """
 
 from dataclasses import replace

@@ -1,0 +1,64 @@
+"""`--model all`: one run of every algorithm, one table, and nothing lost where one of them fails."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.cli import train
+from redline.cli.flags import parse_all, parse_train, requested_algorithm
+from redline.cli.stopping import StopRequest
+from redline.errors import UserError
+from redline.runtime.starting import start_run
+
+SHORT = ("--env", "CartPole-v1", "--max-steps", "80", "--num-envs", "4")
+
+
+def chosen(tmp_path: Path, *names: str, extra: tuple[str, ...] = ()) -> list[Any]:
+    return [parse_train([*SHORT, "--log-dir", str(tmp_path), "--algo", name, *extra]) for name in names]
+
+
+def test_all_stands_for_every_algorithm(tmp_path: Path) -> None:
+    flags = parse_all([*SHORT, "--model", "all"])
+    assert [item.algo for item in flags] == list(ALGORITHMS)
+    config = tmp_path / "all.toml"
+    config.write_text('algo = "all"\nenv = "CartPole-v1"\n')
+    assert requested_algorithm(["--config", str(config)]) == "all"
+    assert len(parse_all(["--config", str(config)])) == len(ALGORITHMS)
+
+
+def test_a_flag_that_does_not_suit_all_is_refused_with_the_algorithm_that_lacks_it() -> None:
+    with pytest.raises(UserError, match=r"^a2c: .*--replay\.capacity.*every flag must suit every algorithm"):
+        parse_all([*SHORT, "--model", "all", "--replay.capacity", "500"])
+
+
+def test_one_object_tells_of_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with StopRequest() as stop:
+        code = train.compare(chosen(tmp_path, "a2c", "pqn", extra=("--json",)), stop)
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [(run["algorithm"], run["steps"]) for run in found["runs"]] == [("a2c", 80), ("pqn", 80)]
+
+
+def test_an_algorithm_that_cannot_run_does_not_cost_the_others_their_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_a2c(job: Any, algorithm: str, watcher: Any) -> Any:
+        if algorithm == "a2c":
+            raise UserError("the disk is full by now")
+        return start_run(job, algorithm, watcher)
+
+    monkeypatch.setattr(train, "start_run", refuse_a2c)
+    with StopRequest() as stop:
+        code = train.compare(chosen(tmp_path, "a2c", "ppo", extra=("--plain",)), stop)
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert code == 1
+    assert first.startswith("a2c")
+    assert first.endswith("error: the disk is full by now")
+    assert second.split()[:2] == ["ppo", "80"]
+
+
+def test_names_are_kept_as_the_catalog_has_them() -> None:
+    assert parse_train([*SHORT, "--algo", "N_Step_DQN"]).algo == "n-step-dqn"
