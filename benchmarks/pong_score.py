@@ -61,15 +61,17 @@ def minutes_until(metrics: Sequence[Row], steps: int) -> float | None:
 def evaluate(run: Path, *, episodes: int) -> Row:
     """Let a run's agent play and return what it reached, and how it was trained."""
     facts = read_run_json(run)
+    command = ["eval", str(run), "--episodes", str(episodes)]
     with tempfile.TemporaryDirectory() as folder:
-        result = run_redline(["eval", str(run), "--episodes", str(episodes)], Path(folder) / "said.log")
-    row = read_result(facts, read_records(run / "metrics.jsonl"), result)
+        greedy = run_redline([*command, "--epsilon", "0"], Path(folder) / "greedy.log")
+        as_paper = run_redline(command, Path(folder) / "as-paper.log")
+    row = read_result(facts, read_records(run / "metrics.jsonl"), greedy, as_paper)
     say(f"{row['algorithm']}: {row['mean_return']:.1f} after {row['steps']:,} steps")
     return row
 
 
-def read_result(facts: Row, metrics: Sequence[Row], result: Row) -> Row:
-    """Return a run's row, from its run.json, its metrics and what `redline eval` says."""
+def read_result(facts: Row, metrics: Sequence[Row], result: Row, as_paper: Row) -> Row:
+    """Return a run's row, from its run.json, its metrics and what `redline eval` says, without ε and with the paper's."""
     settings = changed_settings(facts)
     return {
         "algorithm": facts["algorithm"],
@@ -78,12 +80,14 @@ def read_result(facts: Row, metrics: Sequence[Row], result: Row) -> Row:
         "interval": result["interval"],
         "returns": result["returns"],
         "episodes": len(result["returns"]),
-        "epsilon": result["epsilon"],
+        "paper_epsilon": as_paper["epsilon"],
+        "mean_return_at_paper_epsilon": as_paper["mean_return"],
         "steps": result["checkpoint_steps"],
         "minutes": minutes_until(metrics, result["checkpoint_steps"]),
         "seed": facts["config"]["seed"],
         "settings": settings,
         "flags": typed(settings),
+        "resume_changes": [resume["changes"] for resume in facts["resumes"]],
         "run_commit": facts["commit"],
         "run_host": facts["host"],
     }
@@ -96,11 +100,11 @@ def measurement(rows: Sequence[Row]) -> Measurement:
     for row in rows:
         uses_replay = isinstance(ALGORITHMS[row["algorithm"]].atari.algorithm, QLearning)
         families.setdefault(uses_replay, []).append(row["mean_return"])
-    fields = ("mean_return", "episodes", "steps", "minutes", "flags")
+    fields = ("mean_return", "mean_return_at_paper_epsilon", "paper_epsilon", "episodes", "steps", "minutes", "flags")
     return Measurement(
         name="algorithms-pong-score",
-        title=f"greedy play on Pong, ε as each paper evaluates: mean of {rows[0]['episodes']} episodes",
-        headline=", ".join(f"{row['algorithm']} {as_text(row['mean_return'])}" for row in rows),
+        title=f"greedy play on Pong (ε = 0): mean of {rows[0]['episodes']} episodes",
+        headline=", ".join(f"{row['algorithm']} {as_text(row['mean_return'])}{_beside(row)}" for row in rows),
         learning="; ".join(f"{row['algorithm']} after {row['steps']:,} steps{_duration(row)}" for row in rows),
         passed=len(families) == 2 and all(max(means) >= REQUIRED_MEAN for means in families.values()),
         config={name: row["settings"] for name, row in zip(names, rows, strict=True)},
@@ -110,6 +114,12 @@ def measurement(rows: Sequence[Row]) -> Measurement:
             "required_mean_return": REQUIRED_MEAN,
         },
     )
+
+
+def _beside(row: Row) -> str:
+    if not row["paper_epsilon"]:
+        return ""
+    return f" ({as_text(row['mean_return_at_paper_epsilon'])} with the paper's ε {row['paper_epsilon']:g})"
 
 
 def _duration(row: Row) -> str:

@@ -157,8 +157,9 @@ def test_defaults_are_no_departure(algorithm: str) -> None:
 def score_row(algorithm: str, mean: float) -> dict[str, Any]:
     result = {"mean_return": mean, "interval": [mean, mean], "returns": [mean] * 10, "epsilon": 0.0}
     metrics = [{"steps": 500, "time_s": 60.0}, {"steps": 1_000, "time_s": 120.0}, {"steps": 1_500, "time_s": 180.0}]
-    facts = facts_of("--algo", algorithm, "--env", "pong")
-    return pong_score.read_result(facts, metrics, result | {"checkpoint_steps": 1_200})
+    facts = {**facts_of("--algo", algorithm, "--env", "pong"), "resumes": []}
+    as_paper = result | {"mean_return": mean - 3.0, "epsilon": 0.05}
+    return pong_score.read_result(facts, metrics, result | {"checkpoint_steps": 1_200}, as_paper)
 
 
 def test_minutes_are_those_until_the_checkpoint() -> None:
@@ -171,7 +172,12 @@ def test_one_agent_of_each_family_must_play_well(means: tuple[float, ...], passe
     found = pong_score.measurement(rows)
     assert found.passed is passed
     assert found.summary["algorithms"]["dqn"]["episodes"] == 10
+    assert "dqn 12.0 (9.0 with the paper's ε 0.05)" in found.headline
     make_record(found, argv=["x.py"], unix_s=0.0)
+
+
+def test_one_family_alone_does_not_pass() -> None:
+    assert pong_score.measurement([score_row("dqn", 12.0)]).passed is False
 
 
 def test_flags_are_typed_in_pairs() -> None:
