@@ -71,7 +71,7 @@ def evaluate(run: Path, *, episodes: int) -> Row:
 
 
 def read_result(facts: Row, metrics: Sequence[Row], result: Row, as_paper: Row) -> Row:
-    """Return a run's row, from its run.json, its metrics and what `redline eval` says, without ε and with the paper's."""
+    """Return a run's row: run.json, metrics, and what `redline eval` says without ε and with the paper's."""
     settings = changed_settings(facts)
     return {
         "algorithm": facts["algorithm"],
