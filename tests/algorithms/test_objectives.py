@@ -147,9 +147,9 @@ def test_targets_of_a_critic_are_advantages_plus_values() -> None:
 @pytest.mark.parametrize(
     ("objective", "explore", "message"),
     [
-        (PolicyGradient(), EpsilonGreedy(), "PolicyGradient acts by Sampled, not by EpsilonGreedy"),
-        (Clipped(), Greedy(), "Clipped acts by Sampled, not by Greedy"),
-        (QLambda(), Sampled(), "QLambda acts by EpsilonGreedy, not by Sampled"),
+        (PolicyGradient(), EpsilonGreedy(), "policy-gradient acts by sampled: add --explore sampled"),
+        (Clipped(), Greedy(), "clipped acts by sampled: add --explore sampled"),
+        (QLambda(), Sampled(), "q-lambda acts by epsilon-greedy: add --explore epsilon-greedy"),
     ],
 )
 def test_explorations_that_do_not_suit_an_objective_are_refused(

@@ -10,7 +10,6 @@ from redline.algorithms.bootstraps import Bootstrap, OnlineChooses, TargetChoose
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.named.drqn import DRQN
 from redline.algorithms.q_learning import QLearning, observations, sequence_losses, sequence_priorities
-from redline.errors import UserError
 from redline.networks import Gru, Mlp, Network
 from redline.types import EnvSpec, SequenceBatch
 
@@ -123,11 +122,6 @@ def test_frames_are_cut_into_overlapping_observations() -> None:
     obs = observations(frames, 2)  # [T, B, K, 1]
     assert obs.squeeze(-1)[:, 0].tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]
     assert obs.squeeze(-1)[0, 1].tolist() == [5, 6]
-
-
-def test_batches_are_whole_sequences() -> None:
-    with pytest.raises(UserError, match="use --batch-size 32"):
-        replace(DRQN, batch_size=36)
 
 
 def test_sequences_need_a_core() -> None:

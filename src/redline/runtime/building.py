@@ -49,8 +49,7 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
     threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
     job = replace(job, env=env, limits=limits, threads=threads)
-    job, stretched = _annealed_to_the_end(job, frames_per_step=env.skip)
-    adjustments += stretched
+    adjustments += _annealed_early(job, frames_per_step=env.skip)
     if isinstance(job.algorithm, OnPolicy):
         algorithm, cut = _whole_rollouts(job.algorithm, job.num_envs)
         return Settled(replace(job, algorithm=algorithm), None, adjustments + cut, find_device(job.device))
@@ -60,16 +59,14 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
     return Settled(job, layout, adjustments + cut + sized, find_device(job.device))
 
 
-def _annealed_to_the_end(job: Job, *, frames_per_step: int) -> tuple[Job, list[Adjustment]]:
-    """Let a learning rate that falls to 0 do so no sooner than the run ends: the rest would teach nothing."""
-    asked = job.algorithm.optimizer.annealed_over()
+def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
+    """Say that a learning rate falls to 0 before the run ends, if it does: the rest will teach nothing."""
+    over = job.algorithm.optimizer.annealed_over()
     total = job.limits.total_steps(frames_per_step=frames_per_step)
-    if not asked or total is None or total <= asked:
-        return job, []
-    optimizer = replace(job.algorithm.optimizer, anneal_steps=total)  # type: ignore[type-var]
-    why = "the learning rate would be 0 before the run ends"
-    adjustment = Adjustment("optimizer.anneal-steps", f"{asked:,}", f"{total:,}", why)
-    return replace(job, algorithm=replace(job.algorithm, optimizer=optimizer)), [adjustment]
+    if not over or total is None or total <= over:
+        return []
+    why = f"--optimizer.anneal-steps ends before --max-steps {total:,}"
+    return [Adjustment("optimizer.lr", f"{job.algorithm.optimizer.lr_at(0):g}", f"0 from step {over:,} on", why)]
 
 
 def _whole_sequences(algorithm: QLearning) -> tuple[QLearning, list[Adjustment]]:
