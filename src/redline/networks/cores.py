@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
 
 from redline.errors import UserError
 
@@ -17,7 +18,7 @@ class Core(Protocol):
         """Return the stretches that an update learns from; None if each step is learnt by itself."""
         ...
 
-    def build(self, features: int) -> nn.RNNCellBase | None:
+    def build(self, features: int) -> "GruCell | None":
         """Return a cell from (features [B, F], state [B, S]) to the next state, if there is one."""
         ...
 
@@ -37,7 +38,7 @@ class Memoryless(Core):
     def sequence(self) -> Sequence | None:
         return None
 
-    def build(self, features: int) -> nn.RNNCellBase | None:
+    def build(self, features: int) -> "GruCell | None":
         return None
 
 
@@ -64,8 +65,29 @@ class Gru(Core):
     def sequence(self) -> Sequence | None:
         return Sequence(self.burn_in_steps, self.length_steps)
 
-    def build(self, features: int) -> nn.RNNCellBase | None:
-        return nn.GRUCell(features, self.width)
+    def build(self, features: int) -> "GruCell | None":
+        return GruCell(features, self.width)
+
+
+class GruCell(nn.GRUCell):
+    """A gated recurrent unit that can also go through a sequence at once."""
+
+    def unroll(self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        """Return the states [T, B, S] after each step of features [T, B, F], anew from 0 where `starts` [T, B].
+
+        What the features contribute is computed for all steps together: step by step, the large matrix that it takes
+        would be read from memory once for each.
+        """
+        from_features = F.linear(features, self.weight_ih, self.bias_ih)  # [T, B, 3 S]
+        states = []
+        for t in range(len(features)):
+            state = mask_state(state, starts[t])
+            reset_in, update_in, new_in = from_features[t].chunk(3, dim=1)
+            reset_state, update_state, new_state = F.linear(state, self.weight_hh, self.bias_hh).chunk(3, dim=1)
+            candidate = torch.tanh(new_in + torch.sigmoid(reset_in + reset_state) * new_state)
+            state = torch.lerp(candidate, state, torch.sigmoid(update_in + update_state))
+            states.append(state)
+        return torch.stack(states)
 
 
 def mask_state(state: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from redline.networks.cores import mask_state
+from redline.networks.cores import GruCell
 from redline.networks.layers import Layers, NoisyLinear, Outputs
 
 
 class Network(nn.Module):
     """Observation → what the head predicts, [B, A, outputs] for values; remembers if it has a core."""
 
-    def __init__(self, torso: nn.Module, core: nn.RNNCellBase | None, head: nn.Module, *, num_actions: int) -> None:
+    def __init__(self, torso: nn.Module, core: GruCell | None, head: nn.Module, *, num_actions: int) -> None:
         super().__init__()
         self.torso = torso
         self.core = core
@@ -49,11 +49,8 @@ class Network(nn.Module):
         features = self.torso(obs.flatten(0, 1)).unflatten(0, (steps, rows))  # [T, B, F]
         if state is None:
             state = features.new_zeros(rows, self.state_width)
-        states = []
-        for t in range(steps):
-            state = self.core(features[t], mask_state(state, starts[t]))
-            states.append(state)
-        return self.head(torch.cat(states)), states[-1]
+        states = self.core.unroll(features, starts, state)  # [T, B, S]
+        return self.head(states.flatten(0, 1)), states[-1]
 
     @property
     def is_noisy(self) -> bool:
