@@ -129,10 +129,10 @@ def test_a_speed_needs_updates_and_a_loss(loss: float | None, updates: int, pass
     assert found.summary["machine_was_quiet"] is False
 
 
-@pytest.mark.parametrize(("algorithm", "warmup_steps"), [("rainbow", 10_000), ("dqn", 10_000), ("ppo", 0)])
-def test_a_warmup_leaves_half_of_a_short_run_to_learn_in(algorithm: str, warmup_steps: int) -> None:
+@pytest.mark.parametrize(("algorithm", "warmup_steps"), [("rainbow", 16_000), ("dqn", 16_000), ("ppo", 0)])
+def test_a_warmup_leaves_a_fifth_of_a_short_run_to_learn_in(algorithm: str, warmup_steps: int) -> None:
     training = algorithms_pong_speed.make_training(algorithm, max_steps=20_000)
-    assert ("--warmup-steps" in training.flags) is (algorithm == "rainbow")
+    assert ("--warmup-steps" in training.flags) is (algorithm != "ppo")
     assert parse_train(["--algo", algorithm, *training.flags]).job.algorithm.warmup_steps == warmup_steps
 
 
