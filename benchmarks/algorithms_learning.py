@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arguments import at_least, make_parser
-from battery import Training, add_battery_flags, as_flags, record_name, rows_by_algorithm, train, train_all
+from battery import Training, add_battery_flags, as_flags, finished, record_name, rows_by_algorithm, train, train_all
 from episode_means import Point, as_text, best_of, first_reaching, read_points
 from learning_tasks import TASKS, LearningTask
 from recording import Measurement, finish, say
@@ -111,8 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         target_return=task.target_return if options.target_return is None else options.target_return,
         is_as_required=options.max_steps is None and options.target_return is None,
     )
+    trainings = make_trainings(task, options.algorithms)
     rows = train_all(
-        make_trainings(task, options.algorithms),
+        finished(trainings, options.rows) if options.only_finished else trainings,
         lambda training, folder: measure(task, training, folder),
         rows_file=options.rows,
         parallel=options.parallel,
@@ -128,6 +129,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", help="seeds to train, if not the task's own")
     parser.add_argument("--max-steps", type=at_least(1), help="steps that each run has, if not the task's own")
     parser.add_argument("--target-return", type=float, help="mean-100 to reach, if not the task's own")
+    parser.add_argument("--only-finished", action="store_true", help="train nothing: record what --rows holds")
     parser.add_argument("--parallel", type=int, choices=(1, 2), default=1, help="runs side by side")
     return parser.parse_args(argv)
 

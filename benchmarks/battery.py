@@ -91,6 +91,12 @@ def read_done(rows_file: Path | None) -> dict[Training, Row]:
     return {Training(row["task"], row["algorithm"], row["seed"], tuple(row["flags"])): row for row in rows}
 
 
+def finished(trainings: Sequence[Training], rows_file: Path | None) -> list[Training]:
+    """Return the trainings that `rows_file` holds with the settings of today."""
+    done = read_done(rows_file)
+    return [item for item in trainings if item in done and done[item]["settings_digest"] == item.digest()]
+
+
 def rows_by_algorithm(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows of each algorithm, failed ones too, in the order in which they came."""
     found: dict[str, list[Row]] = {}
