@@ -208,7 +208,17 @@ def test_a_reward_five_steps_away_reaches_the_action_that_earned_it(n_steps: int
     assert preferences(trainer, 0.0, 0.5) == pytest.approx([0.0, GAMMA**4], abs=0.1)
 
 
-@pytest.mark.parametrize("name", ["dqn", "n-step-dqn", "drqn", "a2c", "a2c-gae", "ppo", "pqn"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dqn",
+        "a2c",
+        "a2c-gae",
+        "ppo",
+        "pqn",
+        *(pytest.param(slow, marks=pytest.mark.slow) for slow in ("n-step-dqn", "drqn")),
+    ],
+)
 def test_a_truncated_episode_is_worth_what_an_endless_one_is(name: str) -> None:
     algorithm = for_probes(ALGORITHMS[name].classic.algorithm)
     # a value of 10 is a long way from 0, above all for a network that sees 0 and starts with biases of 0
