@@ -19,7 +19,7 @@ from redline.records import Row
 def make_trainings(task: LearningTask, algorithms: Sequence[str]) -> list[Training]:
     """Return every run of a task; each takes one core, so that two can go side by side."""
     limits = {"--max-steps": task.max_steps, "--target-return": f"{task.target_return:g}"}
-    threads = {"--threads.learner": 1, "--threads.envs": 1}
+    threads = {"--learner.threads": 1, "--actor.threads": 1}
     return [
         Training(task.record, name, seed, as_flags(task.settings_of(name) | limits | threads))
         for name in algorithms

@@ -31,7 +31,7 @@ def make_training(algorithm: str, *, max_steps: int) -> Training:
     settings: dict[str, object] = {"--env": "pong", "--max-steps": max_steps}
     if isinstance(ALGORITHMS[algorithm].atari.algorithm, QLearning):
         settings["--warmup-steps"] = max_steps * 4 // 5
-    threads = {"--threads.learner": THREADS, "--threads.envs": THREADS}
+    threads = {"--learner.threads": THREADS, "--actor.threads": THREADS}
     return Training(NAME, algorithm, 1, as_flags(settings | threads))
 
 

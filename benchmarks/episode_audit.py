@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from episode_means import of_training
 from redline.records import Row, scan_records
 from redline.runs.directory import read_run_json
 from redline.runs.manifest import newest_valid
@@ -17,13 +18,14 @@ def audit(run: Path) -> list[str]:
     if not path.exists():
         return ["no episode ended, so nothing could be checked: play more steps"]
     scan = scan_records(path)
+    rows = of_training(scan.rows)
     checkpoint = newest_valid(run)
     num_envs = int(read_run_json(run)["config"]["num_envs"])
-    faults = audit_rows(scan.rows, num_envs=num_envs)
+    faults = audit_rows(rows, num_envs=num_envs)
     if scan.unreadable_lines or scan.is_torn:
         faults.append(f"{scan.unreadable_lines} unreadable lines, torn last line: {scan.is_torn}")
     faults += [f"newer checkpoint is damaged: {reason}" for reason in checkpoint.skipped]
-    return faults + audit_counters(scan.rows, checkpoint.state)
+    return faults + audit_counters(rows, checkpoint.state)
 
 
 def audit_rows(rows: Sequence[Row], *, num_envs: int) -> list[str]:

@@ -25,9 +25,14 @@ def read_points(run: Path) -> list[Point]:
 
 
 def read_episodes(run: Path) -> list[Row]:
-    """Return the rows of all episodes; the file is not there before the first has ended."""
+    """Return the rows of all episodes played while training; the file is not there before the first has ended."""
     path = run / "episodes.jsonl"
-    return read_records(path) if path.exists() else []
+    return of_training(read_records(path)) if path.exists() else []
+
+
+def of_training(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows without those of evaluations, which are no part of the run's own scores."""
+    return [row for row in rows if row["role"] == "actor"]
 
 
 def running_means(rows: Sequence[Row]) -> list[Point]:

@@ -21,7 +21,10 @@ from redline_process import run_redline
 
 REQUIRED_MEAN = 10.0
 # paths of the machine, and what Redline chooses by itself
-NOT_SETTINGS = ("log_dir", "replay.path", "replay.bytes", "threads.learner", "threads.envs")
+NOT_SETTINGS = (
+    *("log_dir", "replay.path", "replay.bytes", "learner.threads", "actor.threads", "actor.envs"),
+    *("learner.device", "actor.device", "evaluator.device", "evaluator.every_minutes"),
+)
 
 
 def changed_settings(facts: Row) -> dict[str, Any]:

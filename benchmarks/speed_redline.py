@@ -14,9 +14,10 @@ from redline.algorithms.named.dqn import DQN
 from redline.algorithms.optimizers import Adam
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
+from redline.runtime.building import settle
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
-from redline.runtime.starting import start_run
+from redline.runtime.starting import start_inline
 from redline.schedules import Linear
 from speed_setting import SpeedSetting, setting_from_argv
 from steady_window import SteadyWindow
@@ -65,7 +66,7 @@ def make_job(setting: SpeedSetting, log_dir: Path) -> Job:
 
 def watch(job: Job, algorithm: str, window: SteadyWindow) -> None:
     """Train until the window closes, and tell it what each episode brought."""
-    with start_run(job, algorithm, Notes()) as session:
+    with start_inline(settle(job), algorithm, Notes()) as session:
         counters = session.trainer.counters
 
         def stop_when_closed() -> str | None:

@@ -12,16 +12,16 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
-from redline.monitor.usage import Usage
+from redline.monitor.usage import Machine, Usage
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.job import Job
 from redline.types import EnvSpec
 
 UNITS = {
     *("steps", "frames", "updates", "samples", "episodes", "batches", "transitions", "envs", "threads", "actions"),
-    *("bytes", "s", "h", "minutes", "percent", "processes", "nats"),
+    *("bytes", "s", "h", "minutes", "percent", "processes", "nats", "evaluations", "restarts"),
 }
 # names that the command line has from its users: their help must name the unit instead
 UNIT_IN_HELP = {
@@ -32,8 +32,7 @@ UNIT_IN_HELP = {
     "replay.capacity": "Transitions",
     "replay.prefetch": "Updates",
     "returns.n": "Steps",
-    "threads.learner": "Threads",
-    "threads.envs": "Threads",
+    "actors": "Processes",
     "network.width": "Units",
     "network.widths": "Units",
     "core.width": "Units",
@@ -49,12 +48,14 @@ UNIT_IN_HELP = {
 # ratios, identities and quantities in units of the reward
 NO_UNIT = {
     "replay.path",
+    *("actor.device", "learner.device", "evaluator.device"),
     *("seed", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
     *("optimizer.lr", "optimizer.eps", "optimizer.decay", "optimizer.clip_norm", "layers.sigma"),
     *("returns.gamma", "returns.trace", "returns.clip_rewards", "sample.alpha", "sample.epsilon"),
     *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
     *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
-    *("target_return", "total_reward", "mean_return_100", "best_return"),
+    *("target_return", "total_reward", "mean_return_100", "best_return", "greedy_return"),
+    *("load_average", "pid", "waiting"),
 }
 
 
@@ -107,7 +108,7 @@ def test_every_part_that_can_be_named_has_a_sentence_for_each_setting() -> None:
                 assert text, f"--{field}.{flag} of {name} has no help"
 
 
-@pytest.mark.parametrize("kind", [Gauges, Counters, Episode, Usage, EnvSpec])
+@pytest.mark.parametrize("kind", [Gauges, RoleGauges, Counters, Episode, Usage, Machine, EnvSpec])
 def test_every_public_number_carries_its_unit(kind: type) -> None:
     for name, hint in get_type_hints(kind).items():
         if any(number in str(hint) for number in ("int", "float")) and name not in NO_UNIT | {"frame_shape"}:

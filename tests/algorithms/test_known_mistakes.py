@@ -43,8 +43,8 @@ from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp, Small, Torso
 from redline.returns import NStep
 from redline.runtime.building import build_trainer, settle
-from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.runtime.training import Trainer
 from redline.schedules import Linear
 from redline.types import AnyBatch, Batch, EnvSpec, SequenceBatch
 
@@ -60,13 +60,13 @@ def small(algorithm: QLearning | OnPolicy, network: Torso) -> QLearning | OnPoli
     return replace(algorithm, network=network, core=core, replay=replay, warmup_steps=60, samples_per_step=8.0)
 
 
-def trainer_for(algorithm: QLearning | OnPolicy, env: EnvConfig, num_envs: int = 6) -> InlineTrainer:
+def trainer_for(algorithm: QLearning | OnPolicy, env: EnvConfig, num_envs: int = 6) -> Trainer:
     trainer = build_trainer(settle(Job(env=env, algorithm=algorithm, num_envs=num_envs)), env_seed=1)
     trainer.begin()
     return trainer
 
 
-def watch_updates(trainer: InlineTrainer, seen: Callable[[AnyBatch, int], None]) -> None:
+def watch_updates(trainer: Trainer, seen: Callable[[AnyBatch, int], None]) -> None:
     """Call `seen` with each batch and the steps that its update is told."""
     update = trainer.learner.update
 
@@ -140,7 +140,7 @@ def test_actor_and_learner_see_pixels_of_the_same_scale(name: str) -> None:
     trainer = trainer_for(algorithm, EnvConfig("redline/Catch-v0", stack=preset.stack, skip=1), num_envs=6)
     seen: dict[str, set[tuple[torch.dtype, int]]] = {"acting": set(), "learning": set()}
     phase = "acting"
-    choose, update = trainer.actor.choose, trainer.learner.update
+    choose, update = trainer.world.actor.choose, trainer.learner.update
 
     def note(_: Any, inputs: tuple[torch.Tensor]) -> None:
         seen[phase] |= {(inputs[0].dtype, pixel) for pixel in inputs[0].unique().tolist()}
@@ -157,7 +157,7 @@ def test_actor_and_learner_see_pixels_of_the_same_scale(name: str) -> None:
 
     for network in (trainer.learner.online, trainer.learner.target):
         network.torso.register_forward_pre_hook(note)
-    trainer.actor.choose = acting  # type: ignore[method-assign]
+    trainer.world.actor.choose = acting  # type: ignore[method-assign]
     trainer.learner.update = learning  # type: ignore[method-assign]
     for _ in range(20):
         trainer.vector_step()
@@ -188,7 +188,7 @@ def test_schedules_count_steps_and_not_frames() -> None:
     watch_updates(trainer, lambda _, steps: rates.update({steps: trainer.learner.algorithm.optimizer.lr_at(steps)}))
     for _ in range(25):
         trainer.vector_step()
-    assert (trainer.counters.steps, trainer.env.spec.frames_per_step) == (100, 4)
+    assert (trainer.counters.steps, trainer.world.env.spec.frames_per_step) == (100, 4)
     assert trainer.epsilon == pytest.approx(1.0 - 100 / 200)
     # 96 steps were played when the last batch was drawn
     assert len(betas) > 3

@@ -11,6 +11,7 @@ from redline.algorithms.family import ActorParams, act
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.predictions import Expected, take_actions
 from redline.algorithms.q_learning import following_frames, td_losses
+from redline.exploration import Sampled
 from redline.networks import Mlp, Network, build_value_network
 from redline.types import Batch, EnvSpec
 
@@ -100,6 +101,13 @@ def test_acting_is_greedy_and_sees_what_the_learner_sees() -> None:
     assert np.array_equal(action, values.argmax(axis=1))
     assert extras.preferences is not None
     assert np.array_equal(extras.preferences, values)
+
+
+def test_another_way_to_explore_may_take_the_place_of_the_algorithms_own() -> None:
+    params = ActorParams(DQN, network(1), epsilon=0.0, device=CPU, explore=Sampled())
+    obs = np.zeros((1_000, 2, 3), dtype=np.float32)
+    action, _, _ = act(params, obs, torch.zeros(1_000, 0), np.random.default_rng(0))
+    assert len(set(action.tolist())) == 4
 
 
 def test_the_warm_up_asks_no_network() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from episode_audit import audit_counters, audit_rows
-from episode_means import first_reaching, running_means
+from episode_means import first_reaching, of_training, running_means
 from learning_curve import thin_out
 from memory_flat import growth, rows_after_full
 from redline.records import Row
@@ -51,6 +51,11 @@ def test_the_mean_is_over_a_whole_hundred_only() -> None:
     assert reached is not None
     assert (reached.steps, reached.minutes) == (1000, 100.0)
     assert first_reaching(points, 60.0) is None
+
+
+def test_episodes_of_evaluations_are_no_episodes_of_training() -> None:
+    rows: list[Row] = [{"role": "actor", "return": 1.0}, {"role": "greedy", "return": 9.0, "evaluation": 1}]
+    assert of_training(rows) == rows[:1]
 
 
 def test_a_thinned_curve_keeps_its_ends() -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from redline.cli.displays import Lines, render_line, render_panel
 from redline.cli.wording import duration, number, size
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import Gauges, RoleGauges
 
 GAUGES = Gauges(
     time_s=3_700.0,
@@ -19,35 +19,98 @@ GAUGES = Gauges(
     samples=987_648,
     episodes=321,
     steps_per_s=181.4,
+    warmup_steps_per_s=2_345.6,
     updates_per_s=45.3,
     episodes_per_h=612.0,
     samples_per_step=7.98,
     mean_return_100=-18.25,
     best_return=-12.0,
+    greedy_return=-14.2,
+    greedy_at_steps=120_000,
     epsilon=0.31,
     policy_entropy_nats=None,
     loss=0.01234,
-    actor_weights_age_updates=0,
+    actor_weights_age_updates=0.0,
     replay_transitions=72_000,
     replay_capacity_transitions=100_000,
     replay_bytes=745_000_000,
     cpu_percent=187.0,
     rss_bytes=1_100_000_000,
+    load_average=2.13,
+    memory_available_bytes=5_200_000_000,
+    disk_free_bytes=123_000_000_000,
     progress=0.25,
     remaining_s=11_100.0,
+    roles=(RoleGauges("inline", 4711, 187.0, 1_100_000_000, 181.4, 45.3, {"envs": 0.4, "gather": 0.01}, 0.0),),
+)
+SEVERAL = replace(
+    GAUGES,
+    roles=(
+        RoleGauges("supervisor", 1_234_566, 1.2, 310_000_000, None, None, {}, None),
+        RoleGauges("learner", 1_234_567, 101.0, 1_310_000_000, None, 453.3, {"actors": 0.35, "gather": 0.02}, 0.0),
+        RoleGauges("actor-0", 1_234_568, 71.0, 309_000_000, 1905.2, None, {"envs": 0.11, "learner": 0.25}, 12.4),
+        RoleGauges("actor-10", None, None, None, None, None, {}, None, restarts=12),
+        RoleGauges("evaluator", 1_234_570, 0.0, 308_000_000, 34.2, None, {"rest": 0.95}, None),
+    ),
 )
 
 SHOWN = (
     *("123,456 steps", "181 steps/s", "45.3 updates/s", "7.98 samples/step", "mean-100 −18.25", "best −12.0"),
     *("ε 0.310", "loss 0.0123", "72%", "745.00 MB", "CPU 187 %", "1.10 GB", "3 h 05 min left"),
+    *("−14.20 at step 120,000", "load 2.1", "memory free 5.20 GB", "disk free 123.00 GB", "envs 40 %"),
 )
 
 
-@pytest.mark.parametrize("text", [*SHOWN, "612 episodes/h", "25.0%", "72,000 of 100,000 transitions"])
-def test_the_panel_shows(text: str) -> None:
-    console = Console(file=io.StringIO(), width=120)
-    console.print(render_panel("redline · dqn on pong · seed 1", GAUGES))
-    assert text in console.file.getvalue()  # type: ignore[attr-defined]
+def panel(gauges: Gauges, *, width: int) -> list[str]:
+    """Return the lines of a panel."""
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render_panel("redline · dqn on pong · seed 1", gauges))
+    lines: list[str] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return lines
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "text", [*SHOWN, "612 episodes/h", "25.0%", "72,000 of 100,000 transitions", "warm-up   2,346 steps/s"]
+)
+def test_the_panel_shows(text: str, width: int) -> None:
+    lines = panel(GAUGES, width=width)
+    assert any(text in line for line in lines)  # nothing is broken in two
+    assert {len(line) for line in lines} == {width}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_several_processes_have_a_row_each_that_says_whom_they_wait_for(width: int) -> None:
+    lines = [" ".join(line.strip("│ ").split()) for line in panel(SEVERAL, width=width)]
+    at = lines.index("role pid CPU memory does lag restarts waits for")
+    assert lines[at + 1 : -1] == [
+        "supervisor 1234566 1 % 310.0 MB – – 0 –",
+        "learner 1234567 101 % 1.3 GB 453 updates/s 0.0 0 actors 35 %",
+        "gather 2 %",
+        "actor-0 1234568 71 % 309.0 MB 1,905 steps/s 12.4 0 learner 25 %",
+        "envs 11 %",
+        "actor-10 – – – – – 12 –",
+        "evaluator 1234570 0 % 308.0 MB 34.2 steps/s – 0 rest 95 %",
+    ]
+
+
+def test_many_processes_do_not_fill_the_screen() -> None:
+    lines = panel(replace(SEVERAL, roles=(SEVERAL.roles[3],) * 40), width=80)
+    assert sum("actor-10" in line for line in lines) == 12
+    assert any("28 more" in line for line in lines)
+
+
+def test_a_line_says_who_waits_for_whom_and_not_who_rests() -> None:
+    line = render_line(SEVERAL)
+    assert "learner waits for actors 35 %, gather 2 % | actor-0 waits for learner 25 %, envs 11 % | ≤" in line
+    assert "evaluator" not in line
+
+
+def test_what_a_machine_does_not_tell_is_left_out() -> None:
+    silent = replace(GAUGES, load_average=None, memory_available_bytes=None, disk_free_bytes=None, greedy_return=None)
+    for text in ("\n".join(panel(silent, width=120)), render_line(silent)):
+        for word in ("load", "free", "machine", "greedy", "None"):
+            assert word not in text
 
 
 @pytest.mark.parametrize("text", SHOWN)
@@ -56,7 +119,15 @@ def test_a_line_shows(text: str) -> None:
 
 
 def test_what_is_not_known_yet_is_a_dash() -> None:
-    early = replace(GAUGES, loss=None, mean_return_100=None, best_return=None, samples_per_step=None, remaining_s=None)
+    early = replace(
+        GAUGES,
+        loss=None,
+        mean_return_100=None,
+        best_return=None,
+        greedy_return=None,
+        samples_per_step=None,
+        remaining_s=None,
+    )
     assert "mean-100 – | best – | ε 0.310 | loss –" in render_line(early)
 
 
@@ -69,9 +140,7 @@ def test_a_policy_shows_its_entropy_in_place_of_epsilon_and_no_replay() -> None:
         replay_capacity_transitions=None,
         replay_bytes=None,
     )
-    console = Console(file=io.StringIO(), width=120)
-    console.print(render_panel("redline · ppo on pong · seed 1", rollouts))
-    for text in (console.file.getvalue(), render_line(rollouts)):  # type: ignore[attr-defined]
+    for text in ("\n".join(panel(rollouts, width=120)), render_line(rollouts)):
         assert "entropy 1.234 nats" in text
         assert "ε" not in text
         assert "replay" not in text

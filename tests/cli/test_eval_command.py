@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 from redline.envs.ledger import key_seed
 from redline.report.scores import REFERENCES
-from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
-from redline.runtime.evaluating import evaluation_seed, find_checkpoint, load_network
+from redline.runs.finding import NEWEST, find_checkpoint
+from redline.runtime.evaluating import load_weights
+from redline.runtime.playing import evaluation_seed
 from redline.runtime.resuming import read_run
 from redline.types import EnvSpec
 
@@ -119,21 +120,12 @@ def test_a_checkpoint_can_be_chosen(dqn: Path, evaluate: Callable[..., dict[str,
 
 
 def test_the_weights_are_those_of_the_checkpoint(dqn: Path) -> None:
-    checkpoint = find_checkpoint(dqn, "newest")
     spec = EnvSpec("cartpole-v1", (4,), "float32", 1, 2, 1)
-    network = load_network(read_run(dqn).job.algorithm, spec, checkpoint)
+    network = read_run(dqn).job.algorithm.build_network(spec, torch.Generator())
+    load_weights(network, find_checkpoint(dqn, NEWEST, with_replay=False))
     saved = load_file(dqn / "checkpoints" / "400" / "weights.safetensors")
     assert network.state_dict().keys() == saved.keys()
     assert all(torch.equal(network.state_dict()[name], value) for name, value in saved.items())
-
-
-def test_the_best_checkpoint_is_the_one_with_the_highest_score(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path, game="cartpole", algorithm="dqn", seed=1) as run, CheckpointStore(run) as store:
-        for steps, score in ((100, None), (200, 9.0), (300, 4.0), (400, None)):
-            store.save(steps=steps, files={"weights.safetensors": b""}, state={}, score=score)
-        assert find_checkpoint(run.path, "best").steps == 200
-        assert find_checkpoint(run.path, "newest").steps == 400
-        assert find_checkpoint(run.path, "3_00").steps == 300
 
 
 def test_a_policy_is_followed_greedily_unless_draws_are_asked_for(

@@ -1,6 +1,8 @@
 """`redline train` and `redline resume` as a user runs them."""
 
 import json
+import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redline.cli.main import DONE, RESUMABLE, main
+from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, main
 from redline.records import read_records
 
 CARTPOLE = ("--env", "CartPole-v1", "--warmup-steps", "200")
@@ -64,6 +66,43 @@ def test_lines_and_the_summary_name_the_run(tmp_path: Path, capsys: pytest.Captu
     assert "steps/s" in out
     assert "stopped: max-steps 400 reached" in out
     assert f"redline resume {run}" in out
+
+
+def test_the_warm_up_and_the_evaluations_are_told_apart_from_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["train", *CARTPOLE, "--max-steps", "400", "--evaluate-every-steps", "200", "--log-dir", str(tmp_path)]
+    assert main([*args, "--evaluator.episodes", "2", "--plain"]) == DONE
+    out = capsys.readouterr().out
+    assert "evaluation 2 with the weights of step 400: mean" in out
+    assert "in the warm-up), " in out
+    assert re.search(r"mean-100 \d+\.\d\d, best \d+\.0, greedy \d+\.\d\d at step 400, memory", out)
+    assert main([*args, "--evaluator.episodes", "2", "--json"]) == DONE
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["warmup_steps_per_s"] > summary["learning_steps_per_s"] > 0
+    assert (summary["greedy_at_steps"], summary["greedy_return"] > 0) == (400, True)
+    (role,) = summary["roles"]
+    assert (role["role"], role["pid"]) == ("inline", os.getpid())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, DONE), (signal.SIGTERM, RESUMABLE)])
+def test_a_signal_during_an_evaluation_stops_at_once_with_a_checkpoint(
+    number: signal.Signals, code: int, tmp_path: Path, start_program: Any
+) -> None:
+    args = ("--evaluate-every-steps", 400, "--evaluator.episodes", 1_000_000, "--log-dir", tmp_path, "--json")
+    program = start_program("train", *CARTPOLE, *args)
+    # nothing more is recorded once the evaluation has begun, which would take hours
+    wait_for(lambda: steps_recorded(tmp_path) > 350)
+    time.sleep(1.0)
+    program.send_signal(number)
+    sent_s = time.monotonic()
+    out, err = program.communicate(timeout=60)
+    assert time.monotonic() - sent_s < 10.0
+    assert program.returncode == code
+    summary = json.loads(out)
+    assert (summary["reason"], summary["steps"], summary["greedy_return"]) == (number.name, 400, None)
+    assert Path(summary["checkpoint"]).name == "400"
+    assert f"evaluation 1 dropped: {number.name} after" in err
 
 
 def test_steps_round_up_to_whole_vector_steps_and_it_is_said(
@@ -166,6 +205,30 @@ def test_a_reader_that_goes_away_stops_the_run_with_a_checkpoint(tmp_path: Path,
     program.stderr.close()
     newest = max(int(path.name) for path in tmp_path.glob("*/*/*/checkpoints/[0-9]*"))
     assert newest > 0
+
+
+def test_a_number_of_envs_that_is_typed_on_resume_is_shared_out_anew(tmp_path: Path) -> None:
+    args = [*CARTPOLE, "--max-steps", "80", "--log-dir", str(tmp_path), "--plain"]
+    assert main(["train", *args, "--actor.envs", "4"]) == DONE
+    (run,) = tmp_path.glob("cartpole-v1/dqn/*")
+    config = json.loads((run / "run.json").read_text())["config"]
+    assert (config["num_envs"], config["actor"]["envs"]) == (4, 4)
+    assert main(["resume", str(run), "--num-envs", "5", "--max-steps", "160", "--plain"]) == DONE
+    facts = json.loads((run / "run.json").read_text())
+    changes = facts["resumes"][0]["changes"]
+    assert changes == {"num_envs": "4 → 5", "actor.envs": "4 → 5", "max_steps": "80 → 160"}
+    assert main(["resume", str(run), "--num-envs", "4", "--actor.envs", "5", "--plain"]) == BAD_INPUT
+
+
+def test_a_run_of_another_version_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *CARTPOLE, "--max-steps", "8", "--log-dir", str(tmp_path), "--plain"]) == DONE
+    (run,) = tmp_path.glob("cartpole-v1/dqn/*")
+    facts = json.loads((run / "run.json").read_text())
+    facts["config"]["threads"] = {"learner": 1, "envs": 1}
+    (run / "run.json").write_text(json.dumps(facts))
+    capsys.readouterr()
+    assert main(["resume", str(run)]) == BAD_INPUT
+    assert "no run of this version of Redline: unknown setting 'threads'" in capsys.readouterr().err
 
 
 def test_resume_keeps_the_facts_of_the_start_and_adds_its_own(

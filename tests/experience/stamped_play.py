@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,11 +71,13 @@ def read_frame(picture: Array) -> Moment:
     return found
 
 
-def play(writer: LaneWriter, lanes: IntArray, number: int, wait_s: float | None = None) -> Iterator[None]:
-    """Play on for ever as the `number`-th writer of these lanes."""
+def play(writer: LaneWriter, lanes: IntArray, number: int, wait_s: float = 20.0) -> Iterator[None]:
+    """Play on for ever as the `number`-th writer of these lanes; give up if there is no room for too long."""
     moments = [Moment(lane, number, 0, 0) for lane in lanes.tolist()]
-    writer.begin(np.stack([moment.frame() for moment in moments]), wait_s=wait_s)
+    wait_until(lambda: writer.may_begin, wait_s)
+    writer.begin(np.stack([moment.frame() for moment in moments]))
     while True:
+        wait_until(lambda: writer.may_step, wait_s)
         over = np.array([moment.is_last for moment in moments])
         following = [Moment(m.lane, number, m.episode + 1, 0) if m.is_last else m.after() for m in moments]
         writer.append(
@@ -84,10 +87,33 @@ def play(writer: LaneWriter, lanes: IntArray, number: int, wait_s: float | None 
             episode_ends=over,
             frames=np.stack([moment.after().frame() for moment in moments]),
             first_frames=np.stack([moment.frame() for moment in following]),
-            wait_s=wait_s,
+            notes=np.array([note_of(moment) for moment in moments]),
         )
         moments = following
         yield
+
+
+def note_of(moment: Moment) -> list[float]:
+    """Return what is noted of a step."""
+    return [moment.lane, moment.writer, moment.episode, moment.step]
+
+
+def wait_until(is_true: Callable[[], bool], wait_s: float) -> None:
+    """Look again and again, for so long."""
+    end_s = time.monotonic() + wait_s
+    while not is_true():
+        if time.monotonic() > end_s:
+            raise TimeoutError("the owner has taken no steps for too long")
+        time.sleep(0.000_2)
+
+
+def take_all(shared: SharedLanes, memory: ReplayMemory) -> int:
+    """Take everything that was published; return the steps."""
+    steps = 0
+    while shared.has_steps:
+        steps += shared.take(memory).steps
+        shared.release()
+    return steps
 
 
 def write_some(shared: SharedLanes, count: int) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stamped_play import FRAME_SHAPE, check_all_rows, play, write_some
+from stamped_play import FRAME_SHAPE, Moment, check_all_rows, note_of, play, take_all, write_some
 
 from redline.errors import UserError
 from redline.experience import ReplayLayout, ReplayMemory, take_snapshot
-from redline.experience.shared_lanes import LaneWriter, SharedLanes
+from redline.experience.backing import ReplayError
+from redline.experience.shared_lanes import BY_EPISODE, LOCKSTEP, STEP_BY_STEP, LaneWriter, PushRule, SharedLanes
 
+SHORT = PushRule(records=1, records_ahead=3)
+WIDE = PushRule(records=1, records_ahead=60)
 LANES_PER_WRITER = 2
 WRITERS = 2
 
@@ -39,93 +42,185 @@ class DirectWriter:
     def __init__(self, memory: ReplayMemory) -> None:
         self.memory = memory
 
-    def begin(self, first_frames: Any, *, wait_s: float | None = None) -> None:
+    may_begin = may_step = True
+
+    def begin(self, first_frames: Any) -> None:
         self.memory.begin(self.memory.lanes, first_frames)
 
-    def append(self, *, wait_s: float | None = None, **step: Any) -> None:
+    def append(self, *, notes: Any, **step: Any) -> None:
         self.memory.append(self.memory.lanes, **step)
 
 
 def test_a_memory_filled_through_rings_is_the_memory_filled_by_calls() -> None:
     lanes = np.arange(3)
     direct, through_rings = memory_for(3), memory_for(3)
-    shared = SharedLanes(3, FRAME_SHAPE, "uint8", depth=5)
+    shared = SharedLanes(3, FRAME_SHAPE, "uint8", rule=SHORT)
     steps = play(DirectWriter(direct), lanes, 0), play(LaneWriter(shared, lanes), lanes, 0)  # type: ignore[arg-type]
     for _ in range(500):
         for step in steps:
             next(step)
-        shared.drain(through_rings)
+        take_all(shared, through_rings)
     assert snapshot_of(through_rings) == snapshot_of(direct)
     assert check_all_rows(through_rings) > 400
 
 
 def test_drain_returns_the_steps_taken_and_leaves_nothing() -> None:
-    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8")
+    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8", rule=WIDE)
     steps = play(LaneWriter(shared, np.arange(2)), np.arange(2), 0)
     for _ in range(10):
         next(steps)
-    assert shared.drain(memory) == 20
-    assert shared.drain(memory) == 0
+    assert take_all(shared, memory) == 20
+    assert take_all(shared, memory) == 0
     assert memory.num_transitions == 20
 
 
 def test_lanes_are_independent() -> None:
-    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8")
+    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8", rule=WIDE)
     only = np.array([1])
     steps = play(LaneWriter(shared, only), only, 0)
     for _ in range(30):
         next(steps)
-    assert shared.drain(memory) == 30
+    assert take_all(shared, memory) == 30
     assert check_all_rows(memory) == 30
 
 
 def test_a_full_ring_makes_its_writer_wait_and_no_other() -> None:
-    shared = SharedLanes(2, FRAME_SHAPE, "uint8", depth=8)
+    shared = SharedLanes(2, FRAME_SHAPE, "uint8", rule=SHORT)
     waiting, other = (play(LaneWriter(shared, np.array([lane])), np.array([lane]), 0, wait_s=0.05) for lane in (0, 1))
     with pytest.raises(TimeoutError, match="taken no steps"):
         deque(waiting, maxlen=0)  # on and on
     next(other)
     memory = memory_for(2)
-    shared.drain(memory)
-    assert check_all_rows(memory) >= 4
+    take_all(shared, memory)
+    assert check_all_rows(memory) >= 2
 
 
 def test_an_unpublished_step_does_not_exist() -> None:
-    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8")
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=WIDE)
     steps = play(LaneWriter(shared, np.array([0])), np.array([0]), 0)
     next(steps)
     published = int(shared.head[0])
     next(steps)
     shared.head[0] = published  # as if the writer had died before it moved the head
-    assert shared.drain(memory) == 1
+    assert take_all(shared, memory) == 1
     successor = play(LaneWriter(shared, np.array([0])), np.array([0]), 1)
     for _ in range(10):
         next(successor)
-    shared.drain(memory)
+    take_all(shared, memory)
     assert check_all_rows(memory) == 11
 
 
-def test_a_shorter_ring_than_a_step_needs_is_refused() -> None:
-    with pytest.raises(ValueError, match="room for 2 records"):
-        SharedLanes(1, FRAME_SHAPE, "uint8", depth=1)
+def test_a_take_is_one_step_of_each_lane_and_its_room_comes_back_when_it_is_released() -> None:
+    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8", rule=WIDE)
+    writer = LaneWriter(shared, np.arange(2))
+    steps = play(writer, np.arange(2), 0)
+    next(steps)
+    next(steps)
+    assert shared.take(memory).steps == 2
+    assert (shared.tail == 0).all()
+    shared.release()
+    assert shared.tail.tolist() == [4, 3]  # a cut, a beginning and a step, which ended an episode in lane 0
+    assert shared.take(memory).steps == 2
+    assert shared.take(memory).steps == 0
+
+
+def test_in_lockstep_no_step_may_follow_before_the_last_was_taken_and_released() -> None:
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=LOCKSTEP)
+    writer = LaneWriter(shared, np.arange(1))
+    steps = play(writer, np.arange(1), 0, wait_s=0.0)
+    with pytest.raises(TimeoutError):
+        next(steps)  # the beginning was not taken
+    take_all(shared, memory)
+    assert writer.may_step
+    writer.append(**a_step(1))
+    with pytest.raises(ValueError, match="rings are full"):
+        writer.append(**a_step(1))
+
+
+def test_notes_of_a_step_that_ends_an_episode_come_with_it() -> None:
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=WIDE)
+    steps = play(LaneWriter(shared, np.arange(1)), np.arange(1), 0)
+    for _ in range(20):
+        next(steps)
+    taken = [shared.take(memory) for _ in range(20)]
+    ended = [notes.tolist() for _, lanes, notes in taken if len(lanes)]
+    moment = Moment(0, 0, 0, 0)
+    assert ended[0] == [note_of(Moment(0, 0, 0, moment.length - 1))]
+    assert len(ended) == sum(len(lanes) for _, lanes, _ in taken) > 1
+
+
+def test_an_episode_is_published_as_a_whole_if_asked_for() -> None:
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=BY_EPISODE)
+    steps = play(LaneWriter(shared, np.arange(1)), np.arange(1), 0)
+    published = []
+    for _ in range(40):
+        next(steps)
+        published.append(take_all(shared, memory))
+    lengths = [Moment(0, 0, episode, 0).length for episode in range(10)]
+    assert [count for count in published if count] == lengths[: np.count_nonzero(published)]
+
+
+def test_an_episode_longer_than_its_ring_is_published_in_parts() -> None:
+    rule = PushRule(records=None, records_ahead=2)
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=rule)
+    steps = play(LaneWriter(shared, np.arange(1)), np.arange(1), 1)  # episodes of 9, 3, 20 … steps
+    for _ in range(60):
+        next(steps)
+        take_all(shared, memory)
+    assert check_all_rows(memory) > 50
+
+
+def test_what_nobody_wrote_is_never_taken_for_a_record() -> None:
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=WIDE)
+    next(play(LaneWriter(shared, np.arange(1)), np.arange(1), 0))
+    shared.head[0] += 1
+    take_once = shared.take(memory)
+    assert take_once.steps == 1
+    with pytest.raises(ReplayError, match="no actor wrote"):
+        shared.take(memory)
+
+
+def test_room_given_back_holds_poison() -> None:
+    memory, shared = memory_for(1), SharedLanes(1, FRAME_SHAPE, "uint8", rule=SHORT)
+    steps = play(LaneWriter(shared, np.arange(1)), np.arange(1), 0)
+    for _ in range(9):
+        next(steps)
+        take_all(shared, memory)
+    assert (shared.kind == 0).all()
+    assert np.isnan(shared.reward).all()
 
 
 def test_other_processors_are_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(UserError, match="Linux x86-64 only, not on linux aarch64: use --topology inline"):
-        SharedLanes(1, FRAME_SHAPE, "uint8")
+        SharedLanes(1, FRAME_SHAPE, "uint8", rule=WIDE)
 
 
 def test_a_process_that_is_started_afresh_writes_into_the_same_rings() -> None:
-    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8")
+    memory, shared = memory_for(2), SharedLanes(2, FRAME_SHAPE, "uint8", rule=WIDE)
     process = multiprocessing.get_context("spawn").Process(target=write_some, args=(shared, 200))
     process.start()
     while process.is_alive():
-        shared.drain(memory)
-    shared.drain(memory)
+        take_all(shared, memory)
+    take_all(shared, memory)
     assert process.exitcode == 0
     assert memory.num_transitions == 400
     check_all_rows(memory)
+
+
+def a_step(lanes: int) -> dict[str, Any]:
+    frames = np.zeros((lanes, *FRAME_SHAPE), np.uint8)
+    ends = np.zeros(lanes, np.bool_)
+    reward = np.zeros(lanes, np.float32)
+    actions = np.zeros(lanes, np.int64)
+    return {
+        "actions": actions,
+        "reward": reward,
+        "return_ends": ends,
+        "episode_ends": ends,
+        "frames": frames,
+        "first_frames": frames,
+    }
 
 
 def start_writer(shared: SharedLanes, writer: int, number: int) -> int:
@@ -150,25 +245,25 @@ def kill_writers(times: int, seed: int) -> int:
     """Kill writers at random moments, let others follow them, and check every row; return the rows checked."""
     rng = np.random.default_rng(seed)
     lanes = WRITERS * LANES_PER_WRITER
-    memory, shared = memory_for(lanes), SharedLanes(lanes, FRAME_SHAPE, "uint8", depth=16)
+    memory, shared = memory_for(lanes), SharedLanes(lanes, FRAME_SHAPE, "uint8", rule=STEP_BY_STEP)
     pids = [start_writer(shared, writer, 0) for writer in range(WRITERS)]
     checked = 0
     try:
         for number in range(1, times + 1):
             end_s = time.monotonic() + float(rng.uniform(0.0, 0.02))
             while time.monotonic() < end_s:
-                shared.drain(memory)
+                take_all(shared, memory)
             victim = int(rng.integers(WRITERS))
             kill(pids[victim])
             if rng.random() < 0.5:
-                shared.drain(memory)
+                take_all(shared, memory)
             pids[victim] = start_writer(shared, victim, number)
             if number % 10 == 0:
                 checked += check_all_rows(memory)
     finally:
         for pid in pids:
             kill(pid)
-    shared.drain(memory)
+    take_all(shared, memory)
     assert memory.num_transitions > 0
     return checked + check_all_rows(memory)
 

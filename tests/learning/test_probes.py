@@ -19,8 +19,8 @@ from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp
 from redline.returns import NStep
 from redline.runtime.building import build_trainer, settle
-from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.runtime.training import Trainer
 from redline.schedules import Linear
 
 GAMMA = 0.9
@@ -87,7 +87,7 @@ PROBE_DQN = for_probes(DQN_CLASSIC)
 
 def learnt(
     probe: str, *, steps: int, algorithm: QLearning | OnPolicy = PROBE_DQN, stack: int = 1, **env: Any
-) -> InlineTrainer:
+) -> Trainer:
     config = EnvConfig(f"redline/{probe}-v0", stack=stack, skip=1, **env)
     trainer = build_trainer(settle(Job(env=config, algorithm=algorithm, num_envs=4)), env_seed=1)
     trainer.begin()
@@ -97,7 +97,7 @@ def learnt(
     return trainer
 
 
-def output(trainer: InlineTrainer, *observation: float) -> torch.Tensor:
+def output(trainer: Trainer, *observation: float) -> torch.Tensor:
     network = trainer.learner.online
     network.silence()
     with torch.no_grad():
@@ -105,19 +105,19 @@ def output(trainer: InlineTrainer, *observation: float) -> torch.Tensor:
     return out
 
 
-def preferences(trainer: InlineTrainer, *observation: float) -> list[float]:
+def preferences(trainer: Trainer, *observation: float) -> list[float]:
     values: list[float] = trainer.job.algorithm.preferences(output(trainer, *observation))[0].tolist()
     return values
 
 
-def value(trainer: InlineTrainer, *observation: float) -> float:
+def value(trainer: Trainer, *observation: float) -> float:
     algorithm = trainer.job.algorithm
     if isinstance(algorithm, OnPolicy):
         return float(algorithm.objective.state_values(output(trainer, *observation)))
     return max(preferences(trainer, *observation))
 
 
-def greedy(trainer: InlineTrainer, *observation: float) -> int:
+def greedy(trainer: Trainer, *observation: float) -> int:
     scores = preferences(trainer, *observation)
     return scores.index(max(scores))
 

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,11 @@ def test_cut_killed_at_any_call_and_repeated_counts_every_row_once(episodes: Pat
         cut_after(path, 100)
         assert steps_in(path) == [50, 100]
         assert steps_in(path.with_name("episodes.lost.jsonl")) == [170, 101, 150]
+
+
+def test_rows_of_an_evaluation_that_the_checkpoint_does_not_count_are_lost_too(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    rows = [{"steps": 90, "role": "actor"}, {"steps": 90, "evaluation": 3}, {"steps": 90, "evaluation": 4}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cut_after(path, 100, evaluations=3) == 1
+    assert [json.loads(line) for line in path.read_text().splitlines()] == rows[:2]

@@ -12,13 +12,13 @@ from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
 from redline.learner import NonFiniteError
 from redline.runtime.building import build_trainer, settle
-from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.runtime.training import Trainer
 from redline.schedules import Linear
 from redline.types import Batch, IntArray, VectorStep
 
 
-def trainer_for(**changes: Any) -> InlineTrainer:
+def trainer_for(**changes: Any) -> Trainer:
     explore = EpsilonGreedy(Linear(1.0, 0.02, over_steps=5_000))
     algorithm = replace(DQN_CLASSIC, explore=explore, warmup_steps=40, batch_size=16, samples_per_step=4.0, **changes)
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, num_envs=4)
@@ -32,7 +32,7 @@ def test_the_envs_step_while_the_learner_learns_from_what_was_complete_before(
 ) -> None:
     trainer = trainer_for()
     log: list[str] = []
-    send, recv, update = trainer.env.send, trainer.env.recv, trainer.learner.update
+    send, recv, update = trainer.world.env.send, trainer.world.env.recv, trainer.learner.update
 
     def logged_send(actions: IntArray) -> None:
         log.append("send")
@@ -46,8 +46,8 @@ def test_the_envs_step_while_the_learner_learns_from_what_was_complete_before(
         log.append(f"update of {trainer.source.memory.num_transitions}")
         return update(batch, **when)
 
-    monkeypatch.setattr(trainer.env, "send", logged_send)
-    monkeypatch.setattr(trainer.env, "recv", logged_recv)
+    monkeypatch.setattr(trainer.world.env, "send", logged_send)
+    monkeypatch.setattr(trainer.world.env, "recv", logged_recv)
     monkeypatch.setattr(trainer.learner, "update", logged_update)
     for _ in range(13):
         trainer.vector_step()
@@ -110,7 +110,7 @@ def test_pictures_of_forty_pixels_and_three_frames_train_too(tmp_path: Path) -> 
     trainer.begin()
     for _ in range(40):
         trainer.vector_step()
-    assert trainer.actor.obs.shape == (2, 3, 40, 40)
+    assert trainer.world.actor.obs.shape == (2, 3, 40, 40)
     assert trainer.counters.updates == 9
     assert trainer.learner.non_finite_weights() == []
     trainer.close()

@@ -18,11 +18,12 @@ from redline.records import read_records
 from redline.runtime.building import settle
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
-from redline.runtime.replay_sizing import replay_layout
+from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.roles import ActorConfig, LearnerConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
-from redline.runtime.threads import Threads
+from redline.runtime.topology import share_out
 
 CATCH = EnvConfig("redline/Catch-v0", skip=1)
 
@@ -30,7 +31,12 @@ CATCH = EnvConfig("redline/Catch-v0", skip=1)
 def catch(log_dir: Path, *, max_steps: int = 600, **replay: Any) -> Job:
     algorithm = replace(DQN, network=Small(), warmup_steps=10_000, replay=ReplayConfig(**replay))
     return Job(
-        env=CATCH, algorithm=algorithm, log_dir=log_dir, limits=Limits(max_steps=max_steps), threads=Threads(1, 1)
+        env=CATCH,
+        algorithm=algorithm,
+        log_dir=log_dir,
+        limits=Limits(max_steps=max_steps),
+        learner=LearnerConfig(threads=1),
+        actor=ActorConfig(threads=1),
     )
 
 
@@ -43,7 +49,9 @@ def play(session: Session) -> Path:
 def small_budget(log_dir: Path) -> int:
     """Return the fewest bytes with which the job's memory works."""
     job = catch(log_dir, capacity=60_000)
-    return replay_layout(job.algorithm, env_spec(CATCH), num_envs=job.num_envs).min_bytes
+    return replay_layout(
+        job.algorithm, env_spec(CATCH), num_envs=job.num_envs, pacing=pacing_of(job, job.algorithm)
+    ).min_bytes
 
 
 def test_bytes_are_measured_said_and_kept_for_later(tmp_path: Path, listener: Any) -> None:
@@ -83,6 +91,7 @@ def test_bytes_that_nobody_gave_refuse_no_change_on_resume(
     num_envs = change.pop("num_envs", saved.job.num_envs)
     replay = replace(saved.job.algorithm.replay, **change)
     job = replace(saved.job, num_envs=num_envs, algorithm=replace(saved.job.algorithm, replay=replay))
+    job = share_out(job, ["num-envs"])
     session = resume_run(saved, replace(job, limits=Limits(max_steps=1_200)), listener)
     play(session)
     assert session.trainer.counters.steps >= 1_200
@@ -101,6 +110,7 @@ def test_bytes_that_were_given_stay_on_resume(tmp_path: Path, listener: Any) -> 
 def test_a_budget_reached_before_the_capacity_is_said_once_and_written_down(tmp_path: Path, listener: Any) -> None:
     budget = small_budget(tmp_path)
     job = catch(tmp_path, max_steps=30_000, capacity=60_000, codec="raw", bytes=budget * 4)
+    job = replace(job, algorithm=replace(job.algorithm, warmup_steps=30_000))  # only filling matters here
     session = start_run(job, "dqn", listener)
     run = play(session)
     full = [note for note in listener.notes if "its bytes are full" in note]

@@ -19,19 +19,20 @@ from redline.records import read_records
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.resuming import MAY_CHANGE, StoppedWhileResumingError, read_run, resume_run
+from redline.runtime.roles import ActorConfig, LearnerConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
-from redline.runtime.threads import Threads
+from redline.runtime.topology import share_out
 from redline.runtime.watching import Watcher
 
-ONE_EACH = Threads(learner=1, envs=1)
+ONE_EACH = {"learner": LearnerConfig(threads=1), "actor": ActorConfig(threads=1)}
 EVERYTHING = ("weights", "target", "optimizer", "arrays")
 
 
 def cartpole(log_dir: Path, **changes: Any) -> Job:
     algorithm = replace(DQN_CLASSIC, warmup_steps=200, replay=ReplayConfig(capacity=1_000), samples_per_step=16.0)
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=log_dir, num_envs=4)
-    return replace(job, limits=Limits(max_steps=2_000), threads=ONE_EACH, **changes)
+    return replace(job, limits=Limits(max_steps=2_000), **ONE_EACH, **changes)
 
 
 def pong(log_dir: Path, **changes: Any) -> Job:
@@ -39,7 +40,7 @@ def pong(log_dir: Path, **changes: Any) -> Job:
     env = EnvConfig("ALE/Pong-v5", size=40, max_episode_frames=200)
     algorithm = replace(DQN, network=Small(), warmup_steps=100, replay=ReplayConfig(capacity=400))
     job = Job(env=env, algorithm=algorithm, log_dir=log_dir, num_envs=3)
-    return replace(job, limits=Limits(max_steps=900), threads=ONE_EACH, **changes)
+    return replace(job, limits=Limits(max_steps=900), **ONE_EACH, **changes)
 
 
 def play(session: Session, until_steps: int | None = None) -> Path:
@@ -94,7 +95,7 @@ def test_the_seed_decides_everything(tmp_path: Path, listener: Watcher) -> None:
 def test_another_number_of_envs_cuts_the_episodes_under_way_and_goes_on(tmp_path: Path, listener: Watcher) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
     saved = read_run(run)
-    session = resume_run(saved, replace(saved.job, num_envs=8), listener)
+    session = resume_run(saved, share_out(replace(saved.job, num_envs=8), ["num-envs"]), listener)
     held = session.trainer.source.memory.num_transitions
     play(session)
     assert held > 900

@@ -13,9 +13,10 @@ from redline.experience import ReplayConfig
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.roles import ActorConfig, LearnerConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
-from redline.runtime.threads import Threads
+from redline.runtime.topology import share_out
 from redline.runtime.watching import Watcher
 
 STEPS = 720
@@ -58,7 +59,8 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
         env=EnvConfig("CartPole-v1", stack=1, skip=1),
         algorithm=shortened(ALGORITHMS[name].classic.algorithm),
         limits=Limits(max_steps=STEPS),
-        threads=Threads(learner=1, envs=1),
+        learner=LearnerConfig(threads=1),
+        actor=ActorConfig(threads=1),
         num_envs=4,
         log_dir=tmp_path,
     )
@@ -85,7 +87,7 @@ def test_another_number_of_envs_drops_the_rollout_under_way(name: str, tmp_path:
     )
     run = play(start_run(job, name, listener), until_steps=200)
     saved = read_run(run)
-    session = resume_run(saved, replace(saved.job, num_envs=8), listener)
+    session = resume_run(saved, share_out(replace(saved.job, num_envs=8), ["num-envs"]), listener)
     play(session)
     assert session.trainer.counters.steps == 400
     assert any("4 envs became 8" in note for note in listener.notes)  # type: ignore[attr-defined]

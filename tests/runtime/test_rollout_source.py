@@ -14,14 +14,14 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.envs.config import EnvConfig
 from redline.networks import Mlp
 from redline.runtime.building import build_trainer, settle
-from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.runtime.training import Trainer
 from redline.types import RolloutBatch, VectorStep
 
 STACK, ENVS = 2, 3
 
 
-def trainer_for(algorithm: OnPolicy, *, env: str = "redline/Counting-v0", **changes: Any) -> InlineTrainer:
+def trainer_for(algorithm: OnPolicy, *, env: str = "redline/Counting-v0", **changes: Any) -> Trainer:
     algorithm = replace(algorithm, network=Mlp((16,)), **changes)
     job = Job(env=EnvConfig(env, stack=STACK, skip=1), algorithm=algorithm, num_envs=ENVS)
     trainer = build_trainer(settle(job), env_seed=1)
@@ -32,12 +32,12 @@ def trainer_for(algorithm: OnPolicy, *, env: str = "redline/Counting-v0", **chan
 class Log:
     """Keeps what a trainer receives, appends and learns from."""
 
-    def __init__(self, trainer: InlineTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[VectorStep] = []
         self.rows: list[dict[str, Any]] = []
         self.batches: list[tuple[int, RolloutBatch]] = []  # with the steps played before
         buffer = trainer.source.buffer  # type: ignore[attr-defined]
-        recv, append, update = trainer.env.recv, buffer.append, trainer.learner.update
+        recv, append, update = trainer.world.env.recv, buffer.append, trainer.learner.update
 
         def logged_recv() -> VectorStep:
             self.steps.append(recv())
@@ -51,12 +51,12 @@ class Log:
             self.batches.append((steps, batch))
             return update(batch, steps=steps, rng=rng)
 
-        monkeypatch.setattr(trainer.env, "recv", logged_recv)
+        monkeypatch.setattr(trainer.world.env, "recv", logged_recv)
         monkeypatch.setattr(buffer, "append", logged_append)
         monkeypatch.setattr(trainer.learner, "update", logged_update)
 
 
-def values(trainer: InlineTrainer, obs: np.ndarray) -> np.ndarray:
+def values(trainer: Trainer, obs: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         out = trainer.learner.online(torch.from_numpy(obs))
         found: np.ndarray = trainer.job.algorithm.objective.state_values(out).numpy()
@@ -94,7 +94,7 @@ def test_values_that_follow_are_those_of_what_really_followed(monkeypatch: pytes
     log = Log(trainer, monkeypatch)
     for _ in range(20):
         trainer.vector_step()
-    last = values(trainer, trainer.actor.obs)
+    last = values(trainer, trainer.world.actor.obs)
     buffer = trainer.source.buffer  # type: ignore[attr-defined]
     rollout = buffer.rollout(last, gamma=0.9, trace=1.0, clip_rewards=False)
     for t, (step, row) in enumerate(zip(log.steps, log.rows, strict=True)):
@@ -136,7 +136,7 @@ def test_the_next_action_comes_from_the_newest_weights(monkeypatch: pytest.Monke
     log = Log(trainer, monkeypatch)
     for _ in range(4):
         trainer.vector_step()
-    obs = trainer.actor.obs.copy()
+    obs = trainer.world.actor.obs.copy()
     before = values(trainer, obs)
     trainer.vector_step()
     assert len(log.batches) == 1

@@ -13,6 +13,7 @@ from redline.errors import UserError
 from redline.networks import Mlp, Small
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
+from redline.runtime.roles import ActorConfig, EvaluatorConfig
 from redline.runtime.settings import from_settings, to_settings
 
 
@@ -23,6 +24,12 @@ def test_a_job_survives_json() -> None:
         limits=Limits(max_steps=None, target_return=195.0),
         log_dir=Path("somewhere"),
         seed=3,
+        topology="async",
+        actors=2,
+        actor=ActorConfig(envs=4, device="cpu", threads=1, sync_steps=8),
+        evaluator=EvaluatorConfig(every_minutes=2.0),
+        push="episode",
+        pacing="free",
     )
     assert from_settings(Job(), json.loads(json.dumps(to_settings(job)))) == job
 
@@ -57,6 +64,11 @@ def test_a_part_can_be_named_and_set_in_one_table() -> None:
         ({"network": {"name": "natur"}}, "did you mean nature"),
         ({"network": 5}, "network is 5"),
         ({"env": {"size": -3}}, "env.size is -3"),
+        ({"topology": "sync"}, "setting topology is 'sync': use inline or async"),
+        ({"pacing": None}, "setting pacing is None: use held or lockstep or free"),
+        ({"push": ["step"]}, r"setting push is \['step'\]: use step or chunk or episode"),
+        ({"actor": {"envs": "two"}}, "actor.envs is 'two', but it takes a value of type int"),
+        ({"evaluator": {"every_minutes": "often"}}, "every_minutes is 'often', but it takes a value of type float"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:

@@ -8,17 +8,12 @@ import torch
 
 from redline.algorithms.optimizers import Optimizer
 from redline.exploration import Exploration
-from redline.networks import Network, Torso
+from redline.networks import Network
 from redline.types import AnyBatch, Array, EnvSpec, FloatArray, IntArray
 
 
 class Algorithm(Protocol):
     """A value: parts, and what is computed with them."""
-
-    @property
-    def network(self) -> Torso:
-        """The part of the network that sees the observation."""
-        ...
 
     @property
     def explore(self) -> Exploration:
@@ -28,11 +23,6 @@ class Algorithm(Protocol):
     @property
     def optimizer(self) -> Optimizer:
         """What moves the weights."""
-        ...
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions in one update."""
         ...
 
     @property
@@ -68,6 +58,8 @@ class ActorParams(NamedTuple):
     epsilon: float
     device: torch.device
     is_warmup: bool = False  # nothing that the network says would be used
+    explore: Exploration | None = None  # in place of the algorithm's own
+    is_silent: bool = False  # the network's noise is off
 
 
 @dataclass(frozen=True)
@@ -85,10 +77,13 @@ def act(
     network = params.network
     if params.is_warmup:
         return rng.integers(network.num_actions, size=len(obs)), state, ActorExtras(None, None)
-    if network.is_noisy:
+    if params.is_silent:
+        network.silence()
+    elif network.is_noisy:
         network.resample(rng)
     with torch.no_grad():
         out, state = network.step(torch.from_numpy(obs).to(params.device), state)
         preferences = params.algorithm.preferences(out).cpu().numpy()  # [N, A]
-    action = params.algorithm.explore.choose(preferences, epsilon=params.epsilon, rng=rng)
+    explore = params.explore or params.algorithm.explore
+    action = explore.choose(preferences, epsilon=params.epsilon, rng=rng)
     return action, state, ActorExtras(out.cpu().numpy(), preferences)

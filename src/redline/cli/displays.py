@@ -3,7 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Self, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -14,9 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from redline.cli.wording import duration, number, rate, size
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import REST, Gauges, RoleGauges
 
 LINE_INTERVAL_S = 5.0
+LEAST_SHARE_SHOWN = 0.02  # of the time, spent waiting
+MOST_ROLES_SHOWN = 12
+ROLE_COLUMNS = ("role", "pid", "CPU", "memory", "does", "lag", "restarts", "waits for")
+NUMERIC = ("pid", "CPU", "memory", "does", "lag", "restarts")
 
 
 class LivePanel(AbstractContextManager["LivePanel"]):
@@ -94,41 +100,92 @@ def render_panel(title: str, gauges: Gauges) -> RenderableType:
     share = gauges.progress or 0.0
     left = "time left unknown" if gauges.remaining_s is None else f"at most {duration(gauges.remaining_s)} left"
     head.add_row(ProgressBar(total=1.0, completed=share), f"{share:.1%} · {left}")
-    return Panel(Group(head, rows), title=title, border_style="red", title_align="left")
+    roles = [render_roles(gauges.roles)] if len(gauges.roles) > 1 else []
+    return Panel(Group(head, rows, *roles), title=title, border_style="red", title_align="left")
+
+
+def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
+    """Draw one row for each process: what it takes, what it does, how old its weights are, and whom it waits for."""
+    table = Table(box=None, header_style="bold red", padding=(0, 1, 0, 0), pad_edge=False)
+    for title in ROLE_COLUMNS:
+        table.add_column(title, justify="right" if title in NUMERIC else "left", no_wrap=True)
+    for role in roles[:MOST_ROLES_SHOWN]:
+        table.add_row(
+            role.role,
+            "–" if role.pid is None else str(role.pid),
+            "–" if role.cpu_percent is None else f"{role.cpu_percent:.0f} %",
+            "–" if role.rss_bytes is None else size(role.rss_bytes, digits=1),
+            _does(role),
+            "–" if role.weights_age_updates is None else rate(role.weights_age_updates),
+            str(role.restarts),
+            "\n".join(_waits(role)) or "–",
+        )
+    if len(roles) > MOST_ROLES_SHOWN:
+        table.add_row(f"{len(roles) - MOST_ROLES_SHOWN} more")
+    return table
 
 
 def render_line(gauges: Gauges) -> str:
     """Write one reading as a line."""
     left = "?" if gauges.remaining_s is None else duration(gauges.remaining_s)
-    return (
-        f"{duration(gauges.time_s):>10} | {gauges.steps:>10,} steps | {rate(gauges.steps_per_s):>5} steps/s | "
-        f"{rate(gauges.updates_per_s):>5} updates/s | {number(gauges.samples_per_step)} samples/step | "
-        f"{gauges.episodes:,} episodes | mean-100 {number(gauges.mean_return_100)} | "
-        f"best {number(gauges.best_return, 1)} | {_randomness(gauges)} | loss {number(gauges.loss, 4)} | "
-        f"{_replay(gauges)}CPU {gauges.cpu_percent:.0f} % | {size(gauges.rss_bytes)} | ≤ {left} left"
-    )
+    parts = [
+        f"{duration(gauges.time_s):>10}",
+        f"{gauges.steps:>10,} steps",
+        f"{rate(gauges.steps_per_s):>5} steps/s",
+        f"{rate(gauges.updates_per_s):>5} updates/s",
+        f"{number(gauges.samples_per_step)} samples/step",
+        f"{gauges.episodes:,} episodes",
+        f"mean-100 {number(gauges.mean_return_100)}",
+        f"best {number(gauges.best_return, 1)}",
+        *(f"greedy {text}" for text in _greedy(gauges)),
+        _randomness(gauges),
+        f"loss {number(gauges.loss, 4)}",
+        *_replay(gauges),
+        f"CPU {gauges.cpu_percent:.0f} %",
+        size(gauges.rss_bytes),
+        *_left_on_machine(gauges),
+        *_who_waits(gauges),
+        f"≤ {left} left",
+    ]
+    return " | ".join(parts)
 
 
 def _rows(gauges: Gauges) -> list[tuple[str, str]]:
-    return [
-        (
-            "done",
-            f"{gauges.steps:,} steps · {gauges.frames:,} frames · {gauges.updates:,} updates · "
-            f"{gauges.episodes:,} episodes · {duration(gauges.time_s)}",
-        ),
-        (
-            "speed",
-            f"{rate(gauges.steps_per_s)} steps/s · {rate(gauges.updates_per_s)} updates/s · "
-            f"{rate(gauges.episodes_per_h)} episodes/h · {number(gauges.samples_per_step)} samples/step",
-        ),
-        (
-            "learning",
-            f"mean-100 {number(gauges.mean_return_100)} · best {number(gauges.best_return, 1)} · "
-            f"{_randomness(gauges)} · loss {number(gauges.loss, 4)}",
-        ),
-        *_replay_row(gauges),
-        ("machine", f"CPU {gauges.cpu_percent:.0f} % (100 is one core) · memory {size(gauges.rss_bytes)}"),
-    ]
+    warmup = gauges.warmup_steps_per_s
+    facts: dict[str, list[str]] = {
+        "done": [
+            f"{gauges.steps:,} steps",
+            f"{gauges.frames:,} frames",
+            f"{gauges.updates:,} updates",
+            f"{gauges.episodes:,} episodes",
+            duration(gauges.time_s),
+        ],
+        "speed": [
+            f"{rate(gauges.steps_per_s)} steps/s",
+            f"{rate(gauges.updates_per_s)} updates/s",
+            f"{rate(gauges.episodes_per_h)} episodes/h",
+            f"{number(gauges.samples_per_step)} samples/step",
+        ],
+        "warm-up": [] if warmup is None else [f"{rate(warmup)} steps/s"],
+        "learning": [
+            f"mean-100 {number(gauges.mean_return_100)}",
+            f"best {number(gauges.best_return, 1)}",
+            _randomness(gauges),
+            f"loss {number(gauges.loss, 4)}",
+        ],
+        "greedy": _greedy(gauges),
+        "replay": _replay_facts(gauges),
+        "usage": [f"CPU {gauges.cpu_percent:.0f} % (100 is one core)", f"memory {size(gauges.rss_bytes)}"],
+        "waiting": _waits(gauges.roles[0]) if len(gauges.roles) == 1 else [],
+        "machine": _left_on_machine(gauges),
+    }
+    return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
+
+
+def _greedy(gauges: Gauges) -> list[str]:
+    if gauges.greedy_return is None or gauges.greedy_at_steps is None:
+        return []
+    return [f"{number(gauges.greedy_return)} at step {gauges.greedy_at_steps:,}"]
 
 
 def _randomness(gauges: Gauges) -> str:
@@ -137,15 +194,42 @@ def _randomness(gauges: Gauges) -> str:
     return f"entropy {number(gauges.policy_entropy_nats, 3)} nats"
 
 
-def _replay(gauges: Gauges) -> str:
+def _replay(gauges: Gauges) -> list[str]:
     if gauges.replay_transitions is None or gauges.replay_bytes is None:
-        return ""
+        return []
     fill = gauges.replay_transitions / (gauges.replay_capacity_transitions or 1)
-    return f"replay {fill:.0%} {size(gauges.replay_bytes)} | "
+    return [f"replay {fill:.0%} {size(gauges.replay_bytes)}"]
 
 
-def _replay_row(gauges: Gauges) -> list[tuple[str, str]]:
+def _replay_facts(gauges: Gauges) -> list[str]:
     held, capacity, taken = gauges.replay_transitions, gauges.replay_capacity_transitions, gauges.replay_bytes
     if held is None or capacity is None or taken is None:  # rollouts are forgotten once they are learnt from
         return []
-    return [("replay", f"{held:,} of {capacity:,} transitions ({held / capacity:.0%}) · {size(taken)}")]
+    return [f"{held:,} of {capacity:,} transitions ({held / capacity:.0%})", size(taken)]
+
+
+def _left_on_machine(gauges: Gauges) -> list[str]:
+    """Say what the machine tells of itself."""
+    load, memory, disk = gauges.load_average, gauges.memory_available_bytes, gauges.disk_free_bytes
+    return [
+        *([] if load is None else [f"load {load:.1f}"]),
+        *([] if memory is None else [f"memory free {size(memory)}"]),
+        *([] if disk is None else [f"disk free {size(disk)}"]),
+    ]
+
+
+def _does(role: RoleGauges) -> str:
+    rates = ((role.steps_per_s, "steps/s"), (role.updates_per_s, "updates/s"))
+    return "\n".join(f"{rate(value)} {unit}" for value, unit in rates if value is not None) or "–"
+
+
+def _who_waits(gauges: Gauges) -> list[str]:
+    """Say who waits for whom; to have nothing to do is not to wait."""
+    busy = [replace(role, waiting={**role.waiting, REST: 0.0}) for role in gauges.roles]
+    return [f"{role.role} waits for {', '.join(waits)}" for role in busy if (waits := _waits(role))]
+
+
+def _waits(role: RoleGauges) -> list[str]:
+    """Say for whom or for what a process waits, most first; what is hardly felt is left out."""
+    shares = sorted(role.waiting.items(), key=lambda item: -item[1])
+    return [f"{what} {100 * share:.0f} %" for what, share in shares if share >= LEAST_SHARE_SHOWN]

@@ -19,15 +19,10 @@ from redline.envs import catalog as env_catalog
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
+from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import Checkpoint
-from redline.runtime.evaluating import (
-    NEWEST,
-    Evaluation,
-    EvaluationConfig,
-    StoppedWhileEvaluatingError,
-    evaluate,
-    find_checkpoint,
-)
+from redline.runtime.evaluating import Evaluation, EvaluationConfig, evaluate
+from redline.runtime.playing import StoppedWhileEvaluatingError
 from redline.runtime.resuming import SavedRun, read_run
 
 PROGRAM = "redline eval RUN"
@@ -61,17 +56,17 @@ class Result:
     @property
     def returns(self) -> list[float]:
         """Unclipped return of each episode."""
-        return [episode.total_reward for episode in self.evaluation.episodes]
+        return [played.episode.total_reward for played in self.evaluation.played]
 
     @property
     def lengths_steps(self) -> list[int]:
         """Length of each episode."""
-        return [episode.length_steps for episode in self.evaluation.episodes]
+        return [played.episode.length_steps for played in self.evaluation.played]
 
     @property
     def num_truncated(self) -> int:
         """Episodes cut by a limit, of frames or of the env's own."""
-        return sum(episode.is_truncated for episode in self.evaluation.episodes)
+        return sum(played.is_truncated for played in self.evaluation.played)
 
     @property
     def human_normalised(self) -> float | None:
@@ -88,7 +83,7 @@ def run(args: Sequence[str]) -> int:
         raise UserError("eval needs a run directory: redline eval runs/pong/dqn/20260101-120000-s1")
     flags = parse(EvalFlags, [*args[:at], *args[at + 1 :]], default=EvalFlags(), prog=PROGRAM)
     saved = read_run(Path(args[at]))
-    checkpoint = find_checkpoint(saved.path, flags.checkpoint)
+    checkpoint = find_checkpoint(saved.path, flags.checkpoint, with_replay=False)
     for reason in checkpoint.skipped:
         print(f"redline: warning: {reason}", file=sys.stderr)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
@@ -100,7 +95,7 @@ def run(args: Sequence[str]) -> int:
         return refuse(f"{stopped}: nothing is reported, the run is as it was", as_json=flags.json, code=FAILED)
     except EnvError as error:
         return refuse(str(error), as_json=flags.json, code=FAILED)
-    returns = [episode.total_reward for episode in evaluation.episodes]
+    returns = [played.episode.total_reward for played in evaluation.played]
     result = Result(
         saved=saved,
         checkpoint=checkpoint,
@@ -146,7 +141,7 @@ def to_json(result: Result) -> dict[str, object]:
         "duration_s": evaluation.duration_s,
         "returns": result.returns,
         "lengths_steps": result.lengths_steps,
-        "key_seeds": [episode.seed for episode in evaluation.episodes],
+        "key_seeds": [played.episode.key_seed for played in evaluation.played],
     }
 
 

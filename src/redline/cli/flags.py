@@ -26,11 +26,13 @@ from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.networks import Mlp
 from redline.runtime.job import Job
-from redline.runtime.settings import from_settings
+from redline.runtime.settings import flatten, from_settings
+from redline.runtime.topology import share_out
 
 T = TypeVar("T")
 
 NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
+WRONG_CHOICE = re.compile(r"invalid choice '(.*?)' for argument '(\S+)'\. Expected one of \((.*?)\)")
 MAX_CONFIG_BYTES = 1_000_000
 TAKEN_OVER = ("clip_norm", "anneal_steps")  # settings that survive when an optimiser replaces another
 ALL = "all"  # in place of an algorithm: every one after the other
@@ -43,6 +45,8 @@ NAMES = {
     "config": "config",
     **{part: part for part in PARTS},
 }
+# flags that say how many envs there are: of these, the ones that are not typed give way
+ENV_COUNTS = {name: name for name in ("num-envs", "actors", "actor.envs")}
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,11 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
     job = with_parts(default_job(algo, env_id), in_file | typed, algo)
     replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
     job = from_settings(job, {key: value for key, value in settings.items() if key not in replaced})
+    job = share_out(job, [key.replace("_", "-") for key, _ in flatten(settings)])
     names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
     flags = replace(TrainFlags(job=job, algo=algo, config=config), **names)  # type: ignore[arg-type]
-    return replace(parse(TrainFlags, args, default=flags, prog="redline train"), algo=algo)
+    flags = parse(TrainFlags, args, default=flags, prog="redline train")
+    return replace(flags, algo=algo, job=share_out(flags.job, scan(args, ENV_COUNTS)))
 
 
 def _taking_over(part: Any, replaced: Any) -> Any:
@@ -213,6 +219,9 @@ def _one_line(complaint: str, prog: str) -> str:
     message = " ".join(sections[0])
     if found := NOT_PARSED.match(message):  # of several types, none fits
         return f"{found[1]} is {found[3]!r}, but it takes {found[2].replace('{None}|', '')}: see {prog} --help"
+    if found := WRONG_CHOICE.match(message):
+        choices = re.findall(r"'(.*?)'", found[3])
+        return f"{found[2]} is {found[1]!r}: use {' or '.join(choices)}"
     flags = [text.split()[0].rstrip(",") for section in sections for text in section if text.startswith("--")]
     is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
     remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"

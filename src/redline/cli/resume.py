@@ -1,18 +1,22 @@
 """`redline resume RUN`: go on with a run that was stopped or killed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from redline.cli.flags import parse
+from redline.cli.flags import ENV_COUNTS, parse, scan
 from redline.cli.stopping import StopRequest
 from redline.cli.train import display, train
 from redline.errors import UserError
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.topology import reopened, share_out
+
+# flags that decide what others, where not typed, are to be
+DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,15 @@ def run(args: Sequence[str]) -> int:
     path, rest = Path(args[at]), [*args[:at], *args[at + 1 :]]
     with StopRequest() as stop:
         saved = read_run(path)
-        flags = parse(ResumeFlags, rest, default=ResumeFlags(job=saved.job), prog="redline resume RUN")
+        flags = parse_resume(saved.job, rest)
         title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"
         with display(title, plain=flags.plain, as_json=flags.json) as watcher:
             return train(lambda: resume_run(saved, flags.job, watcher, stop.reason), watcher, stop, as_json=flags.json)
+
+
+def parse_resume(saved: Job, args: Sequence[str]) -> ResumeFlags:
+    """Return what the user asks a run to go on with, or raise UserError in one line."""
+    typed = scan(args, DECIDE_OTHERS)
+    start = ResumeFlags(job=reopened(saved, typed))
+    flags = parse(ResumeFlags, args, default=start, prog="redline resume RUN")
+    return replace(flags, job=share_out(flags.job, typed))

@@ -18,9 +18,10 @@ from redline.errors import UserError
 from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.runs.errors import CheckpointError
+from redline.runtime.processes.session import LearnerLostError
 from redline.runtime.resuming import StoppedWhileResumingError
-from redline.runtime.session import Outcome, Session
-from redline.runtime.starting import start_run
+from redline.runtime.session import Outcome
+from redline.runtime.starting import AnySession, start_run
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
 
@@ -47,7 +48,9 @@ def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManage
     return Lines() if plain or not sys.stdout.isatty() else LivePanel(title)
 
 
-def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop: StopRequest, *, as_json: bool) -> int:
+def train(
+    open_session: Callable[[], AnySession], watcher: LivePanel | Lines, stop: StopRequest, *, as_json: bool
+) -> int:
     """Open a session, train to its end, and tell how it ended."""
     try:
         outcome = play_out(open_session, watcher, stop)
@@ -55,6 +58,8 @@ def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop:
         return refuse(
             f"{stopped} before the run was back; its checkpoint is as it was", as_json=as_json, code=RESUMABLE
         )
+    except LearnerLostError as lost:
+        return refuse(str(lost), as_json=as_json, code=RESUMABLE)
     except TRAINING_ERRORS as error:
         return refuse(str(error), as_json=as_json, code=FAILED)
     if as_json:
@@ -66,12 +71,12 @@ def train(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop:
     return exit_code(outcome)
 
 
-def play_out(open_session: Callable[[], Session], watcher: LivePanel | Lines, stop: StopRequest) -> Outcome:
+def play_out(open_session: Callable[[], AnySession], watcher: LivePanel | Lines, stop: StopRequest) -> Outcome:
     """Open a session and train to its end; an error on the way is written into the run's events."""
     with open_session() as session:
         try:
             return session.train(lambda: stop.reason() or ("output closed" if watcher.is_closed else None))
-        except TRAINING_ERRORS as error:
+        except (*TRAINING_ERRORS, LearnerLostError) as error:
             session.event("error", message=str(error))
             raise
 
@@ -91,7 +96,11 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
             watcher.note(title)
             try:
                 outcome = play_out(partial(start_run, flags.job, flags.algo, watcher), watcher, stop)
-            except (*TRAINING_ERRORS, UserError) as error:  # a disk may be full by now that was not at the start
+            except (
+                *TRAINING_ERRORS,
+                LearnerLostError,
+                UserError,
+            ) as error:  # a disk may be full by now that was not at the start
                 watcher.note(f"error: {error}")
                 results.append({"algorithm": flags.algo, "error": str(error)})
                 code = FAILED
@@ -142,13 +151,18 @@ def summary(outcome: Outcome) -> dict[str, object]:
 
 def _closing_lines(outcome: Outcome) -> list[str]:
     last = outcome.gauges
-    learning = outcome.learning_steps_per_s
+    learning, warmup, greedy = outcome.learning_steps_per_s, last.warmup_steps_per_s, last.greedy_return
     speed = "no updates yet" if learning is None else f"{rate(learning)} steps/s while learning"
+    if warmup is not None:
+        speed += f" ({rate(warmup)} in the warm-up)"
+    scores = f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}"
+    if greedy is not None:
+        scores += f", greedy {number(greedy)} at step {last.greedy_at_steps:,}"
     return [
         f"stopped: {outcome.reason}",
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
         f"{duration(last.time_s)}: {speed}, {number(last.samples_per_step)} samples/step",
-        f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}, memory {size(last.rss_bytes)}",
+        f"{scores}, memory {size(last.rss_bytes)}",
         f"run {outcome.run}",
         f"go on with: redline resume {outcome.run}",
     ]

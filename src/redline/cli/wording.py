@@ -13,11 +13,11 @@ def duration(seconds: float) -> str:
     return f"{int(days)} d {int(hours % 24):02d} h"
 
 
-def size(count_bytes: float) -> str:
+def size(count_bytes: float, digits: int = 2) -> str:
     """Return bytes in decimal units."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count_bytes >= limit:
-            return f"{count_bytes / limit:.2f} {unit}"
+            return f"{count_bytes / limit:.{digits}f} {unit}"
     return f"{count_bytes:.0f} B"
 
 

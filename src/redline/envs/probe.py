@@ -1,12 +1,18 @@
 """Tiny envs that a test can reason about: what each one shows to be broken is in its first line."""
 
+import time
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.spaces import Box, Discrete
 
 from redline.types import Array
+
+SLEEP_S = 0.005
+STAMPED_SHAPE = (36, 36)  # the smallest that the usual network reads
+STAMP_BYTES = 8
 
 _Step = tuple[Array, float, bool, bool, dict[str, Any]]
 
@@ -199,13 +205,84 @@ class Counting(gymnasium.Env[Array, np.int64]):
         return np.array([self._seed, self._episode, self._t, self._last], np.float32)
 
 
+class Stamped(gymnasium.Env[Array, np.int64]):
+    """Pictures that tell seed and step of their episode by every pixel: a row that is not whole shows it.
+
+    Reward and ends follow from seed, step and action alone, so `stamped_row_error` needs nothing but the row. Episodes
+    last 3 … 60 steps, half of them are cut by truncation.
+    """
+
+    observation_space = Box(0, 255, STAMPED_SHAPE, np.uint8)
+    action_space = Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._seed = int(self.np_random.integers(2**31)) if seed is None else seed
+        self._t = 0
+        return stamped_frame(self._seed, 0), {}
+
+    def step(self, action: np.int64) -> _Step:
+        reward, terminated, truncated = stamped_outcome(self._seed, self._t, int(action))
+        self._t += 1
+        return stamped_frame(self._seed, self._t), reward, terminated, truncated, {}
+
+
+def stamped_frame(seed: int, step: int) -> Array:
+    """Return the picture of one moment: seed and step in its first bytes, and a pattern of both in all others."""
+    pixels: Array = (np.arange(np.prod(STAMPED_SHAPE)) * (2 * step + 1) + seed * 31 + 1).astype(np.uint8)
+    pixels[:STAMP_BYTES] = np.array([seed, step], "<u4").view(np.uint8)
+    return pixels.reshape(STAMPED_SHAPE)
+
+
+def read_stamp(frame: Array) -> tuple[int, int] | None:
+    """Return seed and step of a picture, or None if any pixel is not as it should be."""
+    seed, step = np.ascontiguousarray(frame).reshape(-1)[:STAMP_BYTES].view("<u4").tolist()
+    return (seed, step) if np.array_equal(frame, stamped_frame(seed, step)) else None
+
+
+def stamped_outcome(seed: int, step: int, action: int) -> tuple[float, bool, bool]:
+    """Return reward, terminated and truncated of what is done at a step."""
+    is_last = step + 1 == 3 + seed % 58
+    is_cut = seed // 58 % 2 == 1
+    return ((seed + 7 * step + 3 * action) % 17 - 8) / 8, is_last and not is_cut, is_last and is_cut
+
+
+def stamped_row_error(
+    frames: Array, *, action: int, reward: float, terminated: bool, truncated: bool | None = None
+) -> str | None:
+    """Say what is wrong with a row of K + 1 frames: the state, of zeros before an episode, and the frame that follows.
+
+    Where it can't be told whether an episode was cut, `truncated` is None.
+    """
+    stamp = read_stamp(frames[-2])
+    if stamp is None:
+        return "the newest frame of the state is torn"
+    seed, step = stamp
+    for age in range(-1, len(frames) - 1):
+        expected = stamped_frame(seed, step - age) if age <= step else np.zeros(STAMPED_SHAPE, np.uint8)
+        if not np.array_equal(frames[-2 - age], expected):
+            return f"frame {-age} from step {step} of episode {seed} is {read_stamp(frames[-2 - age]) or 'torn'}"
+    outcome = stamped_outcome(seed, step, action)
+    told = (reward, terminated, outcome[2] if truncated is None else truncated)
+    return None if told == outcome else f"step {step} of episode {seed} gives {outcome}, not {told}"
+
+
+class SleepyCartPole(CartPoleEnv):
+    """CartPole whose every step takes 5 ms without computing: stands for a slow simulator."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(SLEEP_S)
+        return super().step(action)  # type: ignore[no-untyped-call]
+
+
 def register() -> None:
     """Make the probes known to Gymnasium as redline/…-v0; a second call changes nothing."""
     if "redline/Constant-v0" in gymnasium.registry:
         return
-    for name in ("Constant", "Endless", "ObsValue", "ActionReward", "Catch", "Counting"):
+    for name in ("Constant", "Endless", "ObsValue", "ActionReward", "Catch", "Counting", "Stamped"):
         gymnasium.register(f"redline/{name}-v0", entry_point=f"{__name__}:{name}")
     delayed = f"{__name__}:Delayed"
     gymnasium.register("redline/Discount-v0", entry_point=delayed, kwargs={"delay": 2, "num_actions": 1})
     gymnasium.register("redline/Delayed-v0", entry_point=delayed, kwargs={"delay": 5, "num_actions": 2})
+    gymnasium.register("redline/SleepyCartPole-v0", entry_point=f"{__name__}:SleepyCartPole", max_episode_steps=500)
     gymnasium.register("redline/Cue-v0", entry_point=f"{__name__}:Cue", kwargs={"delay": 6})

@@ -1,12 +1,13 @@
-"""How other processes write into a replay memory: one ring of steps per lane, and no lock anywhere.
+"""How other processes write into a replay memory: one ring of records per lane, and no lock anywhere.
 
 Each lane has one writer, which alone moves the lane's head, and one reader, the owner of the memory, which alone moves
 its tail. A writer puts the payload down first and then publishes it by moving the head; what it did not publish does
 not exist. A writer that dies therefore leaves whole steps only, and holds nothing that others wait for. Its successor
 begins with a cut, so that the episode left unfinished ends there.
 
-The owner takes what was published into its memory before it draws. So nothing is overwritten that can be sampled, and
-a memory that is filled by processes is the same, byte for byte, as one that is filled by calls.
+The owner takes what was published into its memory, a step of each lane at a time, and gives the room back when it
+likes: how far writers may run ahead is how much room there is. What is free is filled with poison, so that a record
+which nobody wrote can't pass for one.
 
 The order of two stores is kept by x86-64 processors and seen in that order by others; elsewhere it would need fences
 that Python does not have, so elsewhere this is refused.
@@ -14,118 +15,184 @@ that Python does not have, so elsewhere this is refused.
 
 from __future__ import annotations
 
-import mmap
-import os
 import platform
 import sys
-import time
-import weakref
-from collections.abc import Callable
-from math import prod
-from multiprocessing.reduction import DupFd
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from redline.errors import UserError
+from redline.experience.backing import ReplayError
 from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
 from redline.experience.memory import ReplayMemory
+from redline.experience.shared_block import CACHE_LINE_BYTES, SharedBlock
 from redline.types import Array, BoolArray, FloatArray, IntArray
 
-STEP, BEGIN, CUT = 1, 2, 3  # kinds of records
-DEPTH = 64  # records of each lane that may wait for the owner
-RECORDS_PER_STEP = 2  # at most: a step that ends an episode, and the first frame of the next
-CACHE_LINE_BYTES = 64  # heads and tails of different lanes do not share one
-POLL_S = 0.000_5
+STEP, BEGIN, CUT = 1, 2, 3  # kinds of records; 0 is poison
+RECORDS_AT_ONCE = 2  # at most: a step that ends an episode and the first frame of the next, or a cut and a beginning
+POISON = 0xA5
+NOTES = 4  # numbers that a writer may attach to a step
+
+
+class Taken(NamedTuple):
+    """What the owner took at once."""
+
+    steps: int
+    lanes: IntArray  # [M] in which an episode ended
+    notes: Array  # [M, NOTES] what the writer noted of each
+
+
+@dataclass(frozen=True)
+class PushRule:
+    """When a writer publishes, and how far it may run ahead of the owner."""
+
+    records: int | None  # of a lane that are published together; None: those of an episode, if there is room for it
+    records_ahead: int  # of a lane that may wait for the owner, published or not, when another step is taken
+
+    @property
+    def depth(self) -> int:
+        """Records for which a lane has room."""
+        return self.records_ahead + 2 * RECORDS_AT_ONCE
+
+
+LOCKSTEP = PushRule(records=1, records_ahead=0)
+STEP_BY_STEP = PushRule(records=1, records_ahead=7)
+IN_CHUNKS = PushRule(records=16, records_ahead=32)
+BY_EPISODE = PushRule(records=None, records_ahead=1_020)
 
 
 class SharedLanes:
     """The rings, in memory that several processes map."""
 
-    def __init__(
-        self, lanes: int, frame_shape: tuple[int, ...], frame_dtype: str, *, depth: int = DEPTH, descriptor: int = -1
-    ) -> None:
-        if depth < RECORDS_PER_STEP:
-            raise ValueError(f"a lane needs room for {RECORDS_PER_STEP} records, not for {depth}")
+    def __init__(self, lanes: int, frame_shape: tuple[int, ...], frame_dtype: str, *, rule: PushRule) -> None:
         check_platform()
-        self.depth = depth
-        self._spec = (lanes, frame_shape, frame_dtype)
-        frames_bytes = lanes * depth * prod(frame_shape) * np.dtype(frame_dtype).itemsize
-        num_bytes = lanes * 2 * CACHE_LINE_BYTES + lanes * depth * 16 + frames_bytes + CACHE_LINE_BYTES
-        if descriptor < 0:
-            descriptor = os.memfd_create("redline-lanes", os.MFD_CLOEXEC)
-            os.posix_fallocate(descriptor, 0, num_bytes)  # reserved now: touching it later can't fail
-        self._descriptor = descriptor
-        self.close = weakref.finalize(self, os.close, descriptor)
-        memory: Array = np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
-        cut = _Cutter(memory)
+        depth = rule.depth
         words = CACHE_LINE_BYTES // 8
-        self.head: IntArray = cut((lanes, words), "int64")[:, 0]  # records published, ever; the writer's
-        self.tail: IntArray = cut((lanes, words), "int64")[:, 0]  # records taken, ever; the owner's
-        self.frame = cut((lanes, depth, *frame_shape), frame_dtype)
-        self.action = cut((lanes, depth), "int32")
-        self.reward = cut((lanes, depth), "float32")
-        self.kind = cut((lanes, depth), "uint8")
-        self.flags = cut((lanes, depth), "uint8")
+        fields = {
+            "head": ((lanes, words), "int64"),
+            "tail": ((lanes, words), "int64"),
+            "frame": ((lanes, depth, *frame_shape), frame_dtype),
+            "action": ((lanes, depth), "int32"),
+            "reward": ((lanes, depth), "float32"),
+            "kind": ((lanes, depth), "uint8"),
+            "flags": ((lanes, depth), "uint8"),
+            "notes": ((lanes, depth, NOTES), "float64"),
+        }
+        self._look_at(SharedBlock("redline-lanes", fields), rule)
+        self._poison(np.arange(lanes)[:, None], np.arange(depth)[None])
+
+    def _look_at(self, block: SharedBlock, rule: PushRule) -> None:
+        self._block = block
+        self.rule = rule
+        self.depth = rule.depth
+        self.head: IntArray = block["head"][:, 0]  # records published, ever; the writer's
+        self.tail: IntArray = block["tail"][:, 0]  # records taken and given back, ever; the owner's
+        self.frame, self.action, self.reward = block["frame"], block["action"], block["reward"]
+        self.kind, self.flags, self.notes = block["kind"], block["flags"], block["notes"]
+        self._taken = self.tail.copy()  # records taken, ever
 
     def __len__(self) -> int:
         return len(self.head)
 
-    def __reduce__(self) -> tuple[Callable[..., SharedLanes], tuple[Any, ...]]:
-        """Let a process that is being started map the same memory."""
-        return _attach, (DupFd(self._descriptor), self._spec, self.depth)
+    def __getstate__(self) -> tuple[SharedBlock, PushRule]:
+        return self._block, self.rule
 
-    def drain(self, memory: ReplayMemory) -> int:
-        """Take what the writers have published into the memory; return the steps taken.
+    def __setstate__(self, state: tuple[SharedBlock, PushRule]) -> None:
+        self._look_at(*state)
 
-        Lane i of the rings is the i-th lane that the memory writes.
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all rings."""
+        return self._block.num_bytes
+
+    def take(self, memory: ReplayMemory) -> Taken:
+        """Take at most one step of each lane into the memory, and what comes before it.
+
+        Lane i of the rings is the i-th lane that the memory writes. The room is the writers' again after `release`.
         """
         head = self.head.copy()  # read once: what comes later waits for the next call
-        steps = 0
-        while len(waiting := np.flatnonzero(self.tail < head)):
-            at = self.tail[waiting] % self.depth
-            kind = self.kind[waiting, at]
-            taken = np.ones(len(waiting), np.int64)
+        while len(control := self._waiting(head, STEP, is_kind=False)):
+            at = self._taken[control] % self.depth
+            kind = self.kind[control, at]
+            if not np.isin(kind, (CUT, BEGIN)).all():
+                raise ReplayError("the rings hold a record that no actor wrote: shared memory was overwritten")
             if (kind == CUT).any():
-                memory.cut(memory.lanes[waiting[kind == CUT]])
+                memory.cut(memory.lanes[control[kind == CUT]])
             if (kind == BEGIN).any():
-                lanes, place = waiting[kind == BEGIN], at[kind == BEGIN]
-                memory.begin(memory.lanes[lanes], self.frame[lanes, place])
-            is_step = kind == STEP
-            if is_step.any():
-                lanes, place = waiting[is_step], at[is_step]
-                flags = self.flags[lanes, place]
-                episode_ends = flags & EPISODE_ENDS != 0
-                memory.append(
-                    memory.lanes[lanes],
-                    actions=self.action[lanes, place].astype(np.int64),
-                    reward=self.reward[lanes, place],
-                    return_ends=flags & RETURN_ENDS != 0,
-                    episode_ends=episode_ends,
-                    frames=self.frame[lanes, place],
-                    first_frames=self.frame[lanes, (place + 1) % self.depth],
-                )
-                taken[is_step] += episode_ends  # the first frame of the next episode was the next record
-                steps += len(lanes)
-            self.tail[waiting] += taken
-        return steps
+                memory.begin(memory.lanes[control[kind == BEGIN]], self.frame[control, at][kind == BEGIN])
+            self._taken[control] += 1
+        lanes = self._waiting(head, STEP, is_kind=True)
+        if not len(lanes):
+            return Taken(0, lanes, np.zeros((0, NOTES)))
+        at = self._taken[lanes] % self.depth
+        flags = self.flags[lanes, at]
+        episode_ends = flags & EPISODE_ENDS != 0
+        memory.append(
+            memory.lanes if len(lanes) == len(self) else memory.lanes[lanes],
+            actions=self.action[lanes, at].astype(np.int64),
+            reward=self.reward[lanes, at],
+            return_ends=flags & RETURN_ENDS != 0,
+            episode_ends=episode_ends,
+            frames=self.frame[lanes, at],
+            first_frames=self.frame[lanes, (at + 1) % self.depth],
+        )
+        self._taken[lanes] += 1 + episode_ends  # the first frame of the next episode was the next record
+        over = lanes[episode_ends]
+        return Taken(len(lanes), over, self.notes[lanes, at][episode_ends])
+
+    def release(self) -> IntArray:
+        """Give the room of what was taken back to its writers; return their lanes."""
+        lanes: IntArray = np.flatnonzero(self.tail < self._taken)
+        for record in range(int((self._taken - self.tail).max(initial=0))):
+            some = lanes[self.tail[lanes] + record < self._taken[lanes]]
+            self._poison(some, (self.tail[some] + record) % self.depth)
+        self.tail[lanes] = self._taken[lanes]
+        return lanes
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether something was published that is not taken yet."""
+        return bool((self._taken < self.head).any())
+
+    def _waiting(self, head: IntArray, kind: int, *, is_kind: bool) -> IntArray:
+        """Return the lanes whose next record is there, and is or is not of a kind."""
+        lanes = np.flatnonzero(self._taken < head)
+        found: IntArray = lanes[(self.kind[lanes, self._taken[lanes] % self.depth] == kind) == is_kind]
+        return found
+
+    def _poison(self, lanes: IntArray, at: IntArray) -> None:
+        self.kind[lanes, at] = 0
+        self.frame[lanes, at] = POISON
+        self.action[lanes, at] = -1
+        self.reward[lanes, at] = np.nan
 
 
 class LaneWriter:
-    """Writes some of the lanes, from one process, with the calls that a memory has."""
+    """Writes some of the lanes, from one process, with the calls that a memory has; the caller waits for room."""
 
     def __init__(self, shared: SharedLanes, lanes: IntArray) -> None:
         self._shared = shared
         self._lanes = lanes
+        self._head: IntArray = shared.head[lanes]  # records written, ever
 
-    def begin(self, first_frames: Array, *, wait_s: float | None = None) -> None:
+    @property
+    def may_begin(self) -> bool:
+        """Whether there is room to begin."""
+        return bool((self._waiting() + RECORDS_AT_ONCE).max() <= self._shared.depth)
+
+    @property
+    def may_step(self) -> bool:
+        """Whether a step may be taken: the owner is not too far behind."""
+        return bool(self._waiting().max() <= self._shared.rule.records_ahead)
+
+    def begin(self, first_frames: Array) -> None:
         """Begin an episode in each lane; what a predecessor left unfinished is cut."""
-        lanes = self._lanes
-        self._wait_for_room(wait_s)
-        head = self._shared.head[lanes]
-        self._shared.kind[lanes, head % self._shared.depth] = CUT
-        self._put_begin(lanes, head + 1, first_frames)
-        self._shared.head[lanes] = head + 2
+        self._check(is_free=self.may_begin)
+        self._shared.kind[self._lanes, self._head % self._shared.depth] = CUT
+        self._put_begin(self._lanes, self._head + 1, first_frames)
+        self._head += 2
+        self._shared.head[self._lanes] = self._head
 
     def append(
         self,
@@ -136,16 +203,12 @@ class LaneWriter:
         episode_ends: BoolArray,  # [N] terminated or truncated
         frames: Array,  # [N, *frame] after the action
         first_frames: Array,  # [N, *frame] of the next episode; read where one ended
-        wait_s: float | None = None,
-    ) -> None:
-        """Add one step of each lane, and begin the next episode where one ended.
-
-        Waits while the owner has not taken enough of what came before; raises TimeoutError after `wait_s`.
-        """
+        notes: Array | None = None,  # [N, NOTES] numbers given back with a step that ends an episode
+    ) -> bool:
+        """Add one step of each lane, and begin the next episode where one ended; return whether any was published."""
+        self._check(is_free=self.may_step)
         shared, lanes = self._shared, self._lanes
-        self._wait_for_room(wait_s)
-        head = shared.head[lanes]
-        at = head % shared.depth
+        at = self._head % shared.depth
         shared.frame[lanes, at] = frames
         shared.action[lanes, at] = actions
         shared.reward[lanes, at] = reward
@@ -153,35 +216,35 @@ class LaneWriter:
         shared.flags[lanes, at] = return_ends * np.uint8(RETURN_ENDS) + episode_ends * np.uint8(EPISODE_ENDS)
         over = np.flatnonzero(episode_ends)
         if len(over):
-            self._put_begin(lanes[over], head[over] + 1, first_frames[over])
-        shared.head[lanes] = head + 1 + episode_ends  # the payload is there: now it counts
+            if notes is not None:
+                shared.notes[lanes[over], at[over]] = notes[over]
+            self._put_begin(lanes[over], self._head[over] + 1, first_frames[over])
+        self._head += 1 + episode_ends
+        return self._publish(episode_ends)
+
+    def _publish(self, episode_ends: BoolArray) -> bool:
+        """Move the heads of the lanes whose turn it is: the payload is there, now it counts."""
+        rule = self._shared.rule
+        if rule.records is None:  # an episode that is longer than its ring is published in parts
+            is_due = episode_ends | (self._waiting() > rule.records_ahead)
+        else:
+            is_due = self._head - self._shared.head[self._lanes] >= rule.records
+        due = self._lanes[is_due]
+        self._shared.head[due] = self._head[is_due]
+        return len(due) > 0
+
+    def _waiting(self) -> IntArray:
+        waiting: IntArray = self._head - self._shared.tail[self._lanes]
+        return waiting
 
     def _put_begin(self, lanes: IntArray, record: IntArray, first_frames: Array) -> None:
         at = record % self._shared.depth
         self._shared.frame[lanes, at] = first_frames
         self._shared.kind[lanes, at] = BEGIN
 
-    def _wait_for_room(self, wait_s: float | None) -> None:
-        shared, lanes = self._shared, self._lanes
-        end_s = None if wait_s is None else time.monotonic() + wait_s
-        while (shared.head[lanes] + RECORDS_PER_STEP - shared.tail[lanes]).max() > shared.depth:
-            if end_s is not None and time.monotonic() > end_s:
-                raise TimeoutError("the replay memory's owner has taken no steps for too long")
-            time.sleep(POLL_S)
-
-
-class _Cutter:
-    """Cuts arrays out of a block of bytes, one behind the other."""
-
-    def __init__(self, block: Array) -> None:
-        self._block = block
-        self._start = 0
-
-    def __call__(self, shape: tuple[int, ...], dtype: str) -> Array:
-        size = prod(shape) * np.dtype(dtype).itemsize
-        part: Array = self._block[self._start : self._start + size].view(dtype).reshape(shape)
-        self._start += -(-size // 8) * 8
-        return part
+    def _check(self, *, is_free: bool) -> None:
+        if not is_free:
+            raise ValueError("the rings are full: wait until the owner has taken what came before")
 
 
 def check_platform() -> None:
@@ -191,8 +254,3 @@ def check_platform() -> None:
             f"a replay memory is shared between processes on Linux x86-64 only, "
             f"not on {sys.platform} {platform.machine()}: use --topology inline"
         )
-
-
-def _attach(descriptor: Any, spec: tuple[int, tuple[int, ...], str], depth: int) -> SharedLanes:
-    lanes, frame_shape, frame_dtype = spec
-    return SharedLanes(lanes, frame_shape, frame_dtype, depth=depth, descriptor=descriptor.detach())

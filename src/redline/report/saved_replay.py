@@ -14,17 +14,10 @@ from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory, without_damage
 from redline.experience.prioritized import PrioritizedSampler
-from redline.runs.manifest import (
-    CHECKPOINTS,
-    REPLAY,
-    Checkpoint,
-    checkpoint_folders,
-    load_checkpoint,
-    newest_valid,
-    steps_of,
-)
+from redline.runs.finding import NEWEST, find_checkpoint
+from redline.runs.manifest import REPLAY, Checkpoint
 from redline.runs.segments import find_locations, read_chunk
-from redline.runtime.replay_sizing import replay_layout
+from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run
 from redline.types import Array, EnvSpec, FloatArray
 
@@ -46,7 +39,7 @@ class SavedReplay:
 def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedReplay:
     """Restore the memory of the newest valid checkpoint, or of the one at `steps`; the run is only read."""
     run = read_run(path)
-    checkpoint = newest_valid(path) if steps is None else load_checkpoint(_folder(path, steps))
+    checkpoint = find_checkpoint(path, NEWEST if steps is None else steps, with_replay=True)
     manifest = checkpoint.replay
     if manifest is not None:
         manifest, num_damaged = without_damage(manifest, checkpoint.damaged_replay)
@@ -62,7 +55,12 @@ def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedRe
     arrays = load_arrays(checkpoint.files["arrays.safetensors"])
     load = _loader(path / REPLAY, manifest, progress)
     try:
-        memory = ReplayMemory(_layout(replay_layout(algorithm, spec, num_envs=run.job.num_envs), manifest))
+        memory = ReplayMemory(
+            _layout(
+                replay_layout(algorithm, spec, num_envs=run.job.num_envs, pacing=pacing_of(run.job, algorithm)),
+                manifest,
+            )
+        )
         restore_memory(memory, manifest, _part("replay", arrays), load)
         priorities = _priorities(memory, _part("sampler", arrays))
     except (KeyError, ValueError) as error:
@@ -111,14 +109,6 @@ def _priorities(memory: ReplayMemory, state: dict[str, Array]) -> FloatArray | N
     sampler = PrioritizedSampler(memory, alpha=float(state["alpha"][0]))
     sampler.load_state(state)
     return sampler.priorities()
-
-
-def _folder(path: Path, steps: int) -> Path:
-    folders = {steps_of(folder): folder for folder in checkpoint_folders(path / CHECKPOINTS)}
-    if steps not in folders:
-        known = ", ".join(str(count) for count in sorted(folders)) or "none"
-        raise UserError(f"{path} has no checkpoint {steps}: it has {known}")
-    return folders[steps]
 
 
 def _part(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:

@@ -7,10 +7,9 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from redline.runs.atomic import BytesLike, sync_directory, write_synced
-from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError, DamagedError, explain
 from redline.runs.manifest import (
     CHECKPOINTS,
@@ -36,10 +35,23 @@ SAVING = ".saving-"  # prefixes of temporary folders: no checkpoint's name start
 REMOVING = ".removing-"
 
 
+class LockedRun(Protocol):
+    """A run directory that nobody else writes to."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        ...
+
+    def sync_records(self) -> None:
+        """Return when all rows are on the disk."""
+        ...
+
+
 class CheckpointStore:
     """The checkpoints of a run that this process has locked, and the replay segments they share."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: LockedRun) -> None:
         self.run = run
         self.path = run.path / CHECKPOINTS
         self._damaged: set[Path] = set()

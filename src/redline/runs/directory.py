@@ -17,7 +17,7 @@ from redline.records import SCHEMA, RecordWriter, as_json_value
 from redline.runs.atomic import open_regular, replace_file, sync_directory
 from redline.runs.cutting import cut_after
 from redline.runs.errors import explain
-from redline.runs.lock import LOCK_NAME, RunLock
+from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
 
 RUN_JSON = "run.json"
 MAX_RUN_JSON_BYTES = 16_000_000
@@ -90,6 +90,10 @@ class RunDirectory:
         read_run_json(path)
         return cls(path)
 
+    def share_lock(self) -> SharedLock:
+        """Return the lock for a process that works on this run too."""
+        return self._lock.share()
+
     def close(self) -> None:
         """Close the records and let other processes in; closing twice is harmless."""
         self._close_records()
@@ -135,13 +139,15 @@ class RunDirectory:
         for writer in self._writers.values():
             writer.sync()
 
-    def cut_records(self, steps: int) -> dict[str, int]:
+    def cut_records(self, steps: int, *, evaluations: int | None = None) -> dict[str, int]:
         """Move rows beyond a checkpoint's `steps` to `*.lost.jsonl`; return how many of each record.
+
+        The same for rows of evaluations beyond the number that the checkpoint counts.
 
         Writers taken before are closed, because the files are replaced: take them anew.
         """
         self._close_records()
-        return {name: cut_after(self._record_path(name), steps) for name in COUNTED_RECORDS}
+        return {name: cut_after(self._record_path(name), steps, evaluations=evaluations) for name in COUNTED_RECORDS}
 
     def _record_path(self, name: str) -> Path:
         return self.path / f"{name}.jsonl"

@@ -7,8 +7,12 @@ import json
 import os
 import platform
 import time
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.reduction import DupFd
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -41,6 +45,12 @@ class RunLock:
             raise
         self._descriptor: int | None = descriptor
 
+    def share(self) -> SharedLock:
+        """Return the lock for a process that is being started: others get in when both have let go."""
+        if self._descriptor is None:
+            raise ValueError("the lock was released")
+        return SharedLock(os.dup(self._descriptor))
+
     def release(self) -> None:
         """Let others in; releasing twice is harmless."""
         if self._descriptor is None:
@@ -50,6 +60,22 @@ class RunLock:
             os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
         self._descriptor = None
+
+
+class SharedLock:
+    """The lock in the hands of another process, until that ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+    def __reduce__(self) -> tuple[Callable[..., SharedLock], tuple[Any, ...]]:
+        """Let a process that is being started hold it too."""
+        return _attach, (DupFd(self._descriptor),)
+
+
+def _attach(descriptor: Any) -> SharedLock:
+    return SharedLock(descriptor.detach())
 
 
 def _lock(descriptor: int, directory: Path) -> None:

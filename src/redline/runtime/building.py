@@ -17,13 +17,15 @@ from redline.experience import ReplayLayout, available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
 from redline.runs.errors import explain, free_bytes, mount_point
-from redline.runtime.inline import InlineTrainer
+from redline.runtime.inline import InlineWorld
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
-from redline.runtime.replay_sizing import settle_replay
+from redline.runtime.replay_sizing import pacing_of, settle_replay
 from redline.runtime.replay_source import ReplaySource
 from redline.runtime.rollout_source import RolloutSource
 from redline.runtime.sources import Source
+from redline.runtime.topology import check_topology, settle_roles
+from redline.runtime.training import Trainer
 from redline.types import Adjustment, EnvSpec
 
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
@@ -41,22 +43,24 @@ class Settled:
 
 def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None = None) -> Settled:
     """Replace what the user left open or what can't act in a run of `steps` so far, and list each replacement."""
+    check_topology(job)
     env, adjustments = env_catalog.effective(job.env)
     if job.env.size == EnvConfig.size:  # the default was not asked for, so nothing was refused
         adjustments = [item for item in adjustments if item.setting != "env.size"]
     limits, rounded = _whole_vector_steps(job, frames_per_step=env.skip, steps=steps)
     adjustments += rounded
     is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
-    threads = job.threads.settle(is_image=is_image, num_envs=job.num_envs)
-    job = replace(job, env=env, limits=limits, threads=threads)
+    job, of_roles = settle_roles(place_roles(replace(job, env=env, limits=limits)), is_image=is_image)
+    adjustments += of_roles
+    device = torch.device(job.learner.device or "cpu")
     adjustments += _annealed_early(job, frames_per_step=env.skip)
     if isinstance(job.algorithm, OnPolicy):
         algorithm, cut = _whole_rollouts(job.algorithm, job.num_envs)
-        return Settled(replace(job, algorithm=algorithm), None, adjustments + cut, find_device(job.device))
+        return Settled(replace(job, algorithm=algorithm), None, adjustments + cut, device)
     learner, cut = _whole_sequences(job.algorithm)
     job = replace(job, algorithm=learner)
     layout, sized = settle_replay(job, learner, saved_replay)
-    return Settled(job, layout, adjustments + cut + sized, find_device(job.device))
+    return Settled(job, layout, adjustments + cut + sized, device)
 
 
 def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
@@ -106,36 +110,73 @@ def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[
     return replace(job.limits, **changes), adjustments
 
 
-def find_device(name: str) -> torch.device:
-    """Return the device that `--device` names."""
+def place_roles(job: Job) -> Job:
+    """Return the job with a device for every role: its own, or that of --device; inline has one place for all."""
+    common = str(find_device(job.device))
+    learner = _place(job.learner.device, "learner.device") or common
+    others = learner if job.topology == "inline" else common
+    actor = _place(job.actor.device, "actor.device") or others
+    evaluator = _place(job.evaluator.device, "evaluator.device") or others
+    for role, device in (("actor", actor), ("evaluator", evaluator)):
+        if job.topology == "inline" and device != learner:
+            raise UserError(
+                f"--{role}.device {device} is not where the learner computes, {learner}, and --topology inline has one "
+                f"device for all: use --device {device}, or --topology async"
+            )
+    return replace(
+        job,
+        actor=replace(job.actor, device=actor),
+        learner=replace(job.learner, device=learner),
+        evaluator=replace(job.evaluator, device=evaluator),
+    )
+
+
+def _place(name: str | None, setting: str) -> str | None:
+    return None if name is None else str(find_device(name, setting))
+
+
+def find_device(name: str, setting: str = "device") -> torch.device:
+    """Return the device that `--device`, or another setting, names."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, colon, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (colon and (kind == "cpu" or not index.isdigit())):
-        raise UserError(f"device {name!r} is unknown: use auto, cpu, cuda or cuda:i")
+        raise UserError(f"{setting} {name!r} is unknown: use auto, cpu, cuda or cuda:i")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name!r} was asked for, but this PyTorch sees no CUDA device: use --device cpu")
+        raise UserError(f"{setting} {name!r} was asked for, but this PyTorch sees no CUDA device: use --{setting} cpu")
     if colon and int(index) >= torch.cuda.device_count():
         raise UserError(
-            f"device {name!r} does not exist, {torch.cuda.device_count()} CUDA devices do: use a lower index"
+            f"{setting} {name!r} does not exist, {torch.cuda.device_count()} CUDA devices do: use a lower index"
         )
     return torch.device(name)
 
 
-def build_trainer(settled: Settled, *, env_seed: int) -> InlineTrainer:
+def build_trainer(settled: Settled, *, env_seed: int) -> Trainer:
     """Build env, source and learner; what would not fit in memory is refused before anything is allocated."""
     job = settled.job
-    env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.threads.envs)
+    env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.actor.threads)
     try:
-        if settled.layout is not None:
-            free_disk = _free_disk(settled.layout.path)
-            check_fits(settled.layout, free_ram_bytes=available_bytes(), free_disk_bytes=free_disk)
+        check_memory(settled)
         learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
         source = build_source(settled, env.spec, learner)
-        return InlineTrainer(job, env_seed=env_seed, env=env, source=source, learner=learner)
+        world = InlineWorld(env, state_width=learner.online.state_width)
+        return Trainer(job, world=world, env_seed=env_seed, source=source, learner=learner)
     except BaseException:
         env.close()
         raise
+
+
+def check_memory(settled: Settled) -> None:
+    """Refuse a replay memory that the machine has no room for."""
+    if settled.layout is not None:
+        free_disk = _free_disk(settled.layout.path)
+        check_fits(settled.layout, free_ram_bytes=available_bytes(), free_disk_bytes=free_disk)
+
+
+def prepare_process(settled: Settled) -> None:
+    """Set what torch keeps once per process, for the process that learns; before its first parallel operation."""
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(settled.job.learner.threads)
 
 
 def build_source(settled: Settled, spec: EnvSpec, learner: Learner) -> Source:
@@ -145,7 +186,8 @@ def build_source(settled: Settled, spec: EnvSpec, learner: Learner) -> Source:
         return RolloutSource(job.algorithm, spec, num_envs=job.num_envs, seed=job.seed, learner=learner)
     if settled.layout is None:
         raise ValueError("a value learner with replay needs a layout of its memory")
-    return ReplaySource(job.algorithm, settled.layout, seed=job.seed, device=settled.device)
+    pacing = pacing_of(job, job.algorithm)
+    return ReplaySource(job.algorithm, settled.layout, pacing=pacing, seed=job.seed, device=settled.device)
 
 
 def _free_disk(folder: Path | None) -> int:
@@ -161,11 +203,11 @@ def _nearest_existing(folder: Path) -> Path:
     return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
 
 
-def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
+def check_disk(settled: Settled, spec: EnvSpec, log_dir: Path) -> None:
     """Refuse a run whose checkpoints and replay segments would fill the disk."""
-    learner_bytes = sum(value.nbytes for value in trainer.learner.online.state_dict().values())
-    layout = None if trainer.source.memory is None else trainer.source.memory.layout
-    frames_bytes = 0
+    network = settled.job.algorithm.build_network(spec, torch.Generator())
+    learner_bytes = sum(value.nbytes for value in network.state_dict().values())
+    layout, frames_bytes = settled.layout, 0
     if layout is not None:
         frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
     # each has the weights, the target's and Adam's two moments, and may name a replay memory of its own
@@ -173,7 +215,11 @@ def check_disk(trainer: InlineTrainer, log_dir: Path) -> None:
     try:
         place = _nearest_existing(log_dir)
         free = free_bytes(place)
-        if layout is not None and layout.path is not None and layout.path.stat().st_dev == place.stat().st_dev:
+        if (
+            layout is not None
+            and layout.path is not None
+            and _nearest_existing(layout.path).stat().st_dev == place.stat().st_dev
+        ):
             needed += layout.disk_bytes
     except OSError as error:
         raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None

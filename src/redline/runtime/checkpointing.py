@@ -12,12 +12,10 @@ from redline.learner import NonFiniteError
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.counters import counters_from_json, counters_to_json
-from redline.runtime.inline import InlineTrainer
-from redline.runtime.sources import part_of, prefixed
-from redline.types import Array
+from redline.runtime.training import Trainer
 
 
-def save_checkpoint(trainer: InlineTrainer, store: CheckpointStore) -> Path:
+def save_checkpoint(trainer: Trainer, store: CheckpointStore) -> Path:
     """Write a checkpoint of everything that decides what comes next."""
     bad = trainer.learner.non_finite_weights()
     if bad:
@@ -26,19 +24,14 @@ def save_checkpoint(trainer: InlineTrainer, store: CheckpointStore) -> Path:
         )
     files = {f"{part}.safetensors": encode_tensors(values) for part, values in trainer.learner.state().items()}
     source = trainer.source.save(store)
-    arrays = {
-        **prefixed("actor", trainer.actor.state()),
-        **prefixed("env", trainer.env.state()),
-        **source.arrays,
-    }
-    files["arrays.safetensors"] = encode_arrays(arrays)
+    files["arrays.safetensors"] = encode_arrays(trainer.world.state() | source.arrays)
     path = store.save(
         steps=trainer.counters.steps,
         files=files,
         state={
             **counters_to_json(trainer.counters, trainer.scores),
             "env_seed": trainer.env_seed,
-            "num_envs": trainer.env.num_envs,
+            "num_envs": trainer.world.num_envs,
         },
         replay=source.replay,
         score=trainer.scores.mean if trainer.scores.is_full else None,
@@ -48,7 +41,7 @@ def save_checkpoint(trainer: InlineTrainer, store: CheckpointStore) -> Path:
 
 
 def restore_checkpoint(
-    trainer: InlineTrainer, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None
+    trainer: Trainer, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None
 ) -> list[str]:
     """Bring a fresh trainer to where a checkpoint was taken; return what could not be brought back exactly."""
     lost: list[str] = []
@@ -61,19 +54,6 @@ def restore_checkpoint(
     trainer.learner.load_state(learner, updates=trainer.counters.updates)
     arrays = load_arrays(checkpoint.files["arrays.safetensors"])
     lost += trainer.source.restore(checkpoint, arrays, store)
-    lost += _restore_world(trainer, arrays, progress)
+    lost += trainer.world.restore(arrays, trainer.source, progress)
     lost += trainer.source.restore_draws(checkpoint, arrays)
     return lost
-
-
-def _restore_world(trainer: InlineTrainer, arrays: dict[str, Array], progress: Progress | None) -> list[str]:
-    num_envs = len(arrays["actor.return"])
-    if num_envs != trainer.env.num_envs:
-        trainer.begin()
-        return [f"{num_envs} envs became {trainer.env.num_envs}: the episodes under way are cut, all envs start anew"]
-    if trainer.env.restore(part_of("env", arrays), progress):
-        trainer.actor.load_state(part_of("actor", arrays))
-        return []
-    trainer.source.cut(trainer.env.frames)
-    trainer.actor.begin(trainer.env.frames)
-    return [f"{trainer.env.spec.name} did not come back as it was: the episodes under way are cut, all envs start anew"]

@@ -13,7 +13,7 @@ from redline.envs.factory import make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.experience import ReplayLayout
 from redline.experience.frame_codec import find_codec
-from redline.runtime.threads import usable_cores
+from redline.runtime.roles import usable_cores
 from redline.types import Array, EnvSpec, IntArray
 
 NUM_ENVS = 8

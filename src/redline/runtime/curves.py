@@ -1,5 +1,7 @@
 """TensorBoard curves of a run, if TensorBoard is there."""
 
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +24,7 @@ TAGS = {
     "machine/rss_bytes": "rss_bytes",
     "replay/transitions": "replay_transitions",
 }
+GREEDY_TAG = "learning/greedy_return"
 
 
 class Curves:
@@ -33,7 +36,7 @@ class Curves:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  an extra, and slow to import
 
             # whatever an earlier invocation wrote beyond its checkpoint is hidden, not shown twice
-            purge = from_steps if from_steps > 0 else None
+            purge = from_steps + 1 if from_steps > 0 else None
             self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=purge)
 
     @staticmethod
@@ -42,14 +45,21 @@ class Curves:
         return find_spec("tensorboard") is not None
 
     def add(self, gauges: Gauges) -> None:
-        """Add one point to every curve."""
+        """Add one point to every curve of what is read every few seconds."""
+        row = gauges.row()
+        points = {tag: row[key] for tag, key in TAGS.items() if row[key] is not None}
+        self._add(points, steps=gauges.steps, unix_s=gauges.unix_s)
+
+    def add_evaluation(self, mean_return: float, *, steps: int) -> None:
+        """Add the mean return of an evaluation with the weights of that step."""
+        self._add({GREEDY_TAG: mean_return}, steps=steps, unix_s=time.time())
+
+    def _add(self, points: Mapping[str, float], *, steps: int, unix_s: float) -> None:
         if self._writer is None:
             return
-        row = gauges.row()
         try:
-            for tag, key in TAGS.items():
-                if row[key] is not None:
-                    self._writer.add_scalar(tag, row[key], gauges.steps, walltime=gauges.unix_s)
+            for tag, value in points.items():
+                self._writer.add_scalar(tag, value, steps, walltime=unix_s)
         except OSError:  # a full disk: curves are the part of a run that it can do without
             self._writer = None
 

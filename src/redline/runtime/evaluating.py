@@ -1,11 +1,8 @@
-"""Evaluation: whole episodes, unclipped, with the weights of a checkpoint, in games that training never saw."""
+"""`redline eval`: a run's agent is played with the weights of a checkpoint; the run is only read."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file as load_tensors
@@ -18,27 +15,13 @@ from redline.envs.vector import Progress, VectorEnv
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.networks import Network
-from redline.networks.cores import mask_state
-from redline.runs.errors import DamagedError
-from redline.runs.manifest import (
-    CHECKPOINTS,
-    Checkpoint,
-    checkpoint_folders,
-    load_checkpoint,
-    newest_valid,
-    read_manifest,
-    steps_of,
-)
-from redline.runtime.actor import Actor
+from redline.runs.manifest import Checkpoint
 from redline.runtime.building import find_device
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.playing import PlayedEpisode, RequestedStop, evaluation_seed, make_player
 from redline.runtime.resuming import SavedRun
-from redline.runtime.threads import Threads
-from redline.types import EnvSpec
+from redline.runtime.roles import usable_cores
 
-NEWEST, BEST = "newest", "best"
 WEIGHTS = "weights.safetensors"
-EVALUATION = 0x6576616C  # keeps the seeds apart from those of training, and is part of them: never change it
 
 
 @dataclass(frozen=True)
@@ -72,20 +55,10 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class PlayedEpisode:
-    """One whole episode."""
-
-    total_reward: float  # unclipped
-    length_steps: int
-    is_truncated: bool  # cut by a limit: of frames, or of the env's own
-    seed: int  # key seed of its game
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """What was played, and how."""
 
-    episodes: list[PlayedEpisode]  # in the order in which they ended
+    played: list[PlayedEpisode]  # in the order in which they ended
     epsilon: float
     num_envs: int
     protocol: str
@@ -94,79 +67,46 @@ class Evaluation:
     duration_s: float
 
 
-class StoppedWhileEvaluatingError(Exception):
-    """A stop was requested before all episodes had ended."""
-
-
-def find_checkpoint(run: Path, which: str) -> Checkpoint:
-    """Load the newest valid checkpoint, the best one, or the one of so many steps; the run is only read."""
-    if which == NEWEST:
-        return newest_valid(run, with_replay=False)
-    folders = {steps_of(folder): folder for folder in checkpoint_folders(run / CHECKPOINTS)}
-    if which == BEST:
-        return load_checkpoint(_best_folder(run, list(folders.values())), with_replay=False)
-    digits = which.replace(",", "").replace("_", "")
-    if not (digits.isascii() and digits.isdigit()):
-        raise UserError(
-            f"checkpoint is {which!r}: use {NEWEST}, {BEST} or its steps, such as {max(folders, default=0)}"
-        )
-    if int(digits) not in folders:
-        known = ", ".join(str(steps) for steps in sorted(folders)) or "none"
-        raise UserError(f"{run} has no checkpoint {int(digits)}: it has {known}")
-    return load_checkpoint(folders[int(digits)], with_replay=False)
-
-
-def _best_folder(run: Path, folders: list[Path]) -> Path:
-    scores: dict[Path, float] = {}
-    for folder in folders:
-        try:
-            score = read_manifest(folder)["score"]
-        except DamagedError:
-            continue
-        if score is not None:
-            scores[folder] = float(score)
-    if not scores:
-        raise UserError(f"no checkpoint of {run} has a score, which takes 100 episodes: use --checkpoint {NEWEST}")
-    return max(scores, key=lambda folder: (scores[folder], steps_of(folder)))
-
-
 def evaluate(
     saved: SavedRun,
     checkpoint: Checkpoint,
     config: EvaluationConfig,
     *,
     progress: Progress,
-    requested_stop: Callable[[], str | None] = lambda: None,
+    requested_stop: RequestedStop = lambda: None,
 ) -> Evaluation:
-    """Play the episodes that `config` asks for; the run is only read."""
+    """Play the episodes that `config` asks for."""
     begun_s = time.monotonic()
-    algorithm = saved.job.algorithm
-    explore, epsilon = choose_acting(algorithm, saved.algorithm, config)
+    job = saved.job
+    explore, epsilon = choose_acting(job.algorithm, saved.algorithm, config)
     device = find_device(config.device)
-    seed = evaluation_seed(saved.job.seed, config.seed)
-    num_envs = min(config.num_envs, config.episodes)
-    threads = Threads().settle(is_image=True, num_envs=num_envs)
-    env = make_vector_env(saved.job.env, num_envs=num_envs, seed=seed, threads=threads.envs, key_interval_steps=0)
-    try:
-        torch.set_flush_denormal(True)  # as in training
-        torch.set_num_threads(threads.learner if env.spec.is_image else 1)
-        player = Player(
-            env,
-            algorithm=algorithm,
-            network=load_network(algorithm, env.spec, checkpoint).to(device),
-            explore=explore,
-            epsilon=epsilon,
-            seed=seed,
-        )
-        episodes = player.play(config.episodes, progress=progress, requested_stop=requested_stop)
-    finally:
-        env.close()
+    num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
+    example = make_vector_env(job.env, num_envs=1, seed=0, threads=1)
+    example.close()
+    torch.set_flush_denormal(True)  # as in training
+    torch.set_num_threads(cores if example.spec.is_image else 1)
+    player = make_player(
+        job,
+        example.spec,
+        device=device,
+        num_envs=num_envs,
+        threads=min(cores, num_envs),
+        explore=explore,
+        epsilon=epsilon,
+    )
+    load_weights(player.network, checkpoint)
+    played = player.play(
+        config.episodes,
+        seed=evaluation_seed(job.seed, config.seed),
+        progress=progress,
+        requested_stop=requested_stop,
+    )
     return Evaluation(
-        episodes=episodes,
+        played=played,
         epsilon=epsilon,
         num_envs=num_envs,
-        protocol=describe_protocol(env, saved.job.env),
-        frames_per_step=env.spec.frames_per_step,
+        protocol=describe_protocol(example, job.env),
+        frames_per_step=example.spec.frames_per_step,
         device=device,
         duration_s=time.monotonic() - begun_s,
     )
@@ -181,21 +121,13 @@ def choose_acting(algorithm: Algorithm, name: str, config: EvaluationConfig) -> 
     return Greedy(), algorithm.explore.evaluation_epsilon() if config.epsilon is None else config.epsilon
 
 
-def evaluation_seed(run_seed: int, seed: int) -> int:
-    """Return the seed of an evaluation: never one by which the run trains, the same again for the same two."""
-    return int(np.random.SeedSequence([run_seed, EVALUATION, seed]).generate_state(1)[0] >> 1)
-
-
-def load_network(algorithm: Algorithm, spec: EnvSpec, checkpoint: Checkpoint) -> Network:
-    """Return the network with the checkpoint's weights, its noise off."""
-    network = algorithm.build_network(spec, torch.Generator()).requires_grad_(False)
+def load_weights(network: Network, checkpoint: Checkpoint) -> None:
+    """Give the network the weights of a checkpoint."""
     try:
         network.load_state_dict(load_tensors(checkpoint.files[WEIGHTS]))
     except (KeyError, OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the weights in {checkpoint.path} cannot be loaded: {reason}") from error
-    network.silence()
-    return network
 
 
 def describe_protocol(env: VectorEnv, config: EnvConfig) -> str:
@@ -205,57 +137,3 @@ def describe_protocol(env: VectorEnv, config: EnvConfig) -> str:
     if kind.protocol is not None:  # a life lost ends the return in training at most
         rules = f"{kind.game} by {replace(kind.protocol, life_loss_ends_return=False)}"
     return f"{rules}; whole episodes of at most {config.max_episode_frames:,} frames, unclipped rewards"
-
-
-class Player:
-    """Plays whole episodes on all lanes of a vector env."""
-
-    def __init__(
-        self,
-        env: VectorEnv,
-        *,
-        algorithm: Algorithm,
-        network: Network,
-        explore: Exploration,
-        epsilon: float,
-        seed: int,
-    ) -> None:
-        self.env = env
-        self._algorithm = algorithm
-        self._network = network
-        self._explore = explore
-        self._epsilon = epsilon
-        self._seed = seed
-        self._device = next(network.parameters()).device
-
-    def play(
-        self, num_episodes: int, *, progress: Progress, requested_stop: Callable[[], str | None]
-    ) -> list[PlayedEpisode]:
-        """Play exactly so many episodes from their first step to their last."""
-        # Each lane plays a number fixed beforehand. The first so many to end, whatever their lane, would be the short
-        # ones: a lane that plays long episodes would be stopped in the middle of one while others count many.
-        lanes = np.arange(self.env.num_envs)
-        left = num_episodes // len(lanes) + (lanes < num_episodes % len(lanes))  # [N]
-        actor = Actor(self.env)
-        actor.begin(self.env.reset())
-        state = torch.zeros(len(lanes), self._network.state_width, device=self._device)
-        episodes: list[PlayedEpisode] = []
-        vector_step = 0
-        while left.any():
-            if reason := requested_stop():
-                raise StoppedWhileEvaluatingError(f"{reason} after {len(episodes)} of {num_episodes} episodes")
-            rng = stream(self._seed, Purpose.EVALUATE, vector_step)
-            with torch.no_grad():
-                out, state = self._network.step(torch.from_numpy(actor.obs).to(self._device), state)
-                preferences = self._algorithm.preferences(out).cpu().numpy()  # [N, A]
-            self.env.send(self._explore.choose(preferences, epsilon=self._epsilon, rng=rng))
-            step = self.env.recv()
-            state = mask_state(state, torch.from_numpy(step.ended).to(self._device))
-            for ended in actor.observe(step):
-                if left[ended.lane]:
-                    left[ended.lane] -= 1
-                    cut = bool(step.truncated[ended.lane] and not step.terminated[ended.lane])
-                    episodes.append(PlayedEpisode(ended.total_reward, ended.length_steps, cut, ended.key_seed))
-                    progress(len(episodes) / num_episodes)
-            vector_step += 1
-        return episodes

@@ -1,7 +1,25 @@
 """Gauges: what a run shows of itself at one moment, the same for the panel, the records and the curves."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+REST = "rest"  # what a process waits for that has nothing to do
+
+
+@dataclass(frozen=True)
+class RoleGauges:
+    """One reading of one process of a run; None where it has no such thing, or is not there at the moment."""
+
+    role: str  # inline, supervisor, learner, evaluator, or actor and its number
+    pid: int | None
+    cpu_percent: float | None  # 100 is one core
+    rss_bytes: int | None
+    steps_per_s: float | None  # played by it
+    updates_per_s: float | None  # computed by it
+    waiting: Mapping[str, float]  # share of the last seconds, 0 … 1, by what was waited for
+    weights_age_updates: float | None  # updates by which its weights lag behind the learner's
+    restarts: int = 0  # times that it had to be started anew
 
 
 @dataclass(frozen=True)
@@ -16,23 +34,36 @@ class Gauges:
     samples: int
     episodes: int
     steps_per_s: float
+    warmup_steps_per_s: float | None  # before the first update; None where nothing is played at random
     updates_per_s: float
     episodes_per_h: float
     samples_per_step: float | None  # achieved since the warm-up
     mean_return_100: float | None
     best_return: float | None
+    greedy_return: float | None  # mean of the newest evaluation
+    greedy_at_steps: int | None  # steps that the weights of that evaluation had learnt from
     epsilon: float | None  # None where actions are drawn from a policy
     policy_entropy_nats: float | None  # None where there is no policy, or nothing was played yet
     loss: float | None
-    actor_weights_age_updates: int  # updates by which the actor's weights lag behind
+    actor_weights_age_updates: float  # updates by which the actors' weights lag behind, on average
     replay_transitions: int | None  # None where there is no replay memory
     replay_capacity_transitions: int | None
     replay_bytes: int | None
-    cpu_percent: float  # 100 is one core
+    cpu_percent: float  # of all processes together; 100 is one core
     rss_bytes: int
+    load_average: float | None  # of the machine over a minute; None where it does not tell
+    memory_available_bytes: int | None  # of the machine
+    disk_free_bytes: int | None  # where the run's directory is
     progress: float | None  # share of the nearest limit, 0 … 1
     remaining_s: float | None  # until the nearest limit, at the present rate
+    roles: tuple[RoleGauges, ...] = ()
 
     def row(self) -> dict[str, Any]:
         """Return the reading as a row of metrics.jsonl."""
         return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the reading that a row was made from, in this process or in another."""
+        known = {field.name: row[field.name] for field in fields(cls)}
+        return cls(**{**known, "roles": tuple(RoleGauges(**role) for role in row["roles"])})

@@ -1,108 +1,98 @@
-"""Actor, experience and learner by turns in one process: the reference topology.
+"""Envs and actor in the process of the learner: the reference topology.
 
-One vector step: (1) act, (2) send, (3) run the updates that are due, drawing only from transitions complete before
-this step, (4) receive, (5) append. The emulators run from (2) to (4), on their own threads, while the learner learns.
-A full rollout is learnt from before (1) instead, so that the next action comes from the newest weights.
-Between (5) and (1) everything stands still, and only there is a checkpoint taken.
+The emulators run on their own threads from `send` to `recv`, while the learner learns.
 """
 
-import math
-from collections.abc import Iterator
-from dataclasses import fields
+import time
 
-import torch
-
-from redline.algorithms.family import ActorParams
-from redline.envs.vector import VectorEnv
-from redline.learner import Learner, NonFiniteError, describe_batch
-from redline.runtime.actor import Actor, Episode
-from redline.runtime.counters import Counters, Scores
-from redline.runtime.job import Job
+from redline.algorithms.family import ActorExtras, ActorParams
+from redline.envs.vector import Progress, VectorEnv
+from redline.runtime.actor import Actor
 from redline.runtime.randomness import Purpose, stream
-from redline.runtime.sources import Source
-from redline.types import AnyBatch
+from redline.runtime.sources import Source, part_of, prefixed
+from redline.runtime.training import Played, Trainer, is_warmup
+from redline.types import Array, EnvSpec, IntArray
 
 
-class InlineTrainer:
-    """The three parts of a run and its counters."""
+class InlineWorld:
+    """A vector env and the actor that plays it."""
 
-    def __init__(self, job: Job, *, env: VectorEnv, env_seed: int, source: Source, learner: Learner) -> None:
-        self.job = job
+    def __init__(self, env: VectorEnv, *, state_width: int = 0) -> None:
         self.env = env
-        self.env_seed = env_seed  # of the keys with which the envs are seeded
-        self.source = source
-        self.learner = learner
-        self.actor = Actor(env, state_width=learner.online.state_width)
-        self.counters = Counters()
-        self.scores = Scores()
-        self._last_batch: AnyBatch | None = None
+        self.actor = Actor(env, state_width=state_width)
+        self.waited_s = {"envs": 0.0}
+        self._sent: tuple[IntArray, ActorExtras] | None = None
 
-    def close(self) -> None:
-        """Give back what the parts hold."""
-        self.source.close()
-        self.env.close()
+    @property
+    def spec(self) -> EnvSpec:
+        """What a network and a replay memory must know."""
+        return self.env.spec
 
-    def begin(self) -> None:
+    @property
+    def num_envs(self) -> int:
+        """Lanes."""
+        return self.env.num_envs
+
+    @property
+    def obs(self) -> Array:
+        """What the next actions are chosen for [N, K, *frame]."""
+        return self.actor.obs
+
+    def begin(self, source: Source) -> None:
         """Start an episode in every lane."""
         first_frames = self.env.reset()
-        self.source.begin(first_frames)
+        source.begin(first_frames)
         self.actor.begin(first_frames)
 
-    @property
-    def epsilon(self) -> float:
-        """Return how random the next action will be."""
-        return 1.0 if self._is_warmup else self.job.algorithm.explore.epsilon_at(self.counters.steps)
-
-    @property
-    def _is_warmup(self) -> bool:
-        return self.counters.steps < self.job.algorithm.warmup_steps
-
-    def vector_step(self) -> list[Episode]:
-        """Take one step in every lane, learn what is due, and return the episodes that ended."""
-        counters, actor = self.counters, self.actor
-        self._learn(self.source.before_acting(counters, actor.obs))
+    def start_step(self, trainer: Trainer) -> None:
+        """Act with the newest weights, and let the envs step."""
+        job, counters, learner = trainer.job, trainer.counters, trainer.learner
         params = ActorParams(
-            self.job.algorithm, self.learner.online, self.epsilon, self.learner.device, is_warmup=self._is_warmup
+            job.algorithm,
+            learner.online,
+            trainer.epsilon,
+            learner.device,
+            is_warmup=is_warmup(job, counters.steps),
         )
-        rng = stream(self.job.seed, Purpose.ACT, counters.vector_steps)
-        actions, extras = actor.choose(params, rng)
-        self.env.send(actions)
-        self._learn(self.source.while_stepping(counters))
+        self._sent = self.actor.choose(params, stream(job.seed, Purpose.ACT, counters.vector_steps))
+        self.env.send(self._sent[0])
+
+    def finish_step(self, trainer: Trainer) -> Played:
+        """Wait for the envs, and keep what they gave."""
+        if self._sent is None:
+            raise RuntimeError("finish_step() follows start_step()")
+        begun_s = time.monotonic()
         step = self.env.recv()
-        self.source.append(obs=actor.obs, actions=actions, extras=extras, step=step)
-        episodes = actor.observe(step)
-        counters.steps += self.env.num_envs
-        counters.vector_steps += 1
-        counters.episodes += len(episodes)
-        for episode in episodes:
-            self.scores.add(episode.total_reward)
-        return episodes
+        self.waited_s["envs"] += time.monotonic() - begun_s
+        actions, extras = self._sent
+        trainer.source.append(obs=self.actor.obs, actions=actions, extras=extras, step=step)
+        return Played(self.env.num_envs, self.actor.observe(step))
 
-    def _learn(self, batches: Iterator[AnyBatch]) -> None:
-        counters, source, device = self.counters, self.source, self.learner.device
-        for batch in batches:
-            self._last_batch = batch
-            rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
-            on_device = batch if device.type == "cpu" else _to_device(batch, device)
-            priorities = self.learner.update(on_device, steps=counters.steps, rng=rng)
-            if source.wants_priorities:
-                sizes = priorities.cpu().numpy()
-                self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
-                source.learnt(sizes)
-            counters.updates += 1
-            counters.samples += source.num_samples(batch)
+    def state(self) -> dict[str, Array]:
+        """Return what a checkpoint keeps of actor and envs."""
+        return {**prefixed("actor", self.actor.state()), **prefixed("env", self.env.state())}
 
-    def check_loss(self, loss: float | None) -> None:
-        """Stop where the mean loss is no number, with what can be said about it."""
-        if loss is None or math.isfinite(loss):
-            return
-        names = ", ".join(self.learner.non_finite_weights()) or "none"
-        batch = "none" if self._last_batch is None else describe_batch(self._last_batch)
-        raise NonFiniteError(
-            f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
-            f"non-finite weights: {names}; last batch: {batch}; a lower --optimizer.lr may help"
-        )
+    def restore(self, arrays: dict[str, Array], source: Source, progress: Progress | None) -> list[str]:
+        """Bring actor and envs back, or begin anew where that can't be."""
+        if "actor.return" not in arrays:
+            self._begin_anew(source)
+            return ["the actors were processes of their own: their episodes under way are cut, all envs start anew"]
+        num_envs = len(arrays["actor.return"])
+        if num_envs != self.num_envs:
+            self.begin(source)
+            return [f"{num_envs} envs became {self.num_envs}: the episodes under way are cut, all envs start anew"]
+        if self.env.restore(part_of("env", arrays), progress):
+            self.actor.load_state(part_of("actor", arrays))
+            return []
+        source.cut(self.env.frames)
+        self.actor.begin(self.env.frames)
+        return [f"{self.spec.name} did not come back as it was: the episodes under way are cut, all envs start anew"]
 
+    def _begin_anew(self, source: Source) -> None:
+        first_frames = self.env.reset()
+        source.cut(first_frames)
+        self.actor.begin(first_frames)
 
-def _to_device(batch: AnyBatch, device: torch.device) -> AnyBatch:
-    return type(batch)(**{field.name: getattr(batch, field.name).to(device) for field in fields(batch)})
+    def close(self) -> None:
+        """Give back threads and memory."""
+        self.env.close()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -12,7 +12,7 @@ from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.runtime.limits import Limits
-from redline.runtime.threads import Threads
+from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,28 @@ class Job:
     """The algorithm and its parts."""
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     """When to stop."""
-    threads: Threads = field(default_factory=Threads)
-    """Threads for each kind of work."""
+    topology: Literal["inline", "async"] = "inline"
+    """Who runs where: inline, all by turns in one process, or async, actors, learner and evaluator in their own."""
+    actors: int = 1
+    """Processes that play (--topology async)."""
+    actor: ActorConfig = field(default_factory=ActorConfig)
+    """Each of those that play."""
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    """The one that learns."""
+    evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
+    """The one that plays without exploration."""
+    push: Literal["step", "chunk", "episode"] = "step"
+    """What an actor hands over at once: each step, a chunk of steps or a whole episode (--topology async)."""
+    pacing: Literal["held", "lockstep", "free"] = "held"
+    """How actors and learner wait for each other: held keeps samples-per-step, lockstep takes turns, free never."""
     num_envs: int = 8
-    """Environments played side by side."""
+    """Environments played side by side, those of all actors together."""
+    evaluate_every_steps: int = 0
+    """Steps between two evaluations by the training process itself (0: none; --topology inline)."""
     seed: int = 1
     """Seed of the run: the same seed on the same host gives the same weights, bit for bit."""
     device: str = "auto"
-    """Where the learner computes: auto, cpu, cuda or cuda:i."""
+    """Where every role computes that has no device of its own: auto, cpu, cuda or cuda:i."""
     log_dir: Path = Path("runs")
     """Folder that holds the run directories."""
     checkpoint_minutes: float = 5.0
@@ -41,6 +55,10 @@ class Job:
     def __post_init__(self) -> None:
         if not 1 <= self.num_envs <= 1024:
             raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
+        if not 1 <= self.actors <= 1024:
+            raise UserError(f"actors is {self.actors}: use 1 to 1024")
+        if self.evaluate_every_steps < 0:
+            raise UserError(f"evaluate-every-steps is {self.evaluate_every_steps}: use 0 for none, or 1 or more")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
         if not self.checkpoint_minutes > 0.0:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from redline.errors import UserError
+from redline.runtime.counters import Counters, Scores
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,20 @@ class Limits:
                 raise UserError(f"{name.replace('_', '-')} is {value}, but a limit is above 0 (or None for no limit)")
         if self.target_return is not None and not math.isfinite(self.target_return):
             raise UserError(f"target-return is {self.target_return}: use a finite number, or None for no target")
+
+    def reached(self, counters: Counters, scores: Scores, *, frames_per_step: int, invocation_s: float) -> str | None:
+        """Return which limit a run has reached, in words, if any."""
+        if self.target_return is not None and scores.reached(self.target_return):
+            return f"target-return {self.target_return:g} reached"
+        if self.max_steps is not None and counters.steps >= self.max_steps:
+            return f"max-steps {self.max_steps:,} reached"
+        if self.max_frames is not None and counters.steps * frames_per_step >= self.max_frames:
+            return f"max-frames {self.max_frames:,} reached"
+        if self.max_episodes is not None and counters.episodes >= self.max_episodes:
+            return f"max-episodes {self.max_episodes:,} reached"
+        if self.max_minutes is not None and invocation_s >= self.max_minutes * 60:
+            return f"max-minutes {self.max_minutes:g} reached"
+        return None
 
     def total_steps(self, *, frames_per_step: int) -> int | None:
         """Return the steps after which `max_steps` or `max_frames` ends the run."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+TAKES_PER_UPDATE = 8  # vector steps at most that come in between two updates if nobody waits for anybody
+
 
 @dataclass(frozen=True)
 class Pacing:
@@ -9,12 +11,19 @@ class Pacing:
 
     samples_per_step: float
     warmup_steps: int
+    is_free: bool = False  # one update after the other, however many steps are played meanwhile
+
+    def is_learning(self, steps: int) -> bool:
+        """Tell whether the warm-up is over."""
+        return steps > self.warmup_steps
 
     def updates_due(self, *, steps: int, samples: int, batch_size: int) -> int:
         """Return how many updates of `batch_size` the steps played so far have earned and not yet had.
 
         A pure function of the counters. It counts samples, not updates, so the batch size may change midway.
         """
+        if self.is_free:
+            return int(self.is_learning(steps))
         earned = (steps - self.warmup_steps) * self.samples_per_step
         return max(0, int((earned - samples) // batch_size))
 
@@ -25,5 +34,8 @@ class Pacing:
 
     def horizon_vector_steps(self, *, batches_ahead: int, batch_size: int, num_envs: int) -> int:
         """Return the most vector steps that pass between drawing a batch and learning from it."""
-        steps = batches_ahead * batch_size / self.samples_per_step
-        return 0 if batches_ahead == 0 else int(steps // num_envs) + 2
+        if batches_ahead == 0:
+            return 0
+        if self.is_free:
+            return (batches_ahead + 1) * TAKES_PER_UPDATE
+        return int(batches_ahead * batch_size / self.samples_per_step // num_envs) + 2

@@ -31,12 +31,19 @@ class Recorder:
         self._write(partial(self._run.metrics.write, gauges.row()))
 
     def episode(self, episode: Episode) -> None:
-        """Write a finished episode."""
+        """Write an episode that was finished while training."""
+        self._episode(episode, {"role": "actor"})
+
+    def greedy_episode(self, episode: Episode, *, evaluation: int, weights_steps: int) -> None:
+        """Write an episode of an evaluation, with the steps at which its weights were taken."""
+        self._episode(episode, {"role": "greedy", "evaluation": evaluation, "weights_steps": weights_steps})
+
+    def _episode(self, episode: Episode, role: Mapping[str, object]) -> None:
         row: Mapping[str, object] = {
             "time_s": self._counters.time_s,
             "unix_s": time.time(),
             "steps": self._counters.steps,
-            "role": "actor",
+            **role,
             "return": episode.total_reward,
             "length_steps": episode.length_steps,
             "lane": episode.lane,

@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.algorithms.q_learning import QLearning
 from redline.envs.factory import env_spec
-from redline.experience import ReplayLayout, with_budget
+from redline.experience import ReplayLayout, ReplayMemory, with_budget
 from redline.experience.budget import SURPLUS
 from redline.runtime.compression import measure_compression
 from redline.runtime.job import Job
@@ -25,7 +25,7 @@ def settle_replay(
     Bytes that nobody asked for are found by playing the game for a moment, or are those of the checkpoint if all that
     they depend on is as it was.
     """
-    layout = replay_layout(algorithm, env_spec(job.env), num_envs=job.num_envs)
+    layout = replay_layout(algorithm, env_spec(job.env), num_envs=job.num_envs, pacing=pacing_of(job, algorithm))
     if saved is not None:
         layout = replace(layout, chunk_frames=saved["frames_per_chunk"])
     if algorithm.replay.bytes is not None:
@@ -48,9 +48,30 @@ def settle_replay(
     return layout, [Adjustment("replay.bytes", "auto", f"{layout.num_bytes:_}", why)]
 
 
-def replay_layout(algorithm: QLearning, spec: EnvSpec, *, num_envs: int) -> ReplayLayout:
+def full_replay(memory: ReplayMemory | None) -> Adjustment | None:
+    """Say how many transitions a memory holds that is full before its capacity is reached, and why."""
+    if memory is None or memory.full_at is None:
+        return None
+    if memory.frames.is_short:
+        why = "the machine has no more to spare"
+    elif memory.layout.budget_bytes is not None:
+        why = "its bytes are full; see --replay.bytes"
+    else:
+        why = "episodes are short, and each keeps one frame more than it has steps"
+    return Adjustment("replay.capacity", f"{memory.layout.capacity:,}", f"about {memory.full_at:,}", why)
+
+
+def pacing_of(job: Job, algorithm: QLearning) -> Pacing:
+    """Return how much is learnt per step in a job."""
+    return Pacing(
+        samples_per_step=algorithm.samples_per_step,
+        warmup_steps=algorithm.warmup_steps,
+        is_free=job.pacing == "free",
+    )
+
+
+def replay_layout(algorithm: QLearning, spec: EnvSpec, *, num_envs: int, pacing: Pacing) -> ReplayLayout:
     """Return how the replay memory of an algorithm is laid out, with the bytes that the user gave, if any."""
-    pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
     horizon = pacing.horizon_vector_steps(
         batches_ahead=algorithm.replay.prefetch, batch_size=algorithm.batch_size, num_envs=num_envs
     )

@@ -1,5 +1,6 @@
 """Batches from a replay memory: drawn by the learner, a fixed number of updates ahead, whatever the actor does."""
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -31,13 +32,16 @@ from redline.types import AnyBatch, Array, Batch, Draw, Handles, IntArray, Seque
 class ReplaySource:
     """A replay memory, who draws from it, and who gathers what was drawn."""
 
-    def __init__(self, algorithm: QLearning, layout: ReplayLayout, *, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, algorithm: QLearning, layout: ReplayLayout, *, pacing: Pacing, seed: int, device: torch.device
+    ) -> None:
         self._algorithm = algorithm
         self._seed = seed
         self._sequence = algorithm.core.sequence()
         self._rows = algorithm.batch_size // (self._sequence.length_steps if self._sequence else 1)
         self.memory = ReplayMemory(layout)
-        self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps)
+        self.pacing = pacing
+        self.waited_s = 0.0
         self.sampler = algorithm.sample.build(self.memory)
         self.loader: BatchLoader[Batch | SequenceBatch] = BatchLoader(
             self.memory,
@@ -93,7 +97,9 @@ class ReplaySource:
                 draw = with_burn_in(self.memory, draw, self._sequence.burn_in_steps)
             self.loader.submit(draw)
             counters.batches_drawn += 1
+        begun_s = time.monotonic()
         self._draw, batch = self.loader.next()
+        self.waited_s += time.monotonic() - begun_s
         return batch
 
     def num_samples(self, batch: AnyBatch) -> int:

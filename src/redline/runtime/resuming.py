@@ -1,9 +1,9 @@
 """How a run goes on: from its newest valid checkpoint, saying what changed and what is not exact."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,15 @@ from redline.errors import UserError
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory, read_run_json
 from redline.runs.manifest import Checkpoint
-from redline.runtime.building import build_trainer, check_disk, settle
+from redline.runtime.building import Settled, build_trainer, check_disk, check_memory, prepare_process, settle
 from redline.runtime.checkpointing import restore_checkpoint
+from redline.runtime.counters import counters_from_json
 from redline.runtime.job import Job
+from redline.runtime.processes.session import AsyncSession, StoppedWhileStartingError
 from redline.runtime.session import Session
 from redline.runtime.settings import flatten, from_settings, to_settings
-from redline.runtime.starting import open_session, prepare_process, present_facts
+from redline.runtime.starting import AnySession, describe_env, open_session, present_facts, tell_settings
+from redline.runtime.topology import carry_over
 from redline.runtime.watching import Watcher
 
 # what a resume may change without changing what is computed
@@ -31,13 +34,27 @@ CHANGES_NOTHING = frozenset(
         "max_minutes",
         "target_return",
         "checkpoint_minutes",
-        "threads.envs",
+        "actor.threads",
+        "evaluate_every_steps",
+        "evaluator.every_minutes",
+        "evaluator.episodes",
+        "evaluator.envs",
+        "evaluator.device",
+        "evaluator.threads",
     }
 )
 # all that a resume may change; docs/resume.md says what each change costs
 MAY_CHANGE = CHANGES_NOTHING | {
+    "topology",
+    "actors",
+    "actor.envs",
+    "actor.device",
+    "actor.sync_steps",
+    "push",
+    "pacing",
     "device",
-    "threads.learner",
+    "learner.device",
+    "learner.threads",
     "num_envs",
     "batch_size",
     "optimizer.lr",
@@ -48,6 +65,8 @@ MAY_CHANGE = CHANGES_NOTHING | {
     "replay.path",
     "replay.prefetch",
 }
+# follow from others, or are told otherwise
+TOLD_ALREADY = frozenset({"device", "learner.device", "actor.envs"})
 # bit for bit needs the same of these
 EXACT_FACTS = (
     ("host", "cpu_model"),
@@ -74,7 +93,7 @@ def read_run(path: Path) -> SavedRun:
     try:
         algorithm = str(facts["algorithm"])
         job = from_settings(Job(algorithm=find_algorithm(algorithm).atari.algorithm), facts["config"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, UserError) as error:
         raise UserError(f"{path}/run.json is no run of this version of Redline: {error}") from None
     return SavedRun(path, job, algorithm, facts)
 
@@ -85,7 +104,7 @@ class StoppedWhileResumingError(Exception):
 
 def resume_run(
     saved: SavedRun, job: Job, watcher: Watcher, requested_stop: Callable[[], str | None] = lambda: None
-) -> Session:
+) -> AnySession:
     """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with."""
     check_changes(saved.job, job)
     with ExitStack() as on_error:
@@ -96,13 +115,15 @@ def resume_run(
         checkpoint = store.newest_valid()
         for reason in checkpoint.skipped:
             watcher.note(f"warning: {reason}")
-        settled = settle(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
-        prepare_process(settled)
-        trainer = build_trainer(settled, env_seed=_env_seed(job, checkpoint))
-        on_error.callback(trainer.close)
-        check_disk(trainer, run.path)
-        lost_state = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
-        lost_rows = run.cut_records(checkpoint.steps)
+        settled = settle_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
+        check_disk(settled, describe_env(settled.job)[0], run.path)
+        counters, _ = counters_from_json(checkpoint.state)
+        lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
+        bring_back = _bring_back_inline if settled.job.topology == "inline" else _bring_back_async
+        session, lost_state = bring_back(
+            settled, saved, run=run, store=store, checkpoint=checkpoint, watcher=watcher, requested_stop=requested_stop
+        )
+        on_error.callback(session.close)
         changes = changed_settings(saved.job, settled.job)
         facts = present_facts(settled)
         resumes = saved.facts.get("resumes", [])
@@ -110,10 +131,64 @@ def resume_run(
         config = facts.pop("config")
         resumed = {**facts, "steps": checkpoint.steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
         run.write_run_json({**saved.facts, "config": config, "resumes": [*resumes, resumed]})
-        session = open_session(run, store, trainer, settled, watcher)
         on_error.pop_all()
     _announce(session, watcher, checkpoint, inexact=inexact, lost_rows=lost_rows, changes=changes)
     return session
+
+
+def _bring_back_inline(
+    settled: Settled,
+    saved: SavedRun,
+    *,
+    run: RunDirectory,
+    store: CheckpointStore,
+    checkpoint: Checkpoint,
+    watcher: Watcher,
+    requested_stop: Callable[[], str | None],
+) -> tuple[Session, list[str]]:
+    """Return a session that stands where the checkpoint was taken, and what could not be brought back."""
+    prepare_process(settled)
+    trainer = build_trainer(settled, env_seed=_env_seed(saved.job, settled.job, checkpoint))
+    with ExitStack() as on_error:
+        on_error.callback(trainer.close)
+        lost = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
+        session = open_session(run, store, trainer, settled, watcher)
+        on_error.pop_all()
+    return session, lost
+
+
+def _bring_back_async(
+    settled: Settled,
+    saved: SavedRun,
+    *,
+    run: RunDirectory,
+    store: CheckpointStore,
+    checkpoint: Checkpoint,
+    watcher: Watcher,
+    requested_stop: Callable[[], str | None],
+) -> tuple[AsyncSession, list[str]]:
+    """Return a session whose learner stands where the checkpoint was taken, and what could not be brought back."""
+    check_memory(settled)
+    store.close()  # the learner opens its own
+    tell_settings(settled, run, watcher)
+    counters, _ = counters_from_json(checkpoint.state)
+    spec, _ = describe_env(settled.job)
+    session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=counters)
+    with ExitStack() as on_error:
+        on_error.callback(session.close)
+        try:
+            lost = session.launch(checkpoint.path, requested_stop)
+        except StoppedWhileStartingError as stopped:
+            raise StoppedWhileResumingError(str(stopped)) from None
+        on_error.pop_all()
+    return session, lost
+
+
+def settle_again(before: Job, after: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None = None) -> Settled:
+    """Settle what a run goes on with; what only its former topology had is given up, and said."""
+    job, given_up = carry_over(before, after)
+    settled = settle(job, steps=steps, saved_replay=saved_replay)
+    return replace(settled, adjustments=given_up + settled.adjustments)
 
 
 def changed_settings(before: Job, after: Job) -> dict[str, str]:
@@ -141,7 +216,10 @@ def inexact_because(before: dict[str, Any], now: dict[str, Any], changes: dict[s
         reasons.append(f"device was {before.get('device')}, is {now['device']}")
     elif now["device"] != "cpu":
         reasons.append(f"sums on {now['device']} have no fixed order")
-    reasons += [f"{_flag(key)} changed" for key in changes if key not in CHANGES_NOTHING | {"device"}]
+    reasons += [f"{_flag(key)} changed" for key in changes if key not in CHANGES_NOTHING | TOLD_ALREADY]
+    config = now["config"]
+    if config["topology"] == "async" and config["pacing"] != "lockstep":
+        reasons.append("processes of --topology async have no fixed order")
     return reasons
 
 
@@ -149,9 +227,9 @@ def _flag(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def _env_seed(job: Job, checkpoint: Checkpoint) -> int:
+def _env_seed(before: Job, job: Job, checkpoint: Checkpoint) -> int:
     """Return the seed of the envs' keys: the same again, unless the envs begin anew and must see new games."""
-    if checkpoint.state["num_envs"] == job.num_envs:
+    if checkpoint.state["num_envs"] == job.num_envs and before.topology == job.topology == "inline":
         return int(checkpoint.state["env_seed"])
     return int(np.random.SeedSequence([job.seed, checkpoint.steps]).generate_state(1)[0] >> 1)
 
@@ -171,7 +249,7 @@ def _report_progress(watcher: Watcher, requested_stop: Callable[[], str | None])
 
 
 def _announce(
-    session: Session,
+    session: AnySession,
     watcher: Watcher,
     checkpoint: Checkpoint,
     *,

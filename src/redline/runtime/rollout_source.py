@@ -34,6 +34,11 @@ class RolloutSource:
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=0)
         self.buffer = RolloutBuffer(spec, num_envs=num_envs, steps=algorithm.rollout_steps)
 
+    @property
+    def waited_s(self) -> float:
+        """Nothing: a rollout is there when it is learnt from."""
+        return 0.0
+
     def begin(self, first_frames: Array) -> None:
         """Start an episode in every lane; a rollout under way has lost what followed it."""
         self.buffer.clear()

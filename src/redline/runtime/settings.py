@@ -4,7 +4,7 @@ import dataclasses
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from redline.algorithms.catalog import PARTS, find_part, part_name
 from redline.errors import UserError, unknown_name
@@ -100,6 +100,10 @@ def _convert(value: Any, hint: Any, *, key: str) -> Any:
         if value is None and type(None) in get_args(hint):
             return None
         (hint,) = (option for option in get_args(hint) if option is not type(None))
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise UserError(f"setting {key} is {value!r}: use {' or '.join(map(str, get_args(hint)))}")
+        return value
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -34,6 +34,11 @@ class Source(Protocol):
         ...
 
     @property
+    def waited_s(self) -> float:
+        """Seconds that were spent waiting for batches to be gathered."""
+        ...
+
+    @property
     def memory(self) -> ReplayMemory | None:
         """The replay memory, if there is one."""
         ...

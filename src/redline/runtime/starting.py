@@ -5,46 +5,80 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-import torch
-
+from redline.envs.factory import make_vector_env
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.host import host_facts
-from redline.runtime.building import Settled, build_trainer, check_disk, settle
+from redline.runtime.building import Settled, build_trainer, check_disk, check_memory, prepare_process, settle
+from redline.runtime.counters import Counters
 from redline.runtime.curves import HOW_TO_GET_IT, Curves
-from redline.runtime.inline import InlineTrainer
 from redline.runtime.job import Job
+from redline.runtime.processes.session import AsyncSession
 from redline.runtime.session import Session
 from redline.runtime.settings import to_settings
+from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
+from redline.types import EnvSpec
+
+AnySession = Session | AsyncSession
 
 
-def start_run(job: Job, algorithm: str, watcher: Watcher) -> Session:
+def start_run(job: Job, algorithm: str, watcher: Watcher) -> AnySession:
     """Begin a new run in a new directory."""
     settled = settle(job)
+    start = start_inline if settled.job.topology == "inline" else start_async
+    return start(settled, algorithm, watcher)
+
+
+def start_inline(settled: Settled, algorithm: str, watcher: Watcher) -> Session:
+    """Begin a new run in this process."""
     prepare_process(settled)
+    spec, protocol = describe_env(settled.job)
     with ExitStack() as on_error:
-        trainer = build_trainer(settled, env_seed=job.seed)
+        trainer = build_trainer(settled, env_seed=settled.job.seed)
         on_error.callback(trainer.close)
-        check_disk(trainer, job.log_dir)
-        run = RunDirectory.create(job.log_dir, game=trainer.env.spec.name, algorithm=algorithm, seed=job.seed)
-        # without a checkpoint there is nothing that could be resumed
-        on_error.callback(shutil.rmtree, run.path, ignore_errors=True)
-        on_error.callback(run.close)
-        facts = {"algorithm": algorithm, "protocol": trainer.env.protocol, "created_unix_s": time.time(), "resumes": []}
-        run.write_run_json({**facts, **present_facts(settled)})
+        check_disk(settled, spec, settled.job.log_dir)
+        run = _create_run(settled, spec, protocol, algorithm, on_error)
         trainer.begin()
         session = open_session(run, CheckpointStore(run), trainer, settled, watcher)
-        session.event("start", protocol=trainer.env.protocol)
+        session.event("start", protocol=protocol)
         session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
         on_error.pop_all()
     return session
 
 
-def prepare_process(settled: Settled) -> None:
-    """Set what torch keeps once per process; before its first parallel operation."""
-    torch.set_flush_denormal(True)
-    torch.set_num_threads(settled.job.threads.learner)
+def start_async(settled: Settled, algorithm: str, watcher: Watcher) -> AsyncSession:
+    """Begin a new run with processes of its own."""
+    check_memory(settled)
+    spec, protocol = describe_env(settled.job)
+    with ExitStack() as on_error:
+        check_disk(settled, spec, settled.job.log_dir)
+        run = _create_run(settled, spec, protocol, algorithm, on_error)
+        tell_settings(settled, run, watcher)
+        session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=Counters())
+        on_error.callback(session.close)
+        session.event("start", protocol=protocol)
+        session.launch(None, requested_stop=lambda: None)  # saves a checkpoint before the first step
+        on_error.pop_all()
+    return session
+
+
+def describe_env(job: Job) -> tuple[EnvSpec, str]:
+    """Return what a network must know of the envs, and by which rules they are played."""
+    env = make_vector_env(job.env, num_envs=1, seed=0, threads=1)
+    env.close()
+    return env.spec, env.protocol
+
+
+def _create_run(settled: Settled, spec: EnvSpec, protocol: str, algorithm: str, on_error: ExitStack) -> RunDirectory:
+    job = settled.job
+    run = RunDirectory.create(job.log_dir, game=spec.name, algorithm=algorithm, seed=job.seed)
+    # without a checkpoint there is nothing that could be resumed
+    on_error.callback(shutil.rmtree, run.path, ignore_errors=True)
+    on_error.callback(run.close)
+    facts = {"algorithm": algorithm, "protocol": protocol, "created_unix_s": time.time(), "resumes": []}
+    run.write_run_json({**facts, **present_facts(settled)})
+    return run
 
 
 def present_facts(settled: Settled) -> dict[str, Any]:
@@ -58,16 +92,31 @@ def present_facts(settled: Settled) -> dict[str, Any]:
 
 
 def open_session(
-    run: RunDirectory, store: CheckpointStore, trainer: InlineTrainer, settled: Settled, watcher: Watcher
+    run: RunDirectory, store: CheckpointStore, trainer: Trainer, settled: Settled, watcher: Watcher
 ) -> Session:
     """Tell what will run and how, and return the session that runs it."""
+    tell_settings(settled, run, watcher)
+    curves = Curves(run.path, from_steps=trainer.counters.steps)
+    return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves)
+
+
+def tell_settings(settled: Settled, run: RunDirectory, watcher: Watcher) -> None:
+    """Tell what was changed of what was asked for, who runs where, and where the run is."""
+    job = settled.job
     for adjustment in settled.adjustments:
         watcher.note(f"requested → effective: {adjustment}")
-    threads = settled.job.threads
-    watcher.note(f"device {settled.device}, {threads.learner} learner threads, {threads.envs} env threads")
-    watcher.note(trainer.env.protocol)
+    if job.topology == "inline":
+        watcher.note(f"device {settled.device}, {job.learner.threads} learner threads, {job.actor.threads} env threads")
+    else:
+        actors = f"{job.actors} actors" if job.actors > 1 else "1 actor"
+        every = job.evaluator.every_minutes
+        evaluator = f"evaluator on {job.evaluator.device} every {every:g} min" if every else "no evaluator"
+        watcher.note(
+            f"{actors} × {job.actor.envs} envs on {job.actor.device} with {job.actor.threads} env threads each · "
+            f"learner on {settled.device} with {job.learner.threads} threads · {evaluator} · "
+            f"push {job.push}, pacing {job.pacing}, weights every {job.actor.sync_steps} steps of an actor"
+        )
+    watcher.note(describe_env(job)[1])
     watcher.note(f"run directory {run.path}")
     if not Curves.is_available():
         watcher.note(HOW_TO_GET_IT)
-    curves = Curves(run.path, from_steps=trainer.counters.steps)
-    return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves)

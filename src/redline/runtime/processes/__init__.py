@@ -1,0 +1,1 @@
+"""The asynchronous topology: actors, learner and evaluator in processes of their own, and who watches them."""

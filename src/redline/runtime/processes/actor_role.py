@@ -1,0 +1,119 @@
+"""An actor: plays its envs with weights not much older than the learner's, and pushes what it lives through."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from redline.algorithms.family import ActorParams
+from redline.envs.factory import make_vector_env
+from redline.envs.vector import VectorEnv
+from redline.experience.shared_lanes import LaneWriter, SharedLanes
+from redline.runtime.actor import Actor
+from redline.runtime.job import Job
+from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, Board, Place
+from redline.runtime.processes.messages import Outbox
+from redline.runtime.processes.ring_world import notes_of
+from redline.runtime.processes.shared_weights import SharedWeights
+from redline.runtime.randomness import Purpose, stream
+from redline.runtime.training import epsilon_at, is_warmup
+from redline.types import Array, IntArray, VectorStep
+
+ACTOR = 0x6163746F  # part of the seeds of envs: never change it
+
+
+@dataclass(frozen=True)
+class ActorKit:
+    """What an actor is given when it starts."""
+
+    job: Job
+    index: int
+    env_seed: int
+    first_vector_step: int
+    board: Board
+    lanes: SharedLanes
+    weights: SharedWeights
+
+
+def actor_seed(job: Job, *, index: int, incarnation: int, steps: int) -> int:
+    """Return the seed of an actor's envs: the run's own for the only actor of a new run, else one of its own."""
+    if job.actors == 1 and incarnation == 0 and steps == 0:
+        return job.seed
+    return int(np.random.SeedSequence([job.seed, ACTOR, index, incarnation, steps]).generate_state(1)[0] >> 1)
+
+
+def run_actor(kit: ActorKit, outbox: Outbox) -> None:
+    """Play until the run ends."""
+    job = kit.job
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1)  # small batches gain nothing from more
+    place = Place(kit.board, FIRST_ACTOR + kit.index)
+    place.beat()
+    env = make_vector_env(job.env, num_envs=job.actor.envs, seed=kit.env_seed, threads=job.actor.threads)
+    player = _Player(kit, env, place)
+    player.begin()
+    while not kit.board.is_stopped and place.wait_until(lambda: player.writer.may_step, on="learner"):
+        place.beat()
+        player.step()
+
+
+class _Player:
+    """The parts of an actor."""
+
+    def __init__(self, kit: ActorKit, env: VectorEnv, place: Place) -> None:
+        job = kit.job
+        self._kit, self._job, self._env, self._place = kit, job, env, place
+        self._device = torch.device(job.actor.device or "cpu")
+        self._network = job.algorithm.build_network(env.spec, torch.Generator()).requires_grad_(False).to(self._device)
+        self._actor = Actor(env, state_width=self._network.state_width)
+        first_lane = kit.index * job.actor.envs
+        self.writer = LaneWriter(kit.lanes, np.arange(first_lane, first_lane + job.actor.envs))
+        self._version = kit.weights.read(self._network.state_dict())
+        self._vector_step = kit.first_vector_step
+        self._steps_since_sync = 0
+
+    def begin(self) -> None:
+        first_frames = self._env.reset()
+        if self._place.wait_until(lambda: self.writer.may_begin, on="learner"):
+            self.writer.begin(first_frames)
+            self._kit.board.bells[LEARNER].ring()
+        self._actor.begin(first_frames)
+
+    def step(self) -> None:
+        job, board, place = self._job, self._kit.board, self._place
+        self._sync()
+        steps = board.run_steps
+        params = ActorParams(
+            job.algorithm, self._network, epsilon_at(job, steps), self._device, is_warmup=is_warmup(job, steps)
+        )
+        rng = stream(job.seed, Purpose.ACT, self._vector_step * job.actors + self._kit.index)
+        actions, _ = self._actor.choose(params, rng)
+        place.acted_with(self._version.updates)
+        self._env.send(actions)
+        with place.waiting("envs"):
+            step = self._env.recv()
+        episodes = self._actor.observe(step)
+        self._steps_since_sync += self._env.num_envs
+        self._vector_step += 1
+        if self._steps_since_sync >= job.actor.sync_steps:
+            self._kit.weights.ask(place.index)
+        if self._push(actions, step, notes_of(episodes, self._env.num_envs)):
+            board.bells[LEARNER].ring()
+        place.played(self._env.num_envs)
+
+    def _push(self, actions: IntArray, step: VectorStep, notes: Array) -> bool:
+        return self.writer.append(
+            actions=actions,
+            reward=step.reward,
+            return_ends=step.terminated | step.life_lost,
+            episode_ends=step.ended,
+            frames=step.frames,
+            first_frames=step.first_frames,
+            notes=notes,
+        )
+
+    def _sync(self) -> None:
+        """Take newer weights, if it is time and there are any."""
+        if self._steps_since_sync >= self._job.actor.sync_steps and self._kit.weights.number > self._version.number:
+            self._version = self._kit.weights.read(self._network.state_dict())
+            self._steps_since_sync = 0

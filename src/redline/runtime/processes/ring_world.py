@@ -1,0 +1,98 @@
+"""The learner's view of actors in other processes: rings that they fill, weights that they ask for."""
+
+import numpy as np
+
+from redline.envs.vector import Progress
+from redline.experience.shared_lanes import SharedLanes, Taken
+from redline.runtime.actor import Episode
+from redline.runtime.pacing import TAKES_PER_UPDATE
+from redline.runtime.processes.board import FIRST_ACTOR, Place
+from redline.runtime.processes.shared_weights import SharedWeights
+from redline.runtime.sources import Source
+from redline.runtime.training import Played, Trainer
+from redline.types import Array, EnvSpec
+
+PATIENCE_S = 0.1  # then there may be orders to look for
+
+
+class RingWorld:
+    """Lets actors go on by giving room back, and takes in what they have played."""
+
+    def __init__(
+        self, spec: EnvSpec, *, lanes: SharedLanes, weights: SharedWeights, place: Place, envs_per_actor: int
+    ) -> None:
+        self.spec = spec
+        self.num_envs = len(lanes)
+        self.obs: Array = np.zeros((0, spec.stack, *spec.frame_shape), spec.frame_dtype)  # actions are chosen elsewhere
+        self._lanes = lanes
+        self._weights = weights
+        self._place = place
+        self._actor_of = np.arange(len(lanes)) // envs_per_actor  # [lanes]
+        self._published_updates = -1
+
+    @property
+    def waited_s(self) -> dict[str, float]:
+        """Nothing: the board has it."""
+        return {}
+
+    def begin(self, source: Source) -> None:
+        """Do nothing: each actor begins when it starts."""
+
+    def publish(self, trainer: Trainer) -> None:
+        """Make the learner's weights the newest that actors can have."""
+        counters = trainer.counters
+        self._weights.publish(trainer.learner.online.state_dict(), updates=counters.updates, steps=counters.steps)
+        self._published_updates = counters.updates
+
+    def start_step(self, trainer: Trainer) -> None:
+        """Publish the weights if somebody asks for newer ones, and let actors go on whose steps were taken."""
+        counters, board = trainer.counters, self._place.board
+        if self._weights.is_wanted and counters.updates != self._published_updates:
+            self.publish(trainer)
+        board.show_progress(steps=counters.steps, updates=counters.updates)
+        for actor in np.unique(self._actor_of[self._lanes.release()]).tolist():
+            board.bells[FIRST_ACTOR + actor].ring()
+
+    def finish_step(self, trainer: Trainer) -> Played:
+        """Take in a step of each lane that has one; with nothing else to do, wait for some."""
+        source = trainer.source
+        if source.memory is None:
+            raise ValueError("actors in other processes need a replay memory to write to")
+        is_free = source.pacing.is_free
+        if not (is_free and source.pacing.is_learning(trainer.counters.steps) and source.memory.num_sampleable):
+            self._place.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
+        taken = [self._lanes.take(source.memory)]
+        while is_free and taken[-1].steps and len(taken) < TAKES_PER_UPDATE:
+            taken.append(self._lanes.take(source.memory))
+        return Played(sum(part.steps for part in taken), [episode for part in taken for episode in _episodes(part)])
+
+    def state(self) -> dict[str, Array]:
+        """Return nothing: where the actors' envs are is not kept."""
+        return {}
+
+    def restore(self, arrays: dict[str, Array], source: Source, progress: Progress | None) -> list[str]:
+        """Leave it to the actors to cut the episodes that were under way."""
+        return ["with --topology async the episodes under way are cut and all envs start anew"]
+
+    def close(self) -> None:
+        """Do nothing: the rings are the supervisor's."""
+
+
+def _episodes(taken: Taken) -> list[Episode]:
+    return [
+        Episode(lane, float(note[0]), int(note[1]), int(note[2]), int(note[3]))
+        for lane, note in zip(taken.lanes.tolist(), taken.notes, strict=True)
+    ]
+
+
+def notes_of(episodes: list[Episode], num_envs: int) -> Array:
+    """Return what an actor notes of the episodes that ended [N, NOTES], for `_episodes` to find."""
+    notes = np.zeros((num_envs, 4))
+    for episode in episodes:
+        notes[episode.lane] = (
+            episode.total_reward,
+            episode.length_steps,
+            episode.key_seed,
+            episode.key_offset_steps,
+        )
+    return notes

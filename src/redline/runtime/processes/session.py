@@ -1,0 +1,233 @@
+"""The supervisor: starts the processes of a run, takes in what they tell, replaces the lost, and ends them all."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Self
+
+from redline.envs.vector import EnvError
+from redline.errors import UserError
+from redline.experience import ReplayError
+from redline.learner import NonFiniteError
+from redline.runs.directory import RunDirectory
+from redline.runs.errors import CheckpointError
+from redline.runtime.building import Settled
+from redline.runtime.counters import Counters
+from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
+from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER
+from redline.runtime.processes.crew import Crew, Loss
+from redline.runtime.processes.evaluator_role import EvaluatorKit, run_evaluator
+from redline.runtime.processes.learner_role import LearnerKit, run_learner
+from redline.runtime.processes.messages import Message
+from redline.runtime.processes.notebook import Notebook
+from redline.runtime.processes.role_readings import RoleReadings
+from redline.runtime.processes.shared_parts import SharedParts
+from redline.runtime.session import METRICS_INTERVAL_S, Outcome
+from redline.runtime.watching import Watcher
+from redline.types import EnvSpec
+
+TICK_S = 0.2
+FINAL_SAVE_S = 600.0
+FAILURES_IN_A_ROW = 3  # of a process that raises an error each time, without a step in between
+KILLS_IN_A_ROW = 20  # of one that something else kills each time
+
+ERRORS = {kind.__name__: kind for kind in (UserError, NonFiniteError, CheckpointError, EnvError, ReplayError)}
+
+
+class LearnerLostError(Exception):
+    """The learner ended without having been asked to; the newest checkpoint stands."""
+
+
+class StoppedWhileStartingError(Exception):
+    """A stop was requested before the learner was there."""
+
+
+class AsyncSession(AbstractContextManager["AsyncSession"]):
+    """A locked run directory, the processes of the run, and whoever watches."""
+
+    def __init__(
+        self, *, run: RunDirectory, settled: Settled, spec: EnvSpec, watcher: Watcher, counters: Counters
+    ) -> None:
+        self.run = run
+        self._settled = settled
+        self._job = settled.job
+        self._spec = spec
+        self._watcher = watcher
+        self._parts = SharedParts.for_job(settled.job, spec)
+        self._board = self._parts.board
+        self._crew = Crew(self._board)
+        self._notebook = Notebook(run, counters, board=self._board, readings=RoleReadings(self._crew), watcher=watcher)
+        self._lives: dict[str, int] = {}  # times that each process was started
+        self._idle_losses: dict[str, int] = {}  # in a row, without a step in between
+        self._steps_at_start: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes, and let others in."""
+        self._crew.close()
+        self._notebook.close()
+        self.run.close()
+
+    def event(self, name: str, **details: object) -> None:
+        """Write down that something happened."""
+        self._notebook.event(name, **details)
+
+    # Starting
+
+    def launch(self, resume_from: Path | None, requested_stop: Callable[[], str | None]) -> list[str]:
+        """Start the learner and wait until it can learn; return what of a checkpoint could not be brought back."""
+        parts = self._parts
+        kit = LearnerKit(
+            settled=self._settled,
+            spec=self._spec,
+            run=self.run.path,
+            lock=self.run.share_lock(),
+            resume_from=resume_from,
+            board=parts.board,
+            lanes=parts.lanes,
+            weights=parts.weights,
+        )
+        self._start("learner", LEARNER, run_learner, kit)
+        kit.lock.close()
+        while (lost := self._notebook.lost) is None:
+            if reason := requested_stop():
+                raise StoppedWhileStartingError(reason)
+            self._attend()
+        if resume_from is None and self._notebook.save_error is not None:
+            raise CheckpointError(self._notebook.save_error)
+        return lost
+
+    def _start(self, name: str, place: int, work: Callable[..., None], kit: object) -> None:
+        restarts = self._lives.get(name, 0)
+        self._lives[name] = restarts + 1
+        self._steps_at_start[name] = int(self._board.steps[place])
+        member = self._crew.start(name, place, work, kit, restarts=restarts)
+        self.event("process", role=name, pid=member.pid, restarts=restarts)
+
+    def _start_actor(self, index: int) -> None:
+        name, job, parts, steps = f"actor-{index}", self._job, self._parts, self._board.run_steps
+        kit = ActorKit(
+            job=job,
+            index=index,
+            env_seed=actor_seed(job, index=index, incarnation=self._lives.get(name, 0), steps=steps),
+            first_vector_step=steps // job.num_envs,
+            board=parts.board,
+            lanes=parts.lanes,
+            weights=parts.weights,
+        )
+        self._start(name, FIRST_ACTOR + index, run_actor, kit)
+
+    def _start_evaluator(self) -> None:
+        every_s = (self._job.evaluator.every_minutes or 0.0) * 60
+        kit = EvaluatorKit(
+            job=self._job,
+            spec=self._spec,
+            evaluations=self._notebook.evaluations,
+            wait_s=max(0.0, self._notebook.evaluated_s + every_s - time.monotonic()),
+            board=self._board,
+            weights=self._parts.weights,
+        )
+        self._start("evaluator", EVALUATOR, run_evaluator, kit)
+
+    # Training
+
+    def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
+        """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
+        job, notebook = self._job, self._notebook
+        self.run.open_records()
+        self.event("process", role="supervisor", pid=os.getpid())
+        for index in range(job.actors):
+            self._start_actor(index)
+        notebook.begin()
+        next_metrics_s = time.monotonic()
+        if job.evaluator.every_minutes:
+            self._start_evaluator()
+        next_save_s = next_metrics_s + job.checkpoint_minutes * 60
+        while (reason := requested_stop() or notebook.limit) is None:
+            self._attend()
+            now_s = time.monotonic()
+            if now_s >= next_metrics_s:
+                next_metrics_s = now_s + METRICS_INTERVAL_S
+                notebook.record()
+            if now_s >= next_save_s:
+                next_save_s = now_s + job.checkpoint_minutes * 60
+                self._board.order_save()
+        return self._finish(reason)
+
+    def _finish(self, reason: str) -> Outcome:
+        """End all but the learner, which saves a last checkpoint."""
+        notebook, board = self._notebook, self._board
+        notebook.is_ending = True
+        for member in list(self._crew.members.values()):
+            if member.place != LEARNER:
+                self._crew.end(member)
+        self.event("stop", reason=reason)
+        notebook.save_error = None
+        board.order_save()
+        end_s = time.monotonic() + FINAL_SAVE_S
+        while notebook.saves_answered < board.saves_ordered and time.monotonic() < end_s:
+            self._attend()
+        if notebook.save_error is not None or notebook.checkpoint is None or notebook.gauges is None:
+            raise CheckpointError(notebook.save_error or "the learner did not save a last checkpoint in time")
+        notebook.record()
+        return Outcome(
+            reason=reason,
+            gauges=notebook.gauges,
+            learning_steps_per_s=notebook.learning_steps_per_s,
+            run=self.run.path,
+            checkpoint=notebook.checkpoint,
+        )
+
+    def _attend(self) -> None:
+        """Take in what the processes tell, and replace those that are lost."""
+        for message in self._crew.receive(TICK_S):
+            self._notebook.take(message)
+        for loss in self._crew.find_lost():
+            self._take_loss(loss)
+
+    # Losses
+
+    def _take_loss(self, loss: Loss) -> None:
+        member = loss.member
+        for message in loss.messages:
+            self._notebook.take(message)
+        error = next((message for message in loss.messages if message["kind"] == "error"), None)
+        said = f"{loss.why}: {error['type']}: {error['message']}" if error else loss.why
+        self.event("process-lost", role=member.name, pid=member.pid, why=said, trace=error["trace"] if error else None)
+        if member.place == LEARNER:
+            self._end_without_learner(error, said)
+        self._check_whether_to_replace(loss, error, said)
+        self._watcher.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
+        if member.place == EVALUATOR:
+            self._start_evaluator()
+        else:
+            self._start_actor(member.place - FIRST_ACTOR)
+
+    def _end_without_learner(self, error: Message | None, said: str) -> None:
+        if error is not None:
+            if error["type"] in ERRORS:
+                raise ERRORS[error["type"]](error["message"])
+            raise RuntimeError(f"the learner failed\n{error['trace']}")
+        saved = self._notebook.checkpoint
+        stands = f"checkpoint {saved.name} stands" if saved else "the newest checkpoint stands"
+        raise LearnerLostError(
+            f"the learner {said} at step {self._board.run_steps:,}; {stands}: go on with redline resume {self.run.path}"
+        )
+
+    def _check_whether_to_replace(self, loss: Loss, error: Message | None, said: str) -> None:
+        """Give up on a process that is lost again and again before it has done anything."""
+        member = loss.member
+        has_played = int(self._board.steps[member.place]) > self._steps_at_start[member.name]
+        count = 1 if has_played else self._idle_losses.get(member.name, 0) + 1
+        self._idle_losses[member.name] = count
+        if count < (KILLS_IN_A_ROW if loss.was_killed else FAILURES_IN_A_ROW):
+            return
+        kind = ERRORS.get(error["type"], EnvError) if error else EnvError
+        raise kind(f"{member.name} {said}; {count} times in a row without a step: the run ends, its checkpoints stand")

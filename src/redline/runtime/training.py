@@ -1,0 +1,171 @@
+"""One vector step after another, whoever plays: act, learn what is due, keep what was played.
+
+One vector step: (1) act, (2) send, (3) run the updates that are due, drawing only from transitions complete before
+this step, (4) receive, (5) append. The envs run from (2) to (4) while the learner learns. A full rollout is learnt from
+before (1) instead, so that the next action comes from the newest weights.
+Between (5) and (1) everything stands still, and only there is a checkpoint taken.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import NamedTuple, Protocol
+
+import torch
+
+from redline.envs.vector import Progress
+from redline.learner import Learner, NonFiniteError, describe_batch
+from redline.runtime.actor import Episode
+from redline.runtime.counters import Counters, Scores
+from redline.runtime.job import Job
+from redline.runtime.randomness import Purpose, stream
+from redline.runtime.sources import Source
+from redline.types import AnyBatch, Array, EnvSpec
+
+
+class Played(NamedTuple):
+    """What came of a vector step."""
+
+    steps: int
+    episodes: list[Episode]
+
+
+class World(Protocol):
+    """The envs and who plays them: here, or in other processes."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What a network and a replay memory must know."""
+        ...
+
+    @property
+    def num_envs(self) -> int:
+        """Lanes."""
+        ...
+
+    @property
+    def obs(self) -> Array:
+        """What the next actions are chosen for [N, K, *frame], if they are chosen here."""
+        ...
+
+    @property
+    def waited_s(self) -> Mapping[str, float]:
+        """Seconds waited so far, by what for."""
+        ...
+
+    def begin(self, source: Source) -> None:
+        """Start an episode in every lane."""
+        ...
+
+    def start_step(self, trainer: "Trainer") -> None:
+        """Let the next vector step be played."""
+        ...
+
+    def finish_step(self, trainer: "Trainer") -> Played:
+        """Take in what was played since."""
+        ...
+
+    def state(self) -> dict[str, Array]:
+        """Return what a checkpoint keeps."""
+        ...
+
+    def restore(self, arrays: dict[str, Array], source: Source, progress: Progress | None) -> list[str]:
+        """Go on from what `state` gave; return what was lost."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class Trainer:
+    """The parts of a run and its counters."""
+
+    def __init__(self, job: Job, *, world: World, env_seed: int | None, source: Source, learner: Learner) -> None:
+        self.job = job
+        self.world = world
+        self.env_seed = env_seed  # of the keys with which the envs are seeded; None if they are seeded elsewhere
+        self.source = source
+        self.learner = learner
+        self.counters = Counters()
+        self.scores = Scores()
+        self._stray_steps = 0  # that make no whole vector step yet
+        self._last_batch: AnyBatch | None = None
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What a network and a replay memory must know of the envs."""
+        return self.world.spec
+
+    def close(self) -> None:
+        """Give back what the parts hold."""
+        self.source.close()
+        self.world.close()
+
+    def begin(self) -> None:
+        """Start an episode in every lane."""
+        self.world.begin(self.source)
+
+    @property
+    def epsilon(self) -> float:
+        """Return how random the next action will be."""
+        return epsilon_at(self.job, self.counters.steps)
+
+    @property
+    def waited_s(self) -> dict[str, float]:
+        """Seconds waited so far, by what for."""
+        return {**self.world.waited_s, "gather": self.source.waited_s}
+
+    def vector_step(self) -> list[Episode]:
+        """Let one step be played, learn what is due, and return the episodes that ended."""
+        counters = self.counters
+        self._learn(self.source.before_acting(counters, self.world.obs))
+        self.world.start_step(self)
+        self._learn(self.source.while_stepping(counters))
+        steps, episodes = self.world.finish_step(self)
+        counters.steps += steps
+        whole, self._stray_steps = divmod(self._stray_steps + steps, self.world.num_envs)
+        counters.vector_steps += whole
+        counters.episodes += len(episodes)
+        for episode in episodes:
+            self.scores.add(episode.total_reward)
+        return episodes
+
+    def _learn(self, batches: Iterator[AnyBatch]) -> None:
+        counters, source, device = self.counters, self.source, self.learner.device
+        for batch in batches:
+            self._last_batch = batch
+            rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
+            on_device = batch if device.type == "cpu" else _to_device(batch, device)
+            priorities = self.learner.update(on_device, steps=counters.steps, rng=rng)
+            if source.wants_priorities:
+                sizes = priorities.cpu().numpy()
+                self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
+                source.learnt(sizes)
+            counters.updates += 1
+            counters.samples += source.num_samples(batch)
+
+    def check_loss(self, loss: float | None) -> None:
+        """Stop where the mean loss is no number, with what can be said about it."""
+        if loss is None or math.isfinite(loss):
+            return
+        names = ", ".join(self.learner.non_finite_weights()) or "none"
+        batch = "none" if self._last_batch is None else describe_batch(self._last_batch)
+        raise NonFiniteError(
+            f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
+            f"non-finite weights: {names}; last batch: {batch}; a lower --optimizer.lr may help"
+        )
+
+
+def is_warmup(job: Job, steps: int) -> bool:
+    """Tell whether actions are drawn at random after so many steps, because nothing was learnt yet."""
+    return steps < job.algorithm.warmup_steps
+
+
+def epsilon_at(job: Job, steps: int) -> float:
+    """Return how random an action is after so many steps."""
+    return 1.0 if is_warmup(job, steps) else job.algorithm.explore.epsilon_at(steps)
+
+
+def _to_device(batch: AnyBatch, device: torch.device) -> AnyBatch:
+    return type(batch)(**{field.name: getattr(batch, field.name).to(device) for field in fields(batch)})

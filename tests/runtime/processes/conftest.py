@@ -1,0 +1,44 @@
+"""Lets the tests of this folder start processes as a run does, and import the modules beside them."""
+
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.runtime.processes.board import Board
+from redline.runtime.processes.crew import PRELOAD, Crew
+
+sys.path.insert(0, str(Path(__file__).parent))
+# before anything starts the server: it loads nothing afterwards
+multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOAD])
+
+
+@pytest.fixture
+def start_child() -> Iterator[Callable[..., BaseProcess]]:
+    """Start a process that calls a function; what a test leaves behind is killed."""
+    started: list[BaseProcess] = []
+
+    def start(work: Callable[..., None], *args: object, method: str = "forkserver") -> BaseProcess:
+        context: Any = multiprocessing.get_context(method)
+        process: BaseProcess = context.Process(target=work, args=args, daemon=True)
+        process.start()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.join()
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    """A crew of up to two actors; what a test leaves behind is killed."""
+    crew = Crew(Board(2))
+    yield crew
+    for member in list(crew.members.values()):
+        crew.end(member)

@@ -1,0 +1,38 @@
+"""A reading goes into a row of JSON and comes back the same."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.records import encode_row
+from redline.runtime.gauges import Gauges, RoleGauges
+
+ACTOR = RoleGauges("actor-0", 4711, 71.5, 3_000_000, 905.2, None, {"learner": 0.25, "envs": 0.11}, 12.5, restarts=2)
+LOST = RoleGauges("actor-1", None, None, None, None, None, {}, None)
+
+
+def make_gauges(**changes: Any) -> Gauges:
+    numbers = {name: 1.5 for name, field in Gauges.__dataclass_fields__.items() if "float" in str(field.type)}
+    counts = {name: 3 for name, field in Gauges.__dataclass_fields__.items() if "int" in str(field.type)}
+    return replace(Gauges(**{**numbers, **counts}), **changes)
+
+
+def test_a_row_of_json_is_the_same_reading() -> None:
+    gauges = make_gauges(roles=(ACTOR, LOST), loss=None, greedy_return=None)
+    assert Gauges.from_row(json.loads(encode_row(gauges.row()))) == gauges
+    assert Gauges.from_row(gauges.row()) == gauges
+
+
+def test_a_reading_without_roles_comes_back_too() -> None:
+    assert Gauges.from_row(json.loads(json.dumps(make_gauges().row()))).roles == ()
+
+
+@pytest.mark.parametrize("kind", [Gauges, RoleGauges])
+def test_every_field_is_documented(kind: Any) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "run-directory.md").read_text(encoding="utf-8")
+    section = text.split("## metrics.jsonl")[1].split("\n## ")[0]
+    names = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
+    assert {field.name for field in fields(kind)} <= names

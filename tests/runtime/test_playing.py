@@ -1,0 +1,201 @@
+"""How episodes are played without exploration."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.named.noisy_dqn import NOISY_DQN
+from redline.algorithms.q_learning import QLearning
+from redline.envs.config import EnvConfig
+from redline.envs.factory import env_spec
+from redline.envs.ledger import key_seed
+from redline.exploration import Greedy
+from redline.networks import Mlp, Noisy
+from redline.runtime.job import Job
+from redline.runtime.playing import (
+    PlayedEpisode,
+    Player,
+    StoppedWhileEvaluatingError,
+    evaluation_seed,
+    greedy_seed,
+    make_player,
+)
+from redline.types import EnvSpec, VectorStep
+
+SPEC = EnvSpec(name="stub", frame_shape=(2,), frame_dtype="float32", stack=1, num_actions=2, frames_per_step=1)
+PICTURES = EnvSpec("stub", (84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+CARTPOLE = EnvConfig("CartPole-v1", stack=1, skip=1)
+CPU = torch.device("cpu")
+
+
+class LanesOfUnequalLength:
+    """A vector env whose lanes' episodes last 1, 2, 3 … steps; each pays 5 and costs a life at every step."""
+
+    spec = SPEC
+    protocol = "stub"
+    is_closed = False
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.num_envs = len(lengths)
+        self.key_seed = np.arange(self.num_envs)
+        self.steps_since_key = np.zeros(self.num_envs, np.int64)
+        self._lengths = np.array(lengths)
+        self._played = np.zeros(self.num_envs, np.int64)
+        self.frames = np.zeros((self.num_envs, 2), np.float32)
+
+    def reset(self) -> np.ndarray:
+        return self.frames
+
+    def send(self, actions: np.ndarray) -> None:
+        self._played += 1
+
+    def recv(self) -> VectorStep:
+        ended = self._played >= self._lengths
+        self._played[ended] = 0
+        nothing = np.zeros(self.num_envs, np.bool_)
+        reward = np.full(self.num_envs, 5.0, np.float32)
+        return VectorStep(self.frames, reward, ended, nothing, ~ended, self.frames)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class CountingNetwork:
+    """Remembers how often it was asked in this episode, and keeps what it was given to remember."""
+
+    state_width = 1
+    is_noisy = False
+
+    def __init__(self) -> None:
+        self.seen: list[list[float]] = []
+
+    def parameters(self) -> Any:
+        return iter([torch.zeros(1)])
+
+    def silence(self) -> None:
+        pass
+
+    def step(self, obs: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.seen.append(state[:, 0].tolist())
+        return torch.zeros(len(obs), 2, 1), state + 1.0
+
+
+@dataclass
+class Table:
+    """A player on lanes of given lengths, and the envs that it asked for."""
+
+    lengths: list[int]
+    network: Any = None
+    envs: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        algorithm = QLearning(network=Mlp(widths=(8,)))
+        network = self.network or algorithm.build_network(SPEC, torch.Generator())
+        self.player = Player(self._open, algorithm=algorithm, network=network, explore=Greedy(), epsilon=0.0)
+
+    def _open(self, seed: int) -> Any:
+        self.envs.append(LanesOfUnequalLength(self.lengths))
+        return self.envs[-1]
+
+    def play(self, num_episodes: int, requested_stop: Callable[[], str | None] = lambda: None) -> list[PlayedEpisode]:
+        return self.player.play(num_episodes, seed=0, progress=lambda share: None, requested_stop=requested_stop)
+
+
+def lengths_of(played: list[PlayedEpisode]) -> list[int]:
+    return sorted(one.episode.length_steps for one in played)
+
+
+def test_short_episodes_do_not_crowd_out_long_ones() -> None:
+    assert lengths_of(Table([1, 10]).play(4)) == [1, 1, 10, 10]
+
+
+def test_what_is_left_over_is_shared_out_among_the_first_lanes() -> None:
+    assert lengths_of(Table([2, 3, 4]).play(5)) == [2, 2, 3, 3, 4]
+
+
+def test_a_life_lost_ends_nothing_and_rewards_are_not_clipped() -> None:
+    played = Table([4]).play(2)
+    assert [(one.episode.total_reward, one.episode.length_steps) for one in played] == [(20.0, 4), (20.0, 4)]
+    assert not any(one.is_truncated for one in played)
+
+
+def test_what_a_network_remembers_is_carried_and_ends_with_the_episode() -> None:
+    network = CountingNetwork()
+    Table([2, 3], network).play(4)
+    assert network.seen == [[0, 0], [1, 1], [0, 2], [1, 0], [0, 1], [1, 2]]
+
+
+def test_playing_turns_the_noise_off() -> None:
+    network = QLearning(network=Mlp(widths=(8,)), layers=Noisy()).build_network(SPEC, torch.Generator())
+    obs = torch.ones(1, 1, 2)
+    silent = network(obs)
+    network.resample(np.random.default_rng(0))
+    assert not torch.equal(network(obs), silent)
+    Table([2], network).play(3)
+    assert torch.equal(network(obs), silent)
+
+
+def test_a_stop_is_asked_for_before_every_vector_step_and_the_env_is_closed() -> None:
+    table, asked = Table([4, 4]), []
+
+    def requested_stop() -> str | None:
+        asked.append(None)
+        return "SIGINT" if len(asked) == 7 else None
+
+    with pytest.raises(StoppedWhileEvaluatingError, match="SIGINT after 2 of 8 episodes"):
+        table.play(8, requested_stop)
+    assert [env.is_closed for env in table.envs] == [True]
+    table.play(2)
+    assert [env.is_closed for env in table.envs] == [True, True]  # each play has an env of its own
+
+
+def play_cartpole(player: Player, *, seed: int, episodes: int = 6) -> list[tuple[float, int, int]]:
+    played = player.play(episodes, seed=seed, progress=lambda share: None, requested_stop=lambda: None)
+    return [(one.episode.total_reward, one.episode.key_seed, one.episode.key_offset_steps) for one in played]
+
+
+def test_the_seed_decides_the_games_and_weights_may_be_replaced_between_two_plays() -> None:
+    job = Job(env=CARTPOLE, algorithm=ALGORITHMS["dqn"].classic.algorithm)
+    spec = env_spec(CARTPOLE)
+    player = make_player(job, spec, device=CPU, num_envs=2, threads=1)
+    other = job.algorithm.build_network(spec, torch.Generator().manual_seed(1)).state_dict()
+    mine = {key: value.clone() for key, value in player.network.state_dict().items()}
+    first, elsewhere, again = (play_cartpole(player, seed=seed) for seed in (3, 4, 3))
+    assert first == again
+    assert not {key for _, key, _ in first} & {key for _, key, _ in elsewhere}
+    assert all(offset == 0 for _, _, offset in first)
+    player.network.load_state_dict(other)
+    learnt = play_cartpole(player, seed=3)
+    assert sorted(key for _, key, _ in learnt) == sorted(key for _, key, _ in first)
+    assert learnt != first
+    player.network.load_state_dict(mine)
+    assert play_cartpole(player, seed=3) == first
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_player(name: str) -> None:
+    job = Job(env=CARTPOLE, algorithm=ALGORITHMS[name].classic.algorithm)
+    player = make_player(job, env_spec(CARTPOLE), device=CPU, num_envs=2, threads=1)
+    assert len(play_cartpole(player, seed=1, episodes=3)) == 3
+
+
+def test_a_player_acts_greedily_with_the_epsilon_of_the_paper() -> None:
+    params = make_player(Job(), PICTURES, device=CPU, num_envs=1, threads=1).params
+    assert (params.explore, params.epsilon, params.is_silent) == (Greedy(), 0.05, True)
+    noisy = make_player(Job(algorithm=NOISY_DQN), PICTURES, device=CPU, num_envs=1, threads=1).params
+    assert noisy.epsilon == 0.0
+
+
+def test_each_evaluation_has_games_of_its_own_that_neither_training_nor_eval_plays() -> None:
+    seeds = [greedy_seed(run_seed, number) for run_seed in (0, 1, 2) for number in range(1, 200)]
+    seeds += [evaluation_seed(run_seed, seed) for run_seed in (0, 1, 2) for seed in range(200)]
+    assert len(set(seeds)) == len(seeds)
+    assert greedy_seed(1, 7) == greedy_seed(1, 7)
+    of_training = {key_seed(1, lane, number) for lane in range(8) for number in range(500)}
+    of_evaluations = {key_seed(greedy_seed(1, k), 0, number) for k in range(1, 100) for number in range(5)}
+    assert not of_training & of_evaluations
