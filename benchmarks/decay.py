@@ -92,8 +92,10 @@ def measurement(facts: Row, metrics: Sequence[Row], events: Sequence[Row], *, re
     """Return what the run's records show."""
     rows = learning_rows(longest_invocation(metrics, events))
     minutes = _duration_s(rows) / 60
-    if len(rows) < 2 * FIFTHS or minutes < required_minutes:
+    if minutes < required_minutes:
         raise UserError(f"{minutes:.1f} minutes of learning in one go, {required_minutes:g} are needed: train longer")
+    if len(rows) < MIN_ROWS:
+        raise UserError(f"{len(rows)} readings of learning in one go, {MIN_ROWS} are needed: train longer")
     parts, memory = [read_fifth(fifth) for fifth in fifths(rows)], read_memory(rows)
     speed = parts[-1]["updates_per_s"] / parts[1]["updates_per_s"] - 1
     settings, fill = changed_settings(facts), rows[-1]["replay_transitions"] / rows[-1]["replay_capacity_transitions"]
@@ -108,7 +110,8 @@ def measurement(facts: Row, metrics: Sequence[Row], events: Sequence[Row], *, re
         f"RSS {memory.growth['first_tenth_bytes'] / 1e6:,.0f} → {memory.growth['last_tenth_bytes'] / 1e6:,.0f} MB "
         f"({memory.growth['growth']:+.2%}, {where})".replace("-", "−"),
         learning=f"{as_text(rows[-1]['samples_per_step'])} samples per step, {rows[-1]['steps']:,} steps, "
-        f"mean-100 {as_text(rows[-1]['mean_return_100'])}",
+        f"mean-100 {as_text(rows[-1]['mean_return_100'])}; load average of the machine "
+        f"{parts[1]['load_average']:.1f} → {parts[-1]['load_average']:.1f}",
         passed=abs(speed) <= SPEED_TOLERANCE and memory.growth["growth"] <= TOLERANCE,
         config={
             "settings": settings,
@@ -149,7 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UserError, OSError, RuntimeError) as error:
         raise SystemExit(f"decay: {error}") from None
     for number, part in enumerate(result.repeats, start=1):
-        say(f"fifth {number}: {part['updates_per_s']:.2f} updates/s, RSS {part['rss_bytes'] / 1e6:,.0f} MB")
+        memory_and_load = f"RSS {part['rss_bytes'] / 1e6:,.0f} MB, load average {part['load_average']:.1f}"
+        say(f"fifth {number}: {part['updates_per_s']:.2f} updates/s, {memory_and_load}")
     return finish(result, as_json=options.json, keep=not options.no_record)
 
 

@@ -1,5 +1,6 @@
 """Two finished runs side by side: what their episodes brought by the same steps, and by the same minutes."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +22,11 @@ SECONDS = 60.0
 
 def common_points(ends: Sequence[float], count: int = POINTS) -> list[float]:
     """Return `count` points up to the nearest of the ends, evenly spaced, at numbers of two digits and zeros."""
-    spacing = min(ends) / count
-    digits = 10.0 ** (len(str(int(spacing))) - 2)
-    spacing = int(spacing / digits) * digits
-    if spacing <= 0:
+    if min(ends) <= 0:
         raise UserError("a run is too short to be compared: let both train for some minutes")
+    spacing = min(ends) / count
+    digits = 10.0 ** (math.floor(math.log10(spacing)) - 1)
+    spacing = math.floor(spacing / digits) * digits
     return [round(spacing * (number + 1), 6) for number in range(count)]
 
 

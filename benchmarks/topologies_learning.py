@@ -111,10 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train, or read two runs, and record."""
     options = parse(argv)
     try:
-        if options.runs:
-            result = compare_runs(dict(zip(TOPOLOGIES, options.runs, strict=True)))
-        else:
-            result = train_task(options)
+        runs = dict(zip(TOPOLOGIES, options.runs, strict=True)) if options.runs else {}
+        result = compare_runs(runs) if runs else train_task(options)
     except (UserError, OSError) as error:
         raise SystemExit(f"topologies_learning: {error}") from None
     return finish(result, as_json=options.json, keep=not options.no_record)

@@ -128,7 +128,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     case = CASES[options.case]
     pairs = [run_pair(case, number, seconds=options.seconds, extra=extra) for number in range(options.repeats)]
     result = measurement(options.case, pairs, seconds=options.seconds, extra=extra)
-    say(result.learning)
     return finish(result, as_json=options.json, keep=not options.no_record)
 
 

@@ -71,13 +71,12 @@ def median_waiting(windows: Sequence[Waiting]) -> Waiting:
 
 
 def who_waits(waiting: Waiting) -> str:
-    """Return who waits for whom in words."""
-    said = [
-        f"{role} {', '.join(f'{what} {share:.0%}' for what, share in shares.items())}"
-        for role, shares in waiting.items()
-        if shares
-    ]
-    return "waiting: " + ("; ".join(said) or "nobody")
+    """Return who waits for whom in words, what rounds to nothing left out."""
+    said = []
+    for role, shares in waiting.items():
+        told = [f"{what} {share:.0%}" for what, share in shares.items() if share >= 0.005]
+        said += [f"{role} waits for {', '.join(told)}"] if told else []
+    return "; ".join(said) or "nobody waits"
 
 
 def train_for_window(flags: Sequence[str], *, seconds: float) -> Row:

@@ -79,7 +79,7 @@ class Measurer:
         self._trainer = trainer
         self._folder = folder or trainer.job.log_dir  # whose free space is told
         self._role = role
-        self._usage = ProcessUsage()
+        self._usage = ProcessUsage(with_children=False)  # looking for children would cost milliseconds
         self._started_s = time.monotonic()
         self._marks = deque([self._mark()])
         self._loss: float | None = None

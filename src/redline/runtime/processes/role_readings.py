@@ -14,6 +14,7 @@ from redline.runtime.processes.crew import Crew, Member
 from redline.types import Array
 
 WINDOW_S = 10.0
+INTERVAL_S = 0.5  # over less, a share of the time means little
 
 
 class _Mark(NamedTuple):
@@ -32,20 +33,31 @@ class RoleReadings:
         self._marks = deque([_mark(crew.board)])
         self._usages: dict[int, ProcessUsage] = {}
         self._own = ProcessUsage(with_children=False)
+        self._newest: tuple[RoleGauges, ...] = ()
 
     def begin(self) -> None:
         """Forget what was before: the processes that play begin now."""
         self._marks = deque([_mark(self._crew.board)])
+        self._newest = ()
 
     def read(self) -> tuple[RoleGauges, ...]:
         """Return a reading of each process, this one first."""
         now = _mark(self._crew.board)
+        if self._newest and now.time_s - self._marks[-1].time_s < INTERVAL_S:
+            return self._newest
+        self._newest = self._read(now)
+        return self._newest
+
+    def _read(self, now: _Mark) -> tuple[RoleGauges, ...]:
         self._marks.append(now)
         while len(self._marks) > 2 and self._marks[1].time_s <= now.time_s - WINDOW_S:
             self._marks.popleft()
         before = self._marks[0]
         members = list(self._crew.members.values())
-        self._usages = {member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid) for member in members}
+        self._usages = {
+            member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid, with_children=False)
+            for member in members
+        }
         own = self._own.sample()
         supervisor = RoleGauges(
             role="supervisor",

@@ -189,7 +189,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """Take in what the processes tell, and replace those that are lost."""
         for message in self._crew.receive(TICK_S):
             self._notebook.take(message)
-        for loss in self._crew.find_lost():
+        for loss in sorted(self._crew.find_lost(), key=lambda loss: loss.member.place):  # the learner's first
             self._take_loss(loss)
 
     # Losses
