@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.runtime.pacing import Pacing
+from redline.runtime.pacing import TAKES_PER_UPDATE, Pacing
 
 PACING = Pacing(samples_per_step=8.0, warmup_steps=1_000)
 
@@ -45,3 +45,33 @@ def test_horizon_covers_the_steps_between_drawing_and_learning() -> None:
     # three batches of 32 at 8 per step are 12 steps, 1.5 vector steps of 8 envs
     assert PACING.horizon_vector_steps(batches_ahead=3, batch_size=32, num_envs=8) >= 2
     assert PACING.horizon_vector_steps(batches_ahead=0, batch_size=32, num_envs=8) == 0
+
+
+FREE = Pacing(samples_per_step=8.0, warmup_steps=1_000, is_free=True)
+
+
+@pytest.mark.parametrize(
+    ("steps", "samples", "due"), [(0, 0, 0), (1_000, 0, 0), (1_001, 0, 1), (1_001, 10**9, 1), (10**9, 0, 1)]
+)
+def test_left_free_one_update_is_due_at_a_time_whatever_the_steps_have_earned(
+    steps: int, samples: int, due: int
+) -> None:
+    assert FREE.updates_due(steps=steps, samples=samples, batch_size=32) == due
+
+
+def test_left_free_the_achieved_ratio_is_still_told() -> None:
+    assert FREE.achieved(steps=1_000, samples=0) is None
+    assert FREE.achieved(steps=1_100, samples=3_200) == 32.0
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3, 64])
+def test_left_free_the_horizon_covers_the_steps_between_drawing_and_learning(prefetch: int) -> None:
+    horizon = FREE.horizon_vector_steps(batches_ahead=prefetch, batch_size=32, num_envs=8)
+    drawn_at: list[int] = []  # vector step at which each batch was drawn
+    vector_steps = 0
+    for update in range(200):
+        while len(drawn_at) <= update + prefetch:
+            drawn_at.append(vector_steps)
+        assert vector_steps - drawn_at[update] <= horizon
+        vector_steps += TAKES_PER_UPDATE
+    assert prefetch == 0 or horizon < 3 * (prefetch + 1) * TAKES_PER_UPDATE  # no more is kept back than is needed

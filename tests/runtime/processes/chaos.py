@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from watched_run import Records, WatchedRun, find_run, nothing_left_in_shm, said_object, wait_for
+from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in_shm, said_object, wait_for
 
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE
 from redline.envs.probe import stamped_row_error
@@ -27,9 +27,11 @@ OFTEN = ("--checkpoint-minutes", 0.02, "--evaluator.every-minutes", 0.01, "--eva
 ROLES = ("--topology", "async", "--actors", 3, "--num-envs", 6, "--learner.threads", 1)
 CAPACITY = 20_000
 SMALL = ("--replay.capacity", CAPACITY, "--max-steps", 10_000_000)
+ALL_ROLES = ("learner", "evaluator", "actor-0", "actor-1", "actor-2")
 STRUCK_WITHIN_S = 1.2  # of one another
 LEARNER_SHARE, EVALUATOR_SHARE, STOP_SHARE = 0.12, 0.2, 0.35
-LIVES_FOR_S = 8.0  # at most, before a supervisor is killed: start-up takes most of it
+STARTING_S, PLAYING_S = 6.0, 2.0  # in which a supervisor is killed, from its start or from that of its actors
+RESUME_SHARE = 0.4
 
 
 def say(text: str) -> None:
@@ -58,8 +60,9 @@ class Toll:
 class Chaos:
     """One run that is struck again and again, by a random hand."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, learner_share: float) -> None:
         self._folder = folder
+        self._learner_share = learner_share
         self._rng = np.random.default_rng(seed)
         self._struck_unix_s: dict[int, float] = {}
         self.toll = Toll()
@@ -88,10 +91,10 @@ class Chaos:
             say(f"{self.toll.count} strikes, {self.records.steps:,} steps")
 
     def _choose_role(self) -> str:
-        drawn = self._rng.random()
-        if drawn < LEARNER_SHARE:
+        drawn = self._rng.random() - self._learner_share
+        if drawn < 0.0:
             return "learner"
-        return "evaluator" if drawn < LEARNER_SHARE + EVALUATOR_SHARE else f"actor-{self._rng.integers(3)}"
+        return "evaluator" if drawn < EVALUATOR_SHARE else f"actor-{self._rng.integers(3)}"
 
     def _resume(self) -> None:
         """See the run end without its learner, and go on with it."""
@@ -113,15 +116,17 @@ class Chaos:
         wait_for(lambda: not set(self._struck_unix_s) & set(self.run.processes()), "all that were struck are replaced")
         resumed_at = self.records.saved_steps
         wait_for(lambda: self.records.saved_steps > resumed_at + 500, "training goes on")
-        names = Counter(self.run.processes().values())
-        assert all(names[f"redline-{role}"[:15]] == 1 for role in ("learner", "evaluator", "actor-0", "actor-1"))
+        roles = Counter(name for name in self.run.processes().values() if name.startswith("redline-"))
+        assert roles == dict.fromkeys((name_of(role) for role in ALL_ROLES), 1)
         self.run.note_memories()
         self.run.signal_all(signal.SIGTERM)
         assert self.run.wait() == RESUMABLE, self.run.err
         self.run.wait_until_gone()
         toll = self.toll
         toll.steps, toll.episodes = self.records.saved_steps, self.records.check_counts()
+        self.records.check_evaluations(episodes=2)
         toll.rows = check_rows(self.records.run)
+        assert toll.rows > 0.95 * min(toll.steps, CAPACITY)
         toll.replaced_s = self._replacement_times()
         assert not self.records.events("warning")
         return toll
@@ -139,10 +144,10 @@ class Chaos:
         return times
 
 
-def harass(folder: Path, *, strikes: int, seed: int) -> Toll:
+def harass(folder: Path, *, strikes: int, seed: int, learner_share: float = LEARNER_SHARE) -> Toll:
     """Kill and stop random processes of a training run, resume it when its learner is lost; check what is left."""
     with nothing_left_in_shm():
-        chaos = Chaos(folder, seed)
+        chaos = Chaos(folder, seed, learner_share)
         try:
             while chaos.toll.count < strikes:
                 chaos.strike()
@@ -192,27 +197,26 @@ class Decapitations:
     lived_s: list[float] = field(default_factory=list)
     gone_s: list[float] = field(default_factory=list)  # from the signal to the end of all processes
     processes: Counter[int] = field(default_factory=Counter)  # how many there were
-    without_checkpoint: int = 0  # directories that were left without one, or not at all
-    resumed: int = 0  # directories that were resumed to the end
     resumes_killed: int = 0
+    without_checkpoint: int = 0  # runs that were left without one, or without a directory
+    resumed: int = 0  # runs that were resumed to the end
 
 
 def decapitate(folder: Path, *, kills: int, seed: int) -> Decapitations:
-    """Kill supervisors at random moments, most of them while they start; check that nothing is left but directories."""
+    """Kill supervisors at random moments, every other one while it starts; check that only directories are left."""
     rng, found = np.random.default_rng(seed), Decapitations()
     started: list[Path] = []
     with nothing_left_in_shm():
         for number in range(kills):
-            log_dir = folder / f"runs-{number}"
             resumable = [path for path in started if _saved_steps(path) >= 0]
-            if resumable and rng.random() < 0.4:
+            if resumable and rng.random() < RESUME_SHARE:
                 (run,) = resumable[int(rng.integers(len(resumable)))].glob("*/*/*")
                 command: tuple[object, ...] = ("resume", run)
                 found.resumes_killed += 1
             else:
-                started.append(log_dir)
-                command = ("train", *STAMPED, *ROLES, *OFTEN, *SMALL, "--log-dir", log_dir)
-            _decapitate(folder, command, float(rng.uniform(0.0, LIVES_FOR_S)), found)
+                started.append(folder / f"runs-{number}")
+                command = ("train", *STAMPED, *ROLES, *OFTEN, *SMALL, "--log-dir", started[-1])
+            _decapitate(folder, command, rng, found, is_starting=number % 2 == 0)
             say(f"supervisor {number + 1}: killed after {found.lived_s[-1]:.1f} s, gone after {found.gone_s[-1]:.2f} s")
         for log_dir in started:
             _resume_to_the_end(folder, log_dir, found)
@@ -220,12 +224,17 @@ def decapitate(folder: Path, *, kills: int, seed: int) -> Decapitations:
     return found
 
 
-def _decapitate(folder: Path, command: tuple[object, ...], lives_for_s: float, found: Decapitations) -> None:
+def _decapitate(
+    folder: Path, command: tuple[object, ...], rng: np.random.Generator, found: Decapitations, *, is_starting: bool
+) -> None:
     begun_s = time.monotonic()
     with WatchedRun(folder, *command) as run:
-        while time.monotonic() - begun_s < lives_for_s:
+        if not is_starting:
+            run.wait_for_role("actor-2")
+        kill_s = time.monotonic() + float(rng.uniform(0.0, STARTING_S if is_starting else PLAYING_S))
+        while (left_s := kill_s - time.monotonic()) > 0.0:
             run.note_memories()
-            time.sleep(min(0.1, max(0.0, lives_for_s - (time.monotonic() - begun_s))))
+            time.sleep(min(0.1, left_s))
         assert run.program.poll() is None, run.err
         found.lived_s.append(time.monotonic() - begun_s)
         found.processes[len(run.processes())] += 1

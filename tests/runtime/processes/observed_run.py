@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,11 @@ NAME_BYTES = 15  # that the kernel keeps of a process's name
 GONE_WITHIN_S = 5.0  # after a supervisor was killed
 
 Memory = tuple[str, str]  # device and inode
+
+
+def name_of(role: str) -> str:
+    """Return the name that the kernel shows of a role's process."""
+    return f"redline-{role}"[:NAME_BYTES]
 
 
 class WaitedInVainError(AssertionError):
@@ -90,8 +96,14 @@ class WatchedRun(AbstractContextManager["WatchedRun"]):
 
     def pid(self, role: str) -> int | None:
         """Return the process of a role, if there is one."""
-        name = f"redline-{role}"[:NAME_BYTES]
-        return next((pid for pid, found in self.processes().items() if found == name), None)
+        return next((pid for pid, name in self.processes().items() if name == name_of(role)), None)
+
+    def find_process(self, words: str) -> int | None:
+        """Return the process that was started with these words in its command line and has no role."""
+        for pid, name in self.processes().items():
+            if words.encode() in _read(pid, "cmdline") and not name.startswith("redline-"):
+                return pid
+        return None
 
     def wait_for_role(self, role: str, *, other_than: int | None = None) -> int:
         """Wait until a role has a process, or another one than before; return it."""
@@ -122,6 +134,15 @@ class WatchedRun(AbstractContextManager["WatchedRun"]):
     def signal_all(self, number: signal.Signals) -> None:
         """Send a signal to the whole process group, as a terminal does."""
         os.killpg(self.program.pid, number)
+
+
+def failing_variables(folder: Path, how: str) -> dict[str, str]:
+    """Return what makes the env test/Failing-v0 known to a run, and lets it fail in that way."""
+    lives = folder / "lives"
+    lives.mkdir()
+    here = str(Path(__file__).parent / "failing_site")
+    paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"PYTHONPATH": paths, "LIVES": str(lives), "FAILS": how}
 
 
 class Records:
@@ -174,6 +195,12 @@ class Records:
         recent = state["recent_returns"]
         assert [row["return"] for row in rows[len(rows) - len(recent) :]] == recent
         return len(rows)
+
+    def check_evaluations(self, *, episodes: int) -> int:
+        """Check that each evaluation was recorded once and whole; return how many there are."""
+        counts = Counter(row["evaluation"] for row in self.rows("greedy"))
+        assert counts == dict.fromkeys(range(1, len(counts) + 1), episodes)
+        return len(counts)
 
 
 def find_run(log_dir: Path, timeout_s: float = PATIENCE_S) -> Records:
