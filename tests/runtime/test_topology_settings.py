@@ -89,7 +89,7 @@ def test_lockstep_has_the_newest_weights_at_every_step() -> None:
     settled = settle(parse_train([*CARTPOLE, "--topology", "async", "--pacing", "lockstep"]).job)
     assert settled.job.actor.sync_steps == 1
     (said,) = settled.adjustments
-    assert str(said).startswith("actor.sync-steps: 64 → 1 (")
+    assert str(said).startswith("actor.sync-steps: 32 → 1 (")
     assert settle(settled.job).adjustments == []
 
 
@@ -205,7 +205,7 @@ def test_from_async_to_inline_all_that_is_given_up_is_said() -> None:
         f"actors: 2 → 1 {why}",
         f"push: chunk → step {why}",
         f"pacing: free → held {why}",
-        f"actor.sync-steps: 8 → 64 {why}",
+        f"actor.sync-steps: 8 → 32 {why}",
     ]
     before = trained(*flags.split())
     assert settle_again(before, replace(before, topology="inline")).job == trained()
@@ -239,7 +239,7 @@ def test_from_async_to_inline_the_learners_device_counts() -> None:
 def test_leaving_lockstep_looks_for_weights_as_usual() -> None:
     before = trained("--topology", "async", "--pacing", "lockstep")
     assert resumed(before)[0].actor.sync_steps == 1
-    assert resumed(before, "--pacing", "held")[0].actor.sync_steps == 64
+    assert resumed(before, "--pacing", "held")[0].actor.sync_steps == 32
     assert resumed(before, "--pacing", "held", "--actor.sync-steps", "1")[0].actor.sync_steps == 1
 
 

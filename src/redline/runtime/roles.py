@@ -23,7 +23,7 @@ class ActorConfig:
     """Where actors compute, if not where --device says."""
     threads: int = 0
     """Threads that step native environments, in each actor (0: all cores, at most one per env)."""
-    sync_steps: int = 64
+    sync_steps: int = 32
     """Steps that an actor plays between two looks for newer weights (--topology async)."""
 
     def __post_init__(self) -> None:

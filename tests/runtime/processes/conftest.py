@@ -17,8 +17,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 multiprocessing.get_context("forkserver").set_forkserver_preload([PRELOAD])
 
 
+@pytest.fixture(scope="session")
+def fork_server() -> None:
+    """Start the server, which takes seconds, before a test looks at the clock."""
+    first = multiprocessing.get_context("forkserver").Process(target=print)
+    first.start()
+    first.join()
+
+
 @pytest.fixture
-def start_child() -> Iterator[Callable[..., BaseProcess]]:
+def start_child(fork_server: None) -> Iterator[Callable[..., BaseProcess]]:
     """Start a process that calls a function; what a test leaves behind is killed."""
     started: list[BaseProcess] = []
 
@@ -36,7 +44,7 @@ def start_child() -> Iterator[Callable[..., BaseProcess]]:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
+def crew(fork_server: None) -> Iterator[Crew]:
     """A crew of up to two actors; what a test leaves behind is killed."""
     crew = Crew(Board(2))
     yield crew

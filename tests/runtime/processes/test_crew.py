@@ -1,0 +1,297 @@
+"""The crew: whoever is lost is found and said why, and nobody is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+import child_work
+import psutil
+import pytest
+from child_work import PATIENCE_S, look_until
+
+from redline.runtime.processes import crew as crew_module
+from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER, Board
+from redline.runtime.processes.crew import PRELOAD, Crew, Loss, Member, Work
+from redline.runtime.processes.messages import Message
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def start(crew: Crew, work: Work, *, name: str = "actor-0", place: int = FIRST_ACTOR) -> Member:
+    return crew.start(name, place, work, (crew.board, place))
+
+
+def start_living(crew: Crew, *, name: str = "actor-0", place: int = FIRST_ACTOR) -> Member:
+    """Start a process that plays, and return when it does."""
+    member = start(crew, child_work.live, name=name, place=place)
+    wait_for_steps(crew, member)
+    return member
+
+
+def wait_for_steps(crew: Crew, member: Member) -> None:
+    """Return when a process has played more than it has now: it is there, and goes on."""
+    now = int(crew.board.steps[member.place])
+    look_until(lambda: int(crew.board.steps[member.place]) > now + 1)
+
+
+def find_losses(crew: Crew, count: int) -> list[Loss]:
+    """Look for processes that are lost until there are so many, and return them."""
+    found: list[Loss] = []
+    look_until(lambda: bool(found.extend(crew.find_lost())) or len(found) >= count)
+    assert len(found) == count
+    return found
+
+
+def find_loss(crew: Crew) -> Loss:
+    """Look for processes that are lost until there is one, and return it."""
+    return find_losses(crew, 1)[0]
+
+
+def is_there(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_process_that_lives_is_not_lost(crew: Crew) -> None:
+    members = [start_living(crew), start_living(crew, name="evaluator", place=EVALUATOR)]
+    end_s = time.monotonic() + 0.3
+    while time.monotonic() < end_s:
+        assert crew.find_lost() == []
+    assert list(crew.members) == ["actor-0", "evaluator"]
+    assert all(is_there(member.pid) for member in members)
+
+
+def test_a_process_that_ends_is_lost_with_its_last_messages(crew: Crew) -> None:
+    member = start(crew, child_work.end_at_once)
+    loss = find_loss(crew)
+    assert (loss.member, loss.why, loss.was_killed) == (member, "ended with exit code 0", False)
+    assert loss.messages == [{"kind": "last", "number": 1}, {"kind": "last", "number": 2}]
+    assert crew.members == {}
+    assert crew.find_lost() == []  # it is told once
+
+
+def test_messages_that_were_received_before_are_not_given_again(crew: Crew) -> None:
+    start(crew, child_work.end_at_once)
+    received: list[Message] = []
+    look_until(lambda: bool(received.extend(crew.receive(0.1))) or len(received) == 2)
+    assert received == [{"kind": "last", "number": 1}, {"kind": "last", "number": 2}]
+    assert find_loss(crew).messages == []
+
+
+def test_a_process_that_ends_wakes_the_crew(crew: Crew) -> None:
+    start(crew, child_work.end_at_once)
+    begun_s = time.monotonic()
+    while not crew.find_lost():
+        crew.receive(10 * PATIENCE_S)
+    assert time.monotonic() - begun_s < PATIENCE_S
+
+
+def test_an_exit_code_is_told(crew: Crew) -> None:
+    start(crew, child_work.exit_with_3)
+    loss = find_loss(crew)
+    assert (loss.why, loss.was_killed) == ("ended with exit code 3", False)
+
+
+def test_a_process_that_raises_tells_its_error(crew: Crew) -> None:
+    start(crew, child_work.fail)
+    loss = find_loss(crew)
+    last, error = loss.messages
+    assert (loss.why, loss.was_killed) == ("ended with exit code 1", False)
+    assert last == {"kind": "last", "number": 1}
+    assert {key: error[key] for key in ("kind", "type", "message")} == {
+        "kind": "error",
+        "type": "ValueError",
+        "message": "no such thing",
+    }
+    assert "in fail" in error["trace"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_process_that_is_killed_is_lost_and_the_signal_named(number: signal.Signals, crew: Crew) -> None:
+    other = start_living(crew, name="actor-1", place=FIRST_ACTOR + 1)
+    member = start_living(crew)
+    os.kill(member.pid, number)
+    loss = find_loss(crew)
+    assert (loss.member, loss.why, loss.was_killed) == (member, f"was killed by {number.name}", True)
+    assert [message["kind"] for message in loss.messages] == ["living"]
+    assert list(crew.members) == ["actor-1"]
+    wait_for_steps(crew, other)
+
+
+def test_a_process_that_is_stopped_for_too_long_is_lost_and_ended(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "STOPPED_S", 0.5)
+    member = start_living(crew)
+    os.kill(member.pid, signal.SIGSTOP)
+    loss = find_loss(crew)
+    assert (loss.member, loss.was_killed) == (member, True)
+    assert loss.why.startswith("was stopped for")
+    assert [message["kind"] for message in loss.messages] == ["living"]
+    assert not is_there(member.pid)
+    assert crew.members == {}
+
+
+def test_a_process_that_is_stopped_for_a_moment_is_not_lost(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "STOPPED_S", 10 * PATIENCE_S)
+    member = start_living(crew)
+    os.kill(member.pid, signal.SIGSTOP)
+    look_until(lambda: psutil.Process(member.pid).status() == psutil.STATUS_STOPPED)
+    assert crew.find_lost() == []
+    assert member.stopped_since_s is not None
+    os.kill(member.pid, signal.SIGCONT)
+    wait_for_steps(crew, member)
+    assert crew.find_lost() == []
+    assert member.stopped_since_s is None  # the next stop is counted from its own beginning
+
+
+def test_a_process_that_falls_silent_is_lost_and_ended(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "SILENT_S", 0.3)
+    monkeypatch.setattr(crew_module, "LEARNER_SILENT_S", 10 * PATIENCE_S)
+    learner = start(crew, child_work.fall_silent, name="learner", place=LEARNER)
+    patient = start(crew, child_work.announce_silence, name="evaluator", place=EVALUATOR)
+    look_until(lambda: bool(crew.board.beat_s[[LEARNER, EVALUATOR]].all()))
+    member = start(crew, child_work.fall_silent)
+    loss = find_loss(crew)
+    assert (loss.member, loss.was_killed) == (member, True)
+    assert loss.why.startswith("showed no sign of life for")
+    assert loss.messages == [{"kind": "last", "number": 1}]  # and no part of what it did not live to send
+    assert not is_there(member.pid)
+    # the learner is given more time, and whoever announced a long silence is given that
+    assert crew.members == {"learner": learner, "evaluator": patient}
+
+
+def test_a_learner_that_falls_silent_is_lost_after_its_own_time(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "SILENT_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(crew_module, "LEARNER_SILENT_S", 0.3)
+    start(crew, child_work.fall_silent)
+    learner = start(crew, child_work.fall_silent, name="learner", place=LEARNER)
+    assert find_loss(crew).member is learner
+
+
+def test_a_process_that_shows_no_sign_of_life_at_all_is_lost(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "STARTING_S", 0.5)
+    monkeypatch.setattr(crew_module, "SILENT_S", 10 * PATIENCE_S)
+    member = start(crew, child_work.never_begin)
+    crew.board.beat_s[EVALUATOR] = 1.0  # somebody else's
+    loss = find_loss(crew)
+    assert loss.member is member
+    assert loss.why.startswith("showed no sign of life for")
+    assert not is_there(member.pid)
+
+
+def test_a_sign_of_life_of_a_predecessor_is_not_its_successors(crew: Crew) -> None:
+    member = start_living(crew)
+    crew.end(member)
+    assert crew.board.beat_s[FIRST_ACTOR] > 0.0
+    start(crew, child_work.never_begin)
+    assert crew.board.beat_s[FIRST_ACTOR] == 0.0  # it has the time of a process that starts
+
+
+def test_nobody_is_lost_because_the_supervisor_itself_was_stopped(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "STOPPED_S", 0.2)
+    monkeypatch.setattr(crew_module, "SILENT_S", 0.2)
+    silent = start(crew, child_work.fall_silent)
+    stopped = start_living(crew, name="actor-1", place=FIRST_ACTOR + 1)
+    look_until(lambda: bool(crew.board.beat_s[FIRST_ACTOR]))
+    os.kill(stopped.pid, signal.SIGSTOP)
+    stopped.stopped_since_s = time.monotonic()
+    time.sleep(0.5)  # nobody looks
+    assert crew.find_lost() == []
+    assert silent.name in crew.members
+    assert {loss.member.name for loss in find_losses(crew, 2)} == {"actor-0", "actor-1"}  # but now they are
+
+
+def test_a_process_that_starts_keeps_its_time_when_the_supervisor_itself_was_stopped(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew_module, "STOPPED_S", 0.2)
+    monkeypatch.setattr(crew_module, "SILENT_S", 0.2)
+    monkeypatch.setattr(crew_module, "STARTING_S", 10 * PATIENCE_S)
+    start(crew, child_work.never_begin)
+    time.sleep(0.3)  # nobody looks
+    end_s = time.monotonic() + 0.6
+    while time.monotonic() < end_s:
+        assert crew.find_lost() == []
+        time.sleep(0.01)
+
+
+def test_closing_lets_processes_end_by_themselves(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "ENDING_S", PATIENCE_S)
+    members = [start_living(crew), start_living(crew, name="learner", place=LEARNER)]
+    crew.close()
+    assert crew.board.is_stopped
+    assert [member.process.exitcode for member in members] == [0, 0]
+    assert crew.members == {}
+
+
+def test_closing_leaves_no_process(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "ENDING_S", 0.2)
+    stubborn = start(crew, child_work.live_for_ever, name="learner", place=LEARNER)
+    starting = start(crew, child_work.never_begin, name="evaluator", place=EVALUATOR)
+    silent = start(crew, child_work.fall_silent)
+    stopped = start_living(crew, name="actor-1", place=FIRST_ACTOR + 1)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    members = [stubborn, starting, silent, stopped]
+    assert all(is_there(member.pid) for member in members)
+    crew.close()
+    assert not any(is_there(member.pid) for member in members)
+    assert crew.members == {}
+    crew.close()  # closing twice is harmless
+
+
+def test_signals_meant_for_the_supervisor_end_no_process(crew: Crew) -> None:
+    member = start_living(crew)
+    for number in SIGNALS:
+        os.kill(member.pid, number)
+        wait_for_steps(crew, member)
+    assert crew.find_lost() == []
+
+
+def test_the_fork_server_has_one_thread_and_outlives_signals(crew: Crew) -> None:
+    member = start_living(crew)
+    server = psutil.Process(member.pid).ppid()
+    assert server != os.getpid()
+    assert len(list(Path(f"/proc/{server}/task").iterdir())) == 1  # forking with threads may deadlock
+    for number in SIGNALS:
+        os.kill(server, number)
+    other = start_living(crew, name="actor-1", place=FIRST_ACTOR + 1)
+    assert psutil.Process(other.pid).ppid() == server
+    wait_for_steps(crew, member)
+    assert crew.find_lost() == []
+
+
+def test_a_process_has_everything_loaded_when_it_starts(crew: Crew) -> None:
+    start(crew, child_work.tell_modules)
+    loss = find_loss(crew)
+    roles = {f"redline.runtime.processes.{role}_role" for role in ("actor", "learner", "evaluator")}
+    assert roles <= set(loss.messages[0]["names"])
+
+
+def test_a_crew_tells_the_server_what_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    monkeypatch.setattr(server, "_preload_modules", ["__main__"])
+    Crew(Board(1))
+    assert server._preload_modules == [PRELOAD]
+
+
+def test_processes_bear_the_names_of_their_roles(crew: Crew) -> None:
+    member = start_living(crew, name="evaluator", place=EVALUATOR)
+    assert Path(f"/proc/{member.pid}/comm").read_text().strip() == "redline-evaluator"[:15]
+
+
+def test_processes_that_are_replaced_again_and_again_leave_no_descriptor_and_no_zombie(crew: Crew) -> None:
+    def replace_some(count: int) -> int:
+        for _ in range(count):
+            os.kill(start(crew, child_work.never_begin).pid, signal.SIGKILL)
+            find_loss(crew)
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = replace_some(2)
+    assert replace_some(10) <= before
+    names = [child.name() for child in psutil.Process().children(recursive=True)]
+    assert not any(name.startswith("redline-") for name in names)
