@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
@@ -25,7 +26,10 @@ PAGE_BYTES = 4_096
 
 @dataclass(frozen=True)
 class ReplayLayout:
-    """Everything that decides how much memory a replay memory reserves and which rows it may offer."""
+    """Everything that decides how much memory a replay memory reserves and which rows it may offer.
+
+    What follows from it is computed once: some of it is asked for at every step.
+    """
 
     capacity: int  # transitions kept
     frame_shape: tuple[int, ...]
@@ -58,24 +62,24 @@ class ReplayLayout:
                 f"use --replay.bytes {self.min_bytes:_} or more, or a smaller --replay.capacity"
             )
 
-    @property
+    @cached_property
     def is_picture(self) -> bool:
         """Whether frames are pictures, which compress."""
         return self.frame_dtype == "uint8" and len(self.frame_shape) >= 2
 
-    @property
+    @cached_property
     def effective_codec(self) -> str:
         """The codec that is used: vectors stay raw."""
         return self.codec if self.is_picture else "raw"
 
-    @property
+    @cached_property
     def is_packed(self) -> bool:
         """Whether sealed chunks are blobs; otherwise frames stay where they are first written."""
         return self.effective_codec != "raw" or self.path is not None
 
     # Chunks
 
-    @property
+    @cached_property
     def frames_per_chunk(self) -> int:
         """Frames in one chunk: the unit that is compressed, evicted and written to disk."""
         if self.chunk_frames is not None:
@@ -84,14 +88,14 @@ class ReplayLayout:
         fair_share = max(self.capacity // (self.lanes * CHUNKS_PER_LANE), 1)
         return min(longest, 1 << (fair_share.bit_length() - 1))
 
-    @property
+    @cached_property
     def min_capacity(self) -> int:
         """The fewest transitions with which eviction only ever needs sealed chunks, horizon included."""
         # a lane holds at most C + 1 frames in chunks that are not sealed, and needs one whole window besides
         unsealed = self.frames_per_chunk + 1
         return self.lanes * (unsealed + self.horizon_steps + self.stack + self.max_n_steps)
 
-    @property
+    @cached_property
     def chunks_opened_within_horizon(self) -> int:
         """The most chunks that the lanes can open, or seal, before a row drawn now has been read."""
         if self.horizon_steps == 0:
@@ -100,7 +104,7 @@ class ReplayLayout:
         frames = 2 * self.horizon_steps + 1
         return self.lanes * -(-frames // self.frames_per_chunk)
 
-    @property
+    @cached_property
     def num_slots(self) -> int:
         """Chunks that can be held at once."""
         if self.budget_bytes is None or self.is_packed:
@@ -108,7 +112,7 @@ class ReplayLayout:
         per_slot = self.frames_per_chunk * (self.frame_bytes + ROW_BYTES) + CHUNK_BYTES
         return min(self._full_slots, (self.budget_bytes - self._ring_bytes) // per_slot - 1)
 
-    @property
+    @cached_property
     def expected_transitions(self) -> int:
         """About how many transitions are held if slots are the only bound: fewer than asked for, for want of bytes."""
         if self.num_slots == self._full_slots:
@@ -116,7 +120,7 @@ class ReplayLayout:
         share = (self.num_slots - self.least_slots) / (self._full_slots - self.least_slots)
         return int(self.capacity * share)
 
-    @property
+    @cached_property
     def _full_slots(self) -> int:
         if self.frame_bytes <= SMALL_FRAME_BYTES:
             final_frames = self.capacity
@@ -125,7 +129,7 @@ class ReplayLayout:
         full = -(-(self.capacity + final_frames) // self.frames_per_chunk)
         return full + 4 * self.lanes + self.chunks_opened_within_horizon
 
-    @property
+    @cached_property
     def least_slots(self) -> int:
         """The fewest chunks with which a memory can work."""
         # two that are being written and one that can leave in each lane, and what the horizon holds back
@@ -133,44 +137,44 @@ class ReplayLayout:
 
     # Bytes
 
-    @property
+    @cached_property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
         return prod(self.frame_shape) * np.dtype(self.frame_dtype).itemsize
 
-    @property
+    @cached_property
     def max_blob_bytes(self) -> int:
         """The most that a chunk's frames can take."""
         return max_encoded_bytes(self.frames_per_chunk * self.frame_bytes)
 
-    @property
+    @cached_property
     def numbers_per_lane(self) -> int:
         """Transitions that a lane's table has room for before it grows: a power of two."""
         return power_of_two(self.capacity // self.lanes + 2 * self.frames_per_chunk + 2)
 
-    @property
+    @cached_property
     def chunks_per_lane(self) -> int:
         """Chunks that a lane's table has room for before it grows: a power of two."""
         return power_of_two(self._full_slots // self.lanes + 1)
 
-    @property
+    @cached_property
     def num_stages(self) -> int:
         """Chunks that are being written at once, if sealed ones are kept elsewhere."""
         # a chunk is sealed one frame late, and the next is opened before
         return (3 if self.frames_per_chunk == 1 else 2) * self.lanes if self.is_packed else 0
 
-    @property
+    @cached_property
     def _ring_bytes(self) -> int:
         return self.lanes * NUMBER_BYTES * (self.numbers_per_lane + self.chunks_per_lane)
 
-    @property
+    @cached_property
     def metadata_bytes(self) -> int:
         """Bytes of everything but sealed frames: always in memory."""
         rows = (self.num_slots + 1) * (self.frames_per_chunk * ROW_BYTES + CHUNK_BYTES)
         stages = self.num_stages * self.frames_per_chunk * self.frame_bytes
         return rows + self._ring_bytes + stages
 
-    @property
+    @cached_property
     def segment_bytes(self) -> int:
         """Bytes of the pieces in which room for blobs is reserved."""
         share = self._full_slots * self.max_blob_bytes // SEGMENTS
@@ -178,7 +182,7 @@ class ReplayLayout:
             share = min(share, (self.budget_bytes - self.metadata_bytes) // SEGMENTS)
         return whole_pages(max(share, MIN_BLOBS_PER_SEGMENT * self.max_blob_bytes))
 
-    @property
+    @cached_property
     def num_segments(self) -> int:
         """Segments that may be reserved: as the budget has it, and never more than frames can fill."""
         most = -(-self._full_slots * self.max_blob_bytes // (self.segment_bytes - self.max_blob_bytes)) + 2
@@ -186,7 +190,7 @@ class ReplayLayout:
             return most
         return min(most, (self.budget_bytes - self.metadata_bytes) // self.segment_bytes)
 
-    @property
+    @cached_property
     def blob_budget_bytes(self) -> int:
         """Bytes of blobs that may be held; two segments may be part empty, and the end of each."""
         return self.blob_bytes_in(self.num_segments)
@@ -195,25 +199,25 @@ class ReplayLayout:
         """Return the bytes of blobs that so many segments hold for certain."""
         return (num_segments - 2) * (self.segment_bytes - self.max_blob_bytes)
 
-    @property
+    @cached_property
     def min_blob_bytes(self) -> int:
         """The least room for blobs with which what is drawn can be kept for the horizon."""
         return self.least_slots * self.max_blob_bytes
 
-    @property
+    @cached_property
     def segments_within_horizon(self) -> int:
         """Segments that the blobs sealed within the horizon may need."""
         blobs_bytes = self.chunks_opened_within_horizon * self.max_blob_bytes
         return -(-blobs_bytes // (self.segment_bytes - self.max_blob_bytes))
 
-    @property
+    @cached_property
     def frame_space_bytes(self) -> int:
         """Bytes reserved at most for sealed frames, in memory or on disk."""
         if self.is_packed:
             return self.num_segments * self.segment_bytes
         return (self.num_slots + 1) * self.frames_per_chunk * self.frame_bytes
 
-    @property
+    @cached_property
     def min_bytes(self) -> int:
         """The smallest budget with which this memory can work."""
         if self.is_packed:
@@ -222,17 +226,17 @@ class ReplayLayout:
         per_slot = self.frames_per_chunk * (self.frame_bytes + ROW_BYTES) + CHUNK_BYTES
         return self._ring_bytes + (self.least_slots + 1) * per_slot
 
-    @property
+    @cached_property
     def ram_bytes(self) -> int:
         """Bytes of memory that are reserved at most."""
         return self.metadata_bytes + (0 if self.path else self.frame_space_bytes)
 
-    @property
+    @cached_property
     def disk_bytes(self) -> int:
         """Bytes of disk that are reserved at most."""
         return self.frame_space_bytes if self.path else 0
 
-    @property
+    @cached_property
     def num_bytes(self) -> int:
         """Bytes that a memory of this layout reserves at most, wherever they are."""
         return self.metadata_bytes + self.frame_space_bytes
