@@ -151,6 +151,11 @@ class SharedLanes:
         return lanes
 
     @property
+    def has_taken(self) -> bool:
+        """Whether something was taken whose room is not released yet."""
+        return bool((self.tail < self._taken).any())
+
+    @property
     def has_steps(self) -> bool:
         """Whether something was published that is not taken yet."""
         return bool((self._taken < self.head).any())

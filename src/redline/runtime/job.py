@@ -14,6 +14,8 @@ from redline.errors import UserError
 from redline.runtime.limits import Limits
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
 
+MOST_ACTORS = 128  # the learner has a descriptor of each, and a process is given 256 at most when it starts
+
 
 @dataclass(frozen=True)
 class Job:
@@ -55,8 +57,8 @@ class Job:
     def __post_init__(self) -> None:
         if not 1 <= self.num_envs <= 1024:
             raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
-        if not 1 <= self.actors <= 1024:
-            raise UserError(f"actors is {self.actors}: use 1 to 1024")
+        if not 1 <= self.actors <= MOST_ACTORS:
+            raise UserError(f"actors is {self.actors}: use 1 to {MOST_ACTORS}, and more --actor.envs")
         if self.evaluate_every_steps < 0:
             raise UserError(f"evaluate-every-steps is {self.evaluate_every_steps}: use 0 for none, or 1 or more")
         if not 0 <= self.seed < 2**31:

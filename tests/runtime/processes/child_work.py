@@ -48,7 +48,7 @@ def answer_board(board: Board, index: int) -> None:
     """Show something in every cell that this place may write, when the supervisor and the learner have shown theirs."""
     place = Place(board, index)
     assert place.wait_until(lambda: board.saves_ordered == 2, on="learner", timeout_s=PATIENCE_S)
-    assert (board.syncs_done, board.syncs_failed) == (2, 1)
+    assert (board.sync_answered, board.sync_failed) == (5, 4)
     assert (board.run_steps, board.run_updates) == (1_000, 70)
     assert board.evaluation == (3, 900, 12.5)
     place.played(8)

@@ -24,8 +24,8 @@ def waited(board: Board, index: int) -> dict[str, float]:
 def test_what_one_process_shows_another_sees(start_child: StartChild) -> None:
     board = Board(3)
     child = start_child(answer_board, board, FIRST_ACTOR + 1)
-    board.answer_sync(is_safe=False)
-    board.answer_sync(is_safe=True)
+    board.answer_sync(4, is_safe=False)
+    board.answer_sync(5, is_safe=True)
     board.show_progress(steps=1_000, updates=70)
     board.show_evaluation(number=3, steps=900, mean=12.5)
     board.order_save()
@@ -45,7 +45,7 @@ def test_what_one_process_shows_another_sees(start_child: StartChild) -> None:
 def test_nothing_is_ordered_and_nothing_shown_at_first() -> None:
     board = Board(1)
     assert not board.is_stopped
-    assert (board.saves_ordered, board.syncs_done, board.syncs_failed) == (0, 0, 0)
+    assert (board.saves_ordered, board.sync_answered, board.sync_failed) == (0, 0, 0)
     assert (board.run_steps, board.run_updates, board.evaluation) == (0, 0, (0, 0, 0.0))
 
 
@@ -76,11 +76,17 @@ def test_a_process_that_waits_shows_that_it_lives(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(board_module, "BEAT_INTERVAL_S", 0.01)
     board = Board(1)
     beats: list[float] = []
+
+    def note_beat() -> bool:
+        beats.append(float(board.beat_s[LEARNER]))
+        return False
+
     begun_s = time.monotonic()
-    Place(board, LEARNER).wait_until(lambda: bool(beats.append(board.beat_s[LEARNER])), on="actors", timeout_s=0.3)
+    Place(board, LEARNER).wait_until(note_beat, on="actors", timeout_s=0.3)
     assert beats[0] == 0.0
     assert len(set(beats)) == len(beats) > 3  # a new sign of life between two looks
     assert begun_s < beats[1] < beats[-1] <= time.monotonic()
+    assert 0.29 < board.waited_s[LEARNER].sum() <= time.monotonic() - begun_s  # each moment is counted once
 
 
 def test_a_wait_ends_by_the_ring_of_another_process(start_child: StartChild, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ import psutil
 import pytest
 from child_work import PATIENCE_S, look_until
 
+from redline.errors import UserError
+from redline.runtime.job import Job
 from redline.runtime.processes import crew as crew_module
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER, Board
 from redline.runtime.processes.crew import PRELOAD, Crew, Loss, Member, Work
@@ -43,7 +48,12 @@ def wait_for_steps(crew: Crew, member: Member) -> None:
 def find_losses(crew: Crew, count: int) -> list[Loss]:
     """Look for processes that are lost until there are so many, and return them."""
     found: list[Loss] = []
-    look_until(lambda: bool(found.extend(crew.find_lost())) or len(found) >= count)
+
+    def are_found() -> bool:
+        found.extend(crew.find_lost())
+        return len(found) >= count
+
+    look_until(are_found)
     assert len(found) == count
     return found
 
@@ -78,7 +88,12 @@ def test_a_process_that_ends_is_lost_with_its_last_messages(crew: Crew) -> None:
 def test_messages_that_were_received_before_are_not_given_again(crew: Crew) -> None:
     start(crew, child_work.end_at_once)
     received: list[Message] = []
-    look_until(lambda: bool(received.extend(crew.receive(0.1))) or len(received) == 2)
+
+    def have_come() -> bool:
+        received.extend(crew.receive(0.1))
+        return len(received) >= 2
+
+    look_until(have_come)
     assert received == [{"kind": "last", "number": 1}, {"kind": "last", "number": 2}]
     assert find_loss(crew).messages == []
 
@@ -255,13 +270,20 @@ def test_the_fork_server_has_one_thread_and_outlives_signals(crew: Crew) -> None
     member = start_living(crew)
     server = psutil.Process(member.pid).ppid()
     assert server != os.getpid()
-    assert len(list(Path(f"/proc/{server}/task").iterdir())) == 1  # forking with threads may deadlock
+    assert len(list(Path(f"/proc/{server}/task").iterdir())) == 1
     for number in SIGNALS:
         os.kill(server, number)
     other = start_living(crew, name="actor-1", place=FIRST_ACTOR + 1)
     assert psutil.Process(other.pid).ppid() == server
     wait_for_steps(crew, member)
     assert crew.find_lost() == []
+
+
+def test_what_the_fork_server_loads_starts_no_thread() -> None:
+    code = f"import os, {PRELOAD}; print(len(os.listdir('/proc/self/task')))"
+    variables = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"  # a lock that a thread holds while a process is forked is never released there
 
 
 def test_a_process_has_everything_loaded_when_it_starts(crew: Crew) -> None:
@@ -272,10 +294,24 @@ def test_a_process_has_everything_loaded_when_it_starts(crew: Crew) -> None:
 
 
 def test_a_crew_tells_the_server_what_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     monkeypatch.setattr(server, "_preload_modules", ["__main__"])
     Crew(Board(1))
     assert server._preload_modules == [PRELOAD]
+
+
+def test_a_process_of_the_largest_crew_that_a_job_may_ask_for_can_be_started() -> None:
+    def is_allowed(actors: int) -> bool:
+        with suppress(UserError):
+            return Job(actors=actors, num_envs=actors).actors == actors
+        return False
+
+    crew = Crew(Board(max(filter(is_allowed, (2**power for power in range(11))))))
+    try:
+        start(crew, child_work.end_at_once)
+        assert find_loss(crew).why == "ended with exit code 0"
+    finally:
+        crew.close()
 
 
 def test_processes_bear_the_names_of_their_roles(crew: Crew) -> None:
@@ -295,3 +331,37 @@ def test_processes_that_are_replaced_again_and_again_leave_no_descriptor_and_no_
     assert replace_some(10) <= before
     names = [child.name() for child in psutil.Process().children(recursive=True)]
     assert not any(name.startswith("redline-") for name in names)
+
+
+def test_a_crew_whose_supervisor_is_the_first_process_of_a_container_starts_like_any_other() -> None:
+    first = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*first, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user cannot make a process the first of its kind")
+    code = """
+import os, sys, child_work
+from redline.runtime.processes.board import Board
+from redline.runtime.processes.crew import Crew
+crew = Crew(Board(1))
+member = crew.start("actor-0", 2, child_work.end_at_once, (crew.board, 2))
+member.process.join()
+print(os.getpid(), crew.find_lost()[0].why)
+"""
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [*first, sys.executable, "-c", code]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.stdout == "1 ended with exit code 0\n", done.stderr
+
+
+def test_a_fork_server_that_is_stopped_is_ended_with_all_that_it_forked_and_another_takes_its_place(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew_module, "STOPPED_S", 0.5)
+    monkeypatch.setattr(crew_module, "SILENT_S", 10 * PATIENCE_S)
+    members = [start_living(crew), start_living(crew, name="actor-1", place=FIRST_ACTOR + 1)]
+    server = psutil.Process(members[0].pid).ppid()
+    os.kill(server, signal.SIGSTOP)
+    losses = find_losses(crew, 2)
+    assert {loss.why for loss in losses} == {"ended with the fork server"}
+    assert all(loss.was_killed for loss in losses)
+    look_until(lambda: not any(is_there(member.pid) for member in members))
+    assert psutil.Process(start_living(crew).pid).ppid() != server

@@ -23,7 +23,7 @@ from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
-from redline.exploration import EpsilonGreedy
+from redline.exploration import EpsilonGreedy, Greedy
 from redline.networks import Mlp, Small
 from redline.records import read_records
 from redline.runtime.job import Job
@@ -34,23 +34,29 @@ from redline.runtime.starting import AnySession, start_run
 from redline.runtime.watching import Watcher
 from redline.schedules import Linear
 
+ALMOST_GREEDY = EpsilonGreedy(Linear(0.2, 0.0, over_steps=300))
 OF_TIME = {"time_s", "unix_s", "warmup_time_s"}
 OF_THE_ACTOR = ("actor.", "env.")  # parts of a checkpoint
 
 
 def vectors(name: str, **replay: Any) -> Job:
-    """Return a short job on CartPole; memory and episodes are short, so that rows are evicted and lanes end often."""
+    """Return a short job on CartPole, in which little is random and each update turns many actions.
+
+    The memory is small, so that rows are evicted; episodes are short, and many are cut.
+    """
     algorithm = ALGORITHMS[name].classic.algorithm
     assert isinstance(algorithm, QLearning)
     algorithm = replace(
         algorithm,
+        explore=algorithm.explore if isinstance(algorithm.explore, Greedy) else ALMOST_GREEDY,
+        optimizer=Adam(lr=0.02),
         replay=ReplayConfig(capacity=300, **replay),
         batch_size=32,
         samples_per_step=8.0,
         warmup_steps=100,
         target_sync_updates=20,
     )
-    env = EnvConfig("CartPole-v1", stack=1, skip=1)
+    env = EnvConfig("CartPole-v1", stack=1, skip=1, max_episode_frames=15)
     return Job(env=env, algorithm=algorithm, num_envs=4, limits=Limits(max_steps=600))
 
 
@@ -62,6 +68,8 @@ def pictures(name: str, env: str, **replay: Any) -> Job:
     algorithm = replace(
         algorithm,
         network=Small(),
+        explore=algorithm.explore if isinstance(algorithm.explore, Greedy) else ALMOST_GREEDY,
+        optimizer=Adam(lr=0.003),
         replay=ReplayConfig(capacity=160, bytes=4_000_000, **replay),
         warmup_steps=100,
         target_sync_updates=20,
@@ -84,6 +92,7 @@ MORE_JOBS: dict[str, Callable[[], Job]] = {
     "prioritized-dqn": lambda: vectors("prioritized-dqn", prefetch=0),
     "catch, drqn": lambda: pictures("drqn", "redline/Catch-v0", prefetch=0),
     "pong, rainbow": lambda: pictures("rainbow", "ALE/Pong-v5", prefetch=0),
+    "breakout": lambda: pictures("dqn", "ALE/Breakout-v5", prefetch=3),
     "pong, qr-dqn": lambda: pictures("qr-dqn", "ALE/Pong-v5", prefetch=2),
 }
 
@@ -116,8 +125,7 @@ def result_of(run: Path) -> dict[str, Any]:
 
 
 def as_inline(job: Job, log_dir: Path) -> Job:
-    one_each = {"learner": LearnerConfig(threads=1), "actor": ActorConfig(threads=1)}
-    return replace(job, log_dir=log_dir, **one_each)
+    return replace(job, log_dir=log_dir, learner=LearnerConfig(threads=1), actor=ActorConfig(threads=1))
 
 
 def as_lockstep(job: Job, log_dir: Path) -> Job:

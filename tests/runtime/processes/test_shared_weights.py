@@ -44,7 +44,7 @@ def publish(weights: SharedWeights, number: int) -> None:
 
 def version_in(tensors: dict[str, torch.Tensor]) -> int:
     """Return the number that fills all tensors, after checking that one does."""
-    values = {value for tensor in tensors.values() for value in tensor.unique().tolist()}
+    values = {value for tensor in tensors.values() for value in np.unique(tensor.numpy()).tolist()}
     assert len(values) == 1
     return int(values.pop())
 

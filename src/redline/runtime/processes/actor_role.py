@@ -11,7 +11,7 @@ from redline.envs.vector import VectorEnv
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.runtime.actor import Actor
 from redline.runtime.job import Job
-from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, Board, Place
+from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, STARTING_S, Board, Place
 from redline.runtime.processes.messages import Outbox
 from redline.runtime.processes.ring_world import notes_of
 from redline.runtime.processes.shared_weights import SharedWeights
@@ -48,7 +48,7 @@ def run_actor(kit: ActorKit, outbox: Outbox) -> None:
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)  # small batches gain nothing from more
     place = Place(kit.board, FIRST_ACTOR + kit.index)
-    place.beat()
+    place.beat(STARTING_S)  # some envs take their time
     env = make_vector_env(job.env, num_envs=job.actor.envs, seed=kit.env_seed, threads=job.actor.threads)
     player = _Player(kit, env, place)
     player.begin()

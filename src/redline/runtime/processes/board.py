@@ -14,6 +14,7 @@ from redline.types import Array
 
 LEARNER, EVALUATOR, FIRST_ACTOR = 0, 1, 2  # places at the board
 WAITS = ("learner", "actors", "gather", "envs", "rest")  # what a process may wait for
+STARTING_S = 90.0  # in which a process must show its first sign of life, and envs must be there
 BEAT_INTERVAL_S = 0.25  # a process that waits shows at least so often that it lives
 
 
@@ -74,19 +75,20 @@ class Board:
         self.bells[LEARNER].ring()
 
     @property
-    def syncs_done(self) -> int:
-        """Times that the records were written out, failures included."""
+    def sync_answered(self) -> int:
+        """Number of the newest request to write the records out that was answered."""
         return int(self._orders[2])
 
     @property
-    def syncs_failed(self) -> int:
-        """Times that they could not be."""
+    def sync_failed(self) -> int:
+        """Number of the newest that could not be carried out."""
         return int(self._orders[3])
 
-    def answer_sync(self, *, is_safe: bool) -> None:
-        """Tell the learner whether the rows that it sent are on the disk."""
-        self._orders[3] += not is_safe
-        self._orders[2] += 1
+    def answer_sync(self, number: int, *, is_safe: bool) -> None:
+        """Tell the learner whether the rows that it sent before a request are on the disk."""
+        if not is_safe:
+            self._orders[3] = number
+        self._orders[2] = number
         self.bells[LEARNER].ring()
 
     # The newest evaluation

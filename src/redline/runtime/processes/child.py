@@ -14,7 +14,10 @@ from redline.runtime.processes.messages import Outbox
 
 KitT = TypeVar("KitT")
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+
+server_pid: int | None = None  # of the fork server
 
 
 def run_child(name: str, outbox: Outbox, work: Callable[[KitT, Outbox], None], kit: KitT) -> None:
@@ -32,15 +35,26 @@ def run_child(name: str, outbox: Outbox, work: Callable[[KitT, Outbox], None], k
     os._exit(code)  # threads of an env that hangs must not hold the process up
 
 
+def become_server() -> None:
+    """Make this process the fork server, which lives as its children do."""
+    global server_pid  # noqa: PLW0603  set once, in a process of its own, for all that it forks
+    server_pid = os.getpid()
+    end_with_parent()
+    ignore_signals()
+
+
 def end_with_parent() -> None:
     """Let the kernel kill this process when the one that forked it ends, even if it is stopped then."""
     _prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if server_pid is not None and os.getpid() != server_pid != os.getppid():  # it has ended already
+        os._exit(1)
 
 
 def ignore_signals() -> None:
     """Leave signals that ask a run to stop to the supervisor: a terminal and a service manager send them to all."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked while the fork server was started
 
 
 def _end_with_supervisor() -> None:

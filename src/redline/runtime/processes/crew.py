@@ -1,26 +1,28 @@
 """The processes of a run: forked from a server that has everything loaded, watched, and found out when lost."""
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from redline.runtime.processes.board import LEARNER, Board
-from redline.runtime.processes.child import run_child
+from redline.runtime.processes.board import LEARNER, STARTING_S, Board
+from redline.runtime.processes.child import STOP_SIGNALS, run_child
 from redline.runtime.processes.messages import Inbox, Message, Outbox
 
 PRELOAD = "redline.runtime.processes.preload"
-STARTING_S = 90.0  # in which a process must show its first sign of life
 SILENT_S = 8.0  # after which one that shows none is lost
 LEARNER_SILENT_S = 60.0  # the same for the learner, whose updates may be long and which can't be replaced
 STOPPED_S = 3.0  # after which one that somebody stopped is lost
 ENDING_S = 3.0  # in which processes end by themselves
+SERVER_LOST = 255  # what multiprocessing gives as exit code when the fork server is gone, which would have told it
 
 Work = Callable[[Any, Outbox], None]
 
@@ -36,6 +38,7 @@ class Member:
     restarts: int
     started_s: float = field(default_factory=time.monotonic)
     stopped_since_s: float | None = None  # somebody stopped it, and did not let it go on yet
+    errors: list[Message] = field(default_factory=list)  # that it told of
 
     @property
     def pid(self) -> int:
@@ -50,6 +53,7 @@ class Loss:
     member: Member
     why: str
     messages: list[Message]  # its last
+    error: Message | None  # that it told of
     was_killed: bool  # by a signal, and not by an error of its own
 
 
@@ -62,6 +66,7 @@ class Crew:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([PRELOAD])
         self._looked_s = time.monotonic()
+        self._server_stopped_s: float | None = None
 
     def start(self, name: str, place: int, work: Work, kit: Any, *, restarts: int = 0) -> Member:
         """Start a process that does `work` with `kit`."""
@@ -70,7 +75,13 @@ class Crew:
         process = self._context.Process(
             target=run_child, args=(f"redline-{name}", inbox.outbox, work, kit), name=name, daemon=True
         )
-        process.start()
+        self._end_stopped_server()
+        resource_tracker.ensure_running()  # it would unblock the signals again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            process.start()  # the first one starts the fork server too, which unblocks them when it ignores them
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         inbox.outbox.close()
         self.members[name] = Member(name, place, process, inbox, restarts)
         return self.members[name]
@@ -79,7 +90,12 @@ class Crew:
         """Wait until something happens, and return the messages that have come."""
         members = list(self.members.values())
         wait([item for member in members for item in (member.process.sentinel, member.inbox.descriptor)], timeout_s)
-        return [message for member in members for message in member.inbox.receive()]
+        return [message for member in members for message in self._read(member)]
+
+    def _read(self, member: Member) -> list[Message]:
+        messages = member.inbox.receive()
+        member.errors += [message for message in messages if message["kind"] == "error"]
+        return messages
 
     def find_lost(self) -> list[Loss]:
         """Return the processes that ended, or show no sign of life; the latter are ended here."""
@@ -87,8 +103,10 @@ class Crew:
         if now_s - self._looked_s > STOPPED_S / 2:  # this process was stopped itself, and perhaps all others with it
             for member in self.members.values():
                 member.stopped_since_s = None
-                self.board.beat_s[member.place] = max(self.board.beat_s[member.place], now_s)
+                if self.board.beat_s[member.place] > 0.0:
+                    self.board.beat_s[member.place] = max(self.board.beat_s[member.place], now_s)
         self._looked_s = now_s
+        self._end_stopped_server(after_s=STOPPED_S)
         return [loss for member in list(self.members.values()) if (loss := self._loss_of(member, now_s)) is not None]
 
     def _loss_of(self, member: Member, now_s: float) -> Loss | None:
@@ -97,11 +115,26 @@ class Crew:
             if why is None:
                 return None
             self.end(member)
-            return Loss(member, why, member.inbox.receive(), was_killed=True)
+            return self._lost(member, why, was_killed=True)
         code = member.process.exitcode or 0
-        messages = member.inbox.receive()
         del self.members[member.name]
-        return Loss(member, _describe_exit(code), messages, was_killed=code < 0)
+        return self._lost(member, _describe_exit(code), was_killed=code < 0 or code == SERVER_LOST)
+
+    def _lost(self, member: Member, why: str, *, was_killed: bool) -> Loss:
+        messages = self._read(member)
+        return Loss(member, why, messages, member.errors[0] if member.errors else None, was_killed)
+
+    def _end_stopped_server(self, *, after_s: float = 0.0) -> None:
+        """End a fork server that somebody stopped: it could start nobody, and tell of nobody that ended."""
+        pids = {pid for member in self.members.values() if (pid := _parent_of(member.pid)) is not None}
+        pid = next((pid for pid in pids if pid != os.getpid() and _is_stopped(pid)), None)
+        if pid is None:
+            self._server_stopped_s = None
+            return
+        self._server_stopped_s = self._server_stopped_s or time.monotonic()
+        if time.monotonic() - self._server_stopped_s >= after_s:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # and with it all that it forked
 
     def _silence_of(self, member: Member, now_s: float) -> str | None:
         """Say why a process that is there is of no use, if so."""
@@ -121,7 +154,7 @@ class Crew:
     def end(self, member: Member) -> None:
         """End a process at once."""
         member.process.kill()
-        member.process.join()
+        member.process.join(ENDING_S)
         self.members.pop(member.name, None)
 
     def close(self) -> None:
@@ -135,6 +168,8 @@ class Crew:
 
 
 def _describe_exit(code: int) -> str:
+    if code == SERVER_LOST:
+        return "ended with the fork server"
     if code >= 0:
         return f"ended with exit code {code}"
     with suppress(ValueError):
@@ -144,7 +179,17 @@ def _describe_exit(code: int) -> str:
 
 def _is_stopped(pid: int) -> bool:
     """Tell whether a signal keeps a process from running."""
+    return _stat(pid)[:1] == ["T"]
+
+
+def _parent_of(pid: int) -> int | None:
+    stat = _stat(pid)
+    return int(stat[1]) if stat else None
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel tells of a process, from its state on; nothing if it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
+        return []

@@ -7,7 +7,7 @@ import torch
 
 from redline.runtime.job import Job
 from redline.runtime.playing import StoppedWhileEvaluatingError, greedy_seed, make_player
-from redline.runtime.processes.board import EVALUATOR, Board, Place
+from redline.runtime.processes.board import EVALUATOR, STARTING_S, Board, Place
 from redline.runtime.processes.messages import Outbox
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.types import EnvSpec
@@ -28,19 +28,21 @@ class EvaluatorKit:
 def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
     """Evaluate again and again until the run ends."""
     job, config, place = kit.job, kit.job.evaluator, Place(kit.board, EVALUATOR)
-    place.beat()
+    place.beat(STARTING_S)
     torch.set_flush_denormal(True)
     torch.set_num_threads(config.threads)
+    num_envs = min(config.envs, config.episodes)
     player = make_player(
         job,
         kit.spec,
         device=torch.device(config.device or "cpu"),
-        num_envs=min(config.envs, config.episodes),
+        num_envs=num_envs,
         threads=config.threads,
     )
 
     def requested_stop() -> str | None:
         place.beat()
+        place.played(num_envs)
         return "the run ended" if kit.board.is_stopped else None
 
     number, wait_s = kit.evaluations, kit.wait_s
@@ -53,6 +55,7 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
         place.wait_until(lambda before=before: kit.weights.number > before, on="learner", timeout_s=5.0)  # type: ignore[misc]
         version = kit.weights.read(player.network.state_dict())
         number, begun_s = number + 1, time.monotonic()
+        place.beat(STARTING_S)  # its envs are made anew
         try:
             played = player.play(
                 config.episodes,
@@ -62,7 +65,6 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
             )
         except StoppedWhileEvaluatingError:
             return
-        place.played(sum(item.episode.length_steps for item in played))
         outbox.send(
             "evaluation",
             number=number,

@@ -164,13 +164,14 @@ class _JoinedRun:
         self.path = path
         self._place = place
         self._outbox = outbox
+        self._syncs = 0  # asked for
 
     def sync_records(self) -> None:
         """Return when the supervisor has written out all rows that it was sent."""
         board = self._place.board
-        done, failed = board.syncs_done, board.syncs_failed
-        self._outbox.send("sync")
-        if not self._place.wait_until(lambda: board.syncs_done > done, on="rest", timeout_s=SYNC_PATIENCE_S):
+        self._syncs += 1
+        self._outbox.send("sync", number=self._syncs)
+        if not self._place.wait_until(lambda: board.sync_answered == self._syncs, on="rest", timeout_s=SYNC_PATIENCE_S):
             raise CheckpointError("the supervisor did not write the records out: no checkpoint is saved")
-        if board.syncs_failed > failed:
+        if board.sync_failed == self._syncs:
             raise CheckpointError("the records can't be written: no checkpoint is saved")

@@ -84,7 +84,7 @@ class Notebook:
             case "evaluation":
                 self._take_evaluation(message)
             case "sync":
-                self._board.answer_sync(is_safe=self._sync())
+                self._board.answer_sync(message["number"], is_safe=self._sync())
             case "saved":
                 self.checkpoint, self.saves_answered = Path(message["path"]), message["order"]
                 self.event("checkpoint", path=self.checkpoint.name, stalled_s=message["stalled_s"])

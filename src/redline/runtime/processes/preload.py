@@ -9,8 +9,6 @@ from importlib import import_module
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is loaded: it would start threads
 
-child = import_module("redline.runtime.processes.child")
-child.end_with_parent()
-child.ignore_signals()
+import_module("redline.runtime.processes.child").become_server()
 for role in ("actor", "learner", "evaluator"):
     import_module(f"redline.runtime.processes.{role}_role")

@@ -47,7 +47,9 @@ class RingWorld:
     def start_step(self, trainer: Trainer) -> None:
         """Publish the weights if somebody asks for newer ones, and let actors go on whose steps were taken."""
         counters, board = trainer.counters, self._place.board
-        if self._weights.is_wanted and counters.updates != self._published_updates:
+        is_new = counters.updates != self._published_updates
+        # only before room is given: an actor in lockstep that is slow to act must not see what is learnt meanwhile
+        if is_new and self._lanes.has_taken and self._weights.is_wanted:
             self.publish(trainer)
         board.show_progress(steps=counters.steps, updates=counters.updates)
         for actor in np.unique(self._actor_of[self._lanes.release()]).tolist():

@@ -84,7 +84,7 @@ class RoleReadings:
             rss_bytes=usage.rss_bytes if usage else None,
             steps_per_s=None if is_learner else float(now.steps[place] - before.steps[place]) / seconds,
             updates_per_s=(now.updates - before.updates) / seconds if is_learner else None,
-            waiting={name: float(share) for name, share in zip(WAITS, shares, strict=True) if share > 0.0},
+            waiting={name: min(1.0, float(share)) for name, share in zip(WAITS, shares, strict=True) if share > 0.0},
             weights_age_updates=age if np.isfinite(age) else None,
             restarts=member.restarts,
         )

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -32,6 +33,8 @@ TICK_S = 0.2
 FINAL_SAVE_S = 600.0
 FAILURES_IN_A_ROW = 3  # of a process that raises an error each time, without a step in between
 KILLS_IN_A_ROW = 20  # of one that something else kills each time
+FAILURES_AT_ONCE = 10  # of all actors, within:
+AT_ONCE_S = 300.0
 
 ERRORS = {kind.__name__: kind for kind in (UserError, NonFiniteError, CheckpointError, EnvError, ReplayError)}
 
@@ -60,8 +63,11 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._crew = Crew(self._board)
         self._notebook = Notebook(run, counters, board=self._board, readings=RoleReadings(self._crew), watcher=watcher)
         self._lives: dict[str, int] = {}  # times that each process was started
-        self._idle_losses: dict[str, int] = {}  # in a row, without a step in between
+        self._idle_losses: dict[tuple[str, bool], int] = {}  # in a row, without a step in between; was it killed?
+        self._failures_s: deque[float] = deque(maxlen=FAILURES_AT_ONCE)  # monotonic times of the newest
         self._steps_at_start: dict[str, int] = {}
+        self._is_new = True  # without a checkpoint, until the learner has saved the first
+        self._given_up: Exception | None = None  # why the run can't go on, although its learner can
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +90,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     def launch(self, resume_from: Path | None, requested_stop: Callable[[], str | None]) -> list[str]:
         """Start the learner and wait until it can learn; return what of a checkpoint could not be brought back."""
         parts = self._parts
+        self._is_new = resume_from is None
         kit = LearnerKit(
             settled=self._settled,
             spec=self._spec,
@@ -100,7 +107,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             if reason := requested_stop():
                 raise StoppedWhileStartingError(reason)
             self._attend()
-        if resume_from is None and self._notebook.save_error is not None:
+        if self._is_new and self._notebook.save_error is not None:
             raise CheckpointError(self._notebook.save_error)
         return lost
 
@@ -150,7 +157,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         if job.evaluator.every_minutes:
             self._start_evaluator()
         next_save_s = next_metrics_s + job.checkpoint_minutes * 60
-        while (reason := requested_stop() or notebook.limit) is None:
+        while (reason := requested_stop() or notebook.limit or self._reason_to_give_up()) is None:
             self._attend()
             now_s = time.monotonic()
             if now_s >= next_metrics_s:
@@ -159,7 +166,13 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             if now_s >= next_save_s:
                 next_save_s = now_s + job.checkpoint_minutes * 60
                 self._board.order_save()
-        return self._finish(reason)
+        outcome = self._finish(reason)
+        if self._given_up is not None:
+            raise self._given_up
+        return outcome
+
+    def _reason_to_give_up(self) -> str | None:
+        return None if self._given_up is None else str(self._given_up)
 
     def _finish(self, reason: str) -> Outcome:
         """End all but the learner, which saves a last checkpoint."""
@@ -195,39 +208,52 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     # Losses
 
     def _take_loss(self, loss: Loss) -> None:
-        member = loss.member
+        member, error = loss.member, loss.error
         for message in loss.messages:
             self._notebook.take(message)
-        error = next((message for message in loss.messages if message["kind"] == "error"), None)
         said = f"{loss.why}: {error['type']}: {error['message']}" if error else loss.why
         self.event("process-lost", role=member.name, pid=member.pid, why=said, trace=error["trace"] if error else None)
         if member.place == LEARNER:
             self._end_without_learner(error, said)
-        self._check_whether_to_replace(loss, error, said)
-        self._watcher.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
-        if member.place == EVALUATOR:
-            self._start_evaluator()
+        elif not self._is_worth_replacing(loss):
+            self._give_up(loss, said)
         else:
-            self._start_actor(member.place - FIRST_ACTOR)
+            self._watcher.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
+            if member.place == EVALUATOR:
+                self._start_evaluator()
+            else:
+                self._start_actor(member.place - FIRST_ACTOR)
 
     def _end_without_learner(self, error: Message | None, said: str) -> None:
         if error is not None:
             if error["type"] in ERRORS:
                 raise ERRORS[error["type"]](error["message"])
             raise RuntimeError(f"the learner failed\n{error['trace']}")
-        saved = self._notebook.checkpoint
+        saved, steps = self._notebook.checkpoint, self._board.run_steps
+        if self._is_new and saved is None:
+            raise CheckpointError(f"the learner {said} before it had saved a first checkpoint: nothing can be resumed")
         stands = f"checkpoint {saved.name} stands" if saved else "the newest checkpoint stands"
         raise LearnerLostError(
-            f"the learner {said} at step {self._board.run_steps:,}; {stands}: go on with redline resume {self.run.path}"
+            f"the learner {said} at step {steps:,}; {stands}: go on with redline resume {self.run.path}"
         )
 
-    def _check_whether_to_replace(self, loss: Loss, error: Message | None, said: str) -> None:
-        """Give up on a process that is lost again and again before it has done anything."""
-        member = loss.member
+    def _is_worth_replacing(self, loss: Loss) -> bool:
+        """Tell whether a process does anything before it is lost, and is not lost by its own fault all the time."""
+        member, now_s = loss.member, time.monotonic()
         has_played = int(self._board.steps[member.place]) > self._steps_at_start[member.name]
-        count = 1 if has_played else self._idle_losses.get(member.name, 0) + 1
-        self._idle_losses[member.name] = count
-        if count < (KILLS_IN_A_ROW if loss.was_killed else FAILURES_IN_A_ROW):
+        key = member.name, loss.was_killed
+        self._idle_losses[key] = count = 1 if has_played else self._idle_losses.get(key, 0) + 1
+        if loss.was_killed:
+            return count < KILLS_IN_A_ROW
+        self._failures_s.append(now_s)
+        are_many = len(self._failures_s) == FAILURES_AT_ONCE and now_s - self._failures_s[0] < AT_ONCE_S
+        return count < FAILURES_IN_A_ROW and not are_many
+
+    def _give_up(self, loss: Loss, said: str) -> None:
+        """Go on without an evaluator, but not without an actor."""
+        name, error = loss.member.name, loss.error
+        if loss.member.place == EVALUATOR:
+            self._notebook.warn(f"{name} {said}, again and again: training goes on without it")
             return
         kind = ERRORS.get(error["type"], EnvError) if error else EnvError
-        raise kind(f"{member.name} {said}; {count} times in a row without a step: the run ends, its checkpoints stand")
+        self._given_up = kind(f"{name} {said}, again and again: the run ends, its checkpoint stands")
