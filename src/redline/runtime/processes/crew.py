@@ -161,10 +161,12 @@ class Crew:
         """Let all processes end by themselves, and end those that do not."""
         self.board.stop()
         end_s = time.monotonic() + ENDING_S
-        for member in self.members.values():
-            member.process.join(max(0.0, end_s - time.monotonic()))
-        for member in list(self.members.values()):
-            self.end(member)
+        try:
+            for member in self.members.values():
+                member.process.join(max(0.0, end_s - time.monotonic()))
+        finally:  # also if somebody has no patience: the interpreter would wait for them for ever
+            for member in list(self.members.values()):
+                self.end(member)
 
 
 def _describe_exit(code: int) -> str:
