@@ -75,3 +75,10 @@ def test_left_free_the_horizon_covers_the_steps_between_drawing_and_learning(pre
         assert vector_steps - drawn_at[update] <= horizon
         vector_steps += TAKES_PER_UPDATE
     assert prefetch == 0 or horizon < 3 * (prefetch + 1) * TAKES_PER_UPDATE  # no more is kept back than is needed
+
+
+def test_nothing_is_owed_for_steps_at_which_the_pace_was_free() -> None:
+    held = Pacing(samples_per_step=8.0, warmup_steps=1_000)
+    assert held.updates_due(steps=9_000, samples=320, batch_size=32, since=(9_000, 320)) == 0
+    assert held.updates_due(steps=9_040, samples=352, batch_size=32, since=(9_000, 320)) == 9
+    assert held.updates_due(steps=2_000, samples=0, batch_size=32, since=(500, 0)) == 250  # the warm-up is never owed

@@ -36,7 +36,7 @@ class Located(NamedTuple):
 class ReplayMemory:
     """What was experienced: the newest `capacity` transitions, or as many as the byte budget holds.
 
-    One process owns a memory and samples from it. Others write through an inbox (`shared_lanes`).
+    One process owns a memory and samples from it. Others write through rings (`shared_lanes`).
     """
 
     chunks: ChunkLife

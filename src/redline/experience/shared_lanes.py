@@ -157,8 +157,9 @@ class SharedLanes:
 
     @property
     def has_steps(self) -> bool:
-        """Whether something was published that is not taken yet."""
-        return bool((self._taken < self.head).any())
+        """Whether something was published that is not taken yet; in lockstep, of every lane."""
+        is_there = self._taken < self.head
+        return bool(is_there.all() if self.rule.records_ahead == 0 else is_there.any())
 
     def _waiting(self, head: IntArray, kind: int, *, is_kind: bool) -> IntArray:
         """Return the lanes whose next record is there, and is or is not of a kind."""

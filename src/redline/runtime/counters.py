@@ -17,6 +17,8 @@ class Counters:
     samples: int = 0  # transitions learnt from
     batches_drawn: int = 0
     episodes: int = 0
+    free_steps: int = 0  # of the steps, those up to the last one at which nobody held the pace
+    free_samples: int = 0  # the same of the samples
     time_s: float = 0.0  # training time
     warmup_time_s: float = 0.0  # the part of it spent before the first update
     warmup_steps: int = 0  # the part of the steps played before it

@@ -17,15 +17,17 @@ class Pacing:
         """Tell whether the warm-up is over."""
         return steps > self.warmup_steps
 
-    def updates_due(self, *, steps: int, samples: int, batch_size: int) -> int:
+    def updates_due(self, *, steps: int, samples: int, batch_size: int, since: tuple[int, int] = (0, 0)) -> int:
         """Return how many updates of `batch_size` the steps played so far have earned and not yet had.
 
         A pure function of the counters. It counts samples, not updates, so the batch size may change midway.
+        `since` are the steps and samples before which nothing is owed, because the pace was not held then.
         """
         if self.is_free:
             return int(self.is_learning(steps))
-        earned = (steps - self.warmup_steps) * self.samples_per_step
-        return max(0, int((earned - samples) // batch_size))
+        free_steps, free_samples = since
+        earned = (steps - max(self.warmup_steps, free_steps)) * self.samples_per_step
+        return max(0, int((earned - (samples - free_samples)) // batch_size))
 
     def achieved(self, *, steps: int, samples: int) -> float | None:
         """Return the samples per step that a run really had since its warm-up."""

@@ -83,7 +83,10 @@ class ReplaySource:
         if self.memory.num_sampleable == 0:
             return
         due = self.pacing.updates_due(
-            steps=counters.steps, samples=counters.samples, batch_size=self._algorithm.batch_size
+            steps=counters.steps,
+            samples=counters.samples,
+            batch_size=self._algorithm.batch_size,
+            since=(counters.free_steps, counters.free_samples),
         )
         for _ in range(due):
             yield self._next_batch(counters)

@@ -19,6 +19,7 @@ from redline.runtime.checkpointing import restore_checkpoint
 from redline.runtime.counters import counters_from_json
 from redline.runtime.job import Job
 from redline.runtime.processes.session import AsyncSession, StoppedWhileStartingError
+from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.session import Session
 from redline.runtime.settings import flatten, from_settings, to_settings
 from redline.runtime.starting import AnySession, describe_env, open_session, present_facts, tell_settings
@@ -117,13 +118,13 @@ def resume_run(
             watcher.note(f"warning: {reason}")
         settled = settle_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
         check_disk(settled, describe_env(settled.job)[0], run.path)
-        counters, _ = counters_from_json(checkpoint.state)
-        lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
         bring_back = _bring_back_inline if settled.job.topology == "inline" else _bring_back_async
         session, lost_state = bring_back(
-            settled, saved, run=run, store=store, checkpoint=checkpoint, watcher=watcher, requested_stop=requested_stop
+            settled, run=run, store=store, checkpoint=checkpoint, watcher=watcher, requested_stop=requested_stop
         )
         on_error.callback(session.close)
+        counters, _ = counters_from_json(checkpoint.state)
+        lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
         changes = changed_settings(saved.job, settled.job)
         facts = present_facts(settled)
         resumes = saved.facts.get("resumes", [])
@@ -138,7 +139,6 @@ def resume_run(
 
 def _bring_back_inline(
     settled: Settled,
-    saved: SavedRun,
     *,
     run: RunDirectory,
     store: CheckpointStore,
@@ -148,18 +148,18 @@ def _bring_back_inline(
 ) -> tuple[Session, list[str]]:
     """Return a session that stands where the checkpoint was taken, and what could not be brought back."""
     prepare_process(settled)
-    trainer = build_trainer(settled, env_seed=_env_seed(saved.job, settled.job, checkpoint))
+    trainer = build_trainer(settled, env_seed=_env_seed(settled.job, checkpoint))
     with ExitStack() as on_error:
         on_error.callback(trainer.close)
         lost = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
-        session = open_session(run, store, trainer, settled, watcher)
+        tell_settings(settled, describe_env(settled.job)[1], run, watcher)
+        session = open_session(run, store, trainer, watcher)
         on_error.pop_all()
     return session, lost
 
 
 def _bring_back_async(
     settled: Settled,
-    saved: SavedRun,
     *,
     run: RunDirectory,
     store: CheckpointStore,
@@ -170,14 +170,15 @@ def _bring_back_async(
     """Return a session whose learner stands where the checkpoint was taken, and what could not be brought back."""
     check_memory(settled)
     store.close()  # the learner opens its own
-    tell_settings(settled, run, watcher)
+    spec, protocol = describe_env(settled.job)
+    check_rings(settled.job, spec)
+    tell_settings(settled, protocol, run, watcher)
     counters, _ = counters_from_json(checkpoint.state)
-    spec, _ = describe_env(settled.job)
     session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=counters)
     with ExitStack() as on_error:
         on_error.callback(session.close)
         try:
-            lost = session.launch(checkpoint.path, requested_stop)
+            lost = session.launch(is_resumed=True, requested_stop=requested_stop)
         except StoppedWhileStartingError as stopped:
             raise StoppedWhileResumingError(str(stopped)) from None
         on_error.pop_all()
@@ -227,10 +228,11 @@ def _flag(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def _env_seed(before: Job, job: Job, checkpoint: Checkpoint) -> int:
+def _env_seed(job: Job, checkpoint: Checkpoint) -> int:
     """Return the seed of the envs' keys: the same again, unless the envs begin anew and must see new games."""
-    if checkpoint.state["num_envs"] == job.num_envs and before.topology == job.topology == "inline":
-        return int(checkpoint.state["env_seed"])
+    saved_seed = checkpoint.state["env_seed"]  # none if the actors were processes of their own
+    if saved_seed is not None and checkpoint.state["num_envs"] == job.num_envs:
+        return int(saved_seed)
     return int(np.random.SeedSequence([job.seed, checkpoint.steps]).generate_state(1)[0] >> 1)
 
 

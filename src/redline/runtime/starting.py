@@ -14,6 +14,7 @@ from redline.runtime.counters import Counters
 from redline.runtime.curves import HOW_TO_GET_IT, Curves
 from redline.runtime.job import Job
 from redline.runtime.processes.session import AsyncSession
+from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.session import Session
 from redline.runtime.settings import to_settings
 from redline.runtime.training import Trainer
@@ -40,7 +41,8 @@ def start_inline(settled: Settled, algorithm: str, watcher: Watcher) -> Session:
         check_disk(settled, spec, settled.job.log_dir)
         run = _create_run(settled, spec, protocol, algorithm, on_error)
         trainer.begin()
-        session = open_session(run, CheckpointStore(run), trainer, settled, watcher)
+        tell_settings(settled, protocol, run, watcher)
+        session = open_session(run, CheckpointStore(run), trainer, watcher)
         session.event("start", protocol=protocol)
         session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
         on_error.pop_all()
@@ -51,14 +53,15 @@ def start_async(settled: Settled, algorithm: str, watcher: Watcher) -> AsyncSess
     """Begin a new run with processes of its own."""
     check_memory(settled)
     spec, protocol = describe_env(settled.job)
+    check_rings(settled.job, spec)
     with ExitStack() as on_error:
         check_disk(settled, spec, settled.job.log_dir)
         run = _create_run(settled, spec, protocol, algorithm, on_error)
-        tell_settings(settled, run, watcher)
+        tell_settings(settled, protocol, run, watcher)
         session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=Counters())
         on_error.callback(session.close)
         session.event("start", protocol=protocol)
-        session.launch(None, requested_stop=lambda: None)  # saves a checkpoint before the first step
+        session.launch(is_resumed=False, requested_stop=lambda: None)  # saves a checkpoint before the first step
         on_error.pop_all()
     return session
 
@@ -91,16 +94,13 @@ def present_facts(settled: Settled) -> dict[str, Any]:
     }
 
 
-def open_session(
-    run: RunDirectory, store: CheckpointStore, trainer: Trainer, settled: Settled, watcher: Watcher
-) -> Session:
-    """Tell what will run and how, and return the session that runs it."""
-    tell_settings(settled, run, watcher)
+def open_session(run: RunDirectory, store: CheckpointStore, trainer: Trainer, watcher: Watcher) -> Session:
+    """Return the session that runs a trainer."""
     curves = Curves(run.path, from_steps=trainer.counters.steps)
     return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves)
 
 
-def tell_settings(settled: Settled, run: RunDirectory, watcher: Watcher) -> None:
+def tell_settings(settled: Settled, protocol: str, run: RunDirectory, watcher: Watcher) -> None:
     """Tell what was changed of what was asked for, who runs where, and where the run is."""
     job = settled.job
     for adjustment in settled.adjustments:
@@ -116,7 +116,7 @@ def tell_settings(settled: Settled, run: RunDirectory, watcher: Watcher) -> None
             f"learner on {settled.device} with {job.learner.threads} threads · {evaluator} · "
             f"push {job.push}, pacing {job.pacing}, weights every {job.actor.sync_steps} steps of an actor"
         )
-    watcher.note(describe_env(job)[1])
+    watcher.note(protocol)
     watcher.note(f"run directory {run.path}")
     if not Curves.is_available():
         watcher.note(HOW_TO_GET_IT)

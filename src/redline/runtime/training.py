@@ -7,7 +7,7 @@ Between (5) and (1) everything stands still, and only there is a checkpoint take
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple, Protocol
 
@@ -81,12 +81,22 @@ class World(Protocol):
 class Trainer:
     """The parts of a run and its counters."""
 
-    def __init__(self, job: Job, *, world: World, env_seed: int | None, source: Source, learner: Learner) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        world: World,
+        env_seed: int | None,
+        source: Source,
+        learner: Learner,
+        after_update: Callable[[], None] = lambda: None,
+    ) -> None:
         self.job = job
         self.world = world
         self.env_seed = env_seed  # of the keys with which the envs are seeded; None if they are seeded elsewhere
         self.source = source
         self.learner = learner
+        self._after_update = after_update
         self.counters = Counters()
         self.scores = Scores()
         self._stray_steps = 0  # that make no whole vector step yet
@@ -144,6 +154,9 @@ class Trainer:
                 source.learnt(sizes)
             counters.updates += 1
             counters.samples += source.num_samples(batch)
+            if source.pacing.is_free:
+                counters.free_steps, counters.free_samples = counters.steps, counters.samples
+            self._after_update()
 
     def check_loss(self, loss: float | None) -> None:
         """Stop where the mean loss is no number, with what can be said about it."""

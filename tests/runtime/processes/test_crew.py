@@ -171,7 +171,7 @@ def test_a_process_that_falls_silent_is_lost_and_ended(crew: Crew, monkeypatch: 
     look_until(lambda: bool(crew.board.beat_s[[LEARNER, EVALUATOR]].all()))
     member = start(crew, child_work.fall_silent)
     loss = find_loss(crew)
-    assert (loss.member, loss.was_killed) == (member, True)
+    assert (loss.member, loss.was_killed) == (member, False)
     assert loss.why.startswith("showed no sign of life for")
     assert loss.messages == [{"kind": "last", "number": 1}]  # and no part of what it did not live to send
     assert not is_there(member.pid)

@@ -6,8 +6,10 @@ Every test starts `redline …` as a user does and sends real signals.
 import json
 import os
 import re
+import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from observed_run import (
 )
 
 from redline.cli.main import DONE, FAILED, RESUMABLE, main
+from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, steps_of
 
 ASYNC = ("--topology", "async", "--actors", 2)
 CARTPOLE = ("--env", "CartPole-v1", "--num-envs", 4, "--warmup-steps", 200, "--max-steps", 10_000_000)
@@ -170,12 +173,33 @@ def test_signals_to_all_while_the_first_processes_start_leave_runs_to_resume(tmp
             assert find_run(folders[number] / "runs").saved_steps == said_object(run)["steps"]
 
 
-def test_a_run_changes_its_topology_and_counts_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def play(*args: object) -> dict[str, Any]:
+@pytest.fixture
+def play(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """Return what runs a command in this process, to its end, and returns what it says."""
+
+    def run(*args: object) -> dict[str, Any]:
         assert main([*map(str, args), "--json"]) == DONE
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
+    return run
+
+
+def test_a_pace_that_was_free_leaves_no_debt_and_a_resume_that_saved_nothing_leaves_no_trace(
+    tmp_path: Path, play: Callable[..., dict[str, Any]]
+) -> None:
+    before = play("train", *CARTPOLE[:-1], 1_000, *ASYNC, "--pacing", "free", "--log-dir", tmp_path / "runs")
+    run = find_run(tmp_path / "runs").run
+    resume = ("resume", run, "--topology", "inline", "--max-steps", before["steps"] + 400)
+    for _ in range(2):
+        told = play(*resume)
+        assert told["updates"] - before["updates"] <= (told["steps"] - before["steps"]) * 32 // 128 + 1
+        for folder in checkpoint_folders(run / CHECKPOINTS):  # as if it had been killed before it saved one
+            if steps_of(folder) > before["steps"]:
+                shutil.rmtree(folder)
+
+
+def test_a_run_changes_its_topology_and_counts_on(tmp_path: Path, play: Callable[..., dict[str, Any]]) -> None:
     told = play("train", *CARTPOLE[:-1], 1_000, "--log-dir", tmp_path / "runs")
     records = find_run(tmp_path / "runs")
     for steps, args in ((1_600, ASYNC), (2_200, ("--topology", "inline"))):

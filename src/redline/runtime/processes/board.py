@@ -1,4 +1,7 @@
-"""The board: numbers that the processes of a run show each other, each written by one of them only."""
+"""The board: numbers that the processes of a run show each other, each written by one of them only.
+
+Signs of life are the exception: a supervisor that was stopped itself renews them, for all may have been.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Board:
         self._orders, self._greedy, self._progress = block["orders"], block["greedy"], block["progress"]
         self.beat_s: Array = block["beat_s"][:, 0]  # [places] monotonic time of the newest sign of life
         self.steps: Array = block["steps"][:, 0]  # [places] played there, ever
-        self.age_updates: Array = block["age"]  # [places, …] sum of ages of weights, how many, newest
+        self.age_updates: Array = block["age"]  # [places, 2 …] sum of ages of weights, and how many
         self.waited_s: Array = block["waited_s"]  # [places, WAITS]
 
     def __getstate__(self) -> tuple[SharedBlock, list[Doorbell]]:
@@ -69,8 +72,14 @@ class Board:
         """Checkpoints that were asked for so far."""
         return int(self._orders[1])
 
-    def order_save(self) -> None:
-        """Ask the learner for a checkpoint."""
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the checkpoint ordered last is the last."""
+        return bool(self._orders[4])
+
+    def order_save(self, *, is_last: bool = False) -> None:
+        """Ask the learner for a checkpoint, and perhaps to learn nothing after it."""
+        self._orders[4] = is_last
         self._orders[1] += 1
         self.bells[LEARNER].ring()
 
@@ -101,7 +110,8 @@ class Board:
 
     def show_evaluation(self, *, number: int, steps: int, mean: float) -> None:
         """Tell the learner, whose checkpoint keeps it."""
-        self._greedy[:3] = number, steps, mean
+        self._greedy[1:3] = steps, mean
+        self._greedy[0] = number  # last: who sees it sees what belongs to it
 
     # Progress of the learner
 
@@ -144,7 +154,8 @@ class Place:
             self.bell.wait(left_s)
             now_s = time.monotonic()
             self.board.waited_s[self.index, column] += now_s - last_s
-            self.board.beat_s[self.index] = last_s = now_s
+            self.board.beat_s[self.index] = max(now_s, self.board.beat_s[self.index])  # it may be silent for longer
+            last_s = now_s
         return found
 
     @contextmanager

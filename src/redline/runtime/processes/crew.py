@@ -21,6 +21,7 @@ PRELOAD = "redline.runtime.processes.preload"
 SILENT_S = 8.0  # after which one that shows none is lost
 LEARNER_SILENT_S = 60.0  # the same for the learner, whose updates may be long and which can't be replaced
 STOPPED_S = 3.0  # after which one that somebody stopped is lost
+LOOK_INTERVAL_S = 0.2
 ENDING_S = 3.0  # in which processes end by themselves
 SERVER_LOST = 255  # what multiprocessing gives as exit code when the fork server is gone, which would have told it
 
@@ -54,7 +55,7 @@ class Loss:
     why: str
     messages: list[Message]  # its last
     error: Message | None  # that it told of
-    was_killed: bool  # by a signal, and not by an error of its own
+    was_killed: bool  # or stopped by a signal; not by an error of its own, nor by a hang
 
 
 class Crew:
@@ -66,6 +67,7 @@ class Crew:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([PRELOAD])
         self._looked_s = time.monotonic()
+        self._has_ended = False
         self._server_stopped_s: float | None = None
 
     def start(self, name: str, place: int, work: Work, kit: Any, *, restarts: int = 0) -> Member:
@@ -89,13 +91,20 @@ class Crew:
     def receive(self, timeout_s: float) -> list[Message]:
         """Wait until something happens, and return the messages that have come."""
         members = list(self.members.values())
-        wait([item for member in members for item in (member.process.sentinel, member.inbox.descriptor)], timeout_s)
+        sentinels = {member.process.sentinel for member in members}
+        ready = wait([*sentinels, *(member.inbox.descriptor for member in members)], timeout_s)
+        self._has_ended = not sentinels.isdisjoint(ready)
         return [message for member in members for message in self._read(member)]
 
     def _read(self, member: Member) -> list[Message]:
         messages = member.inbox.receive()
         member.errors += [message for message in messages if message["kind"] == "error"]
         return messages
+
+    @property
+    def is_look_due(self) -> bool:
+        """Whether a process has ended, or nobody has looked for a while: looking costs, messages may be many."""
+        return self._has_ended or time.monotonic() - self._looked_s > LOOK_INTERVAL_S
 
     def find_lost(self) -> list[Loss]:
         """Return the processes that ended, or show no sign of life; the latter are ended here."""
@@ -115,7 +124,7 @@ class Crew:
             if why is None:
                 return None
             self.end(member)
-            return self._lost(member, why, was_killed=True)
+            return self._lost(member, why, was_killed=member.stopped_since_s is not None)
         code = member.process.exitcode or 0
         del self.members[member.name]
         return self._lost(member, _describe_exit(code), was_killed=code < 0 or code == SERVER_LOST)
@@ -160,6 +169,7 @@ class Crew:
     def close(self) -> None:
         """Let all processes end by themselves, and end those that do not."""
         self.board.stop()
+        self._end_stopped_server()
         end_s = time.monotonic() + ENDING_S
         try:
             for member in self.members.values():

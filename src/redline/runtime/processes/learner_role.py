@@ -9,12 +9,11 @@ from redline.learner import Learner
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.errors import CheckpointError
 from redline.runs.lock import SharedLock
-from redline.runs.manifest import load_checkpoint
 from redline.runtime.actor import Episode
 from redline.runtime.building import Settled, build_source, prepare_process
 from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
 from redline.runtime.measuring import Measurer
-from redline.runtime.processes.board import LEARNER, WAITS, Board, Place
+from redline.runtime.processes.board import LEARNER, STARTING_S, WAITS, Board, Place
 from redline.runtime.processes.messages import Outbox
 from redline.runtime.processes.ring_world import RingWorld
 from redline.runtime.processes.shared_weights import SharedWeights
@@ -36,7 +35,7 @@ class LearnerKit:
     spec: EnvSpec
     run: Path
     lock: SharedLock  # nobody else may have the run before the learner has ended
-    resume_from: Path | None  # folder of a checkpoint
+    is_resumed: bool  # from the newest checkpoint
     board: Board
     lanes: SharedLanes
     weights: SharedWeights
@@ -45,20 +44,20 @@ class LearnerKit:
 def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
     """Learn until the run ends."""
     job, place = kit.settled.job, Place(kit.board, LEARNER)
-    place.beat(RESTORING_S)
+    place.beat(RESTORING_S if kit.is_resumed else STARTING_S)
     prepare_process(kit.settled)
     learner = Learner(job.algorithm, kit.spec, seed=job.seed, device=kit.settled.device)
     world = RingWorld(kit.spec, lanes=kit.lanes, weights=kit.weights, place=place, envs_per_actor=job.actor.envs)
     source = build_source(kit.settled, kit.spec, learner)
-    trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner)
+    trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=place.beat)
     store = CheckpointStore(_JoinedRun(kit.run, place, outbox))
     lost: list[str] = []
-    if kit.resume_from is not None:
-        lost = restore_checkpoint(trainer, load_checkpoint(kit.resume_from), store)
+    if kit.is_resumed:
+        lost = restore_checkpoint(trainer, store.newest_valid(), store)
     world.publish(trainer)
     kit.board.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
     loop = _Loop(trainer, store, place, outbox)
-    if kit.resume_from is None:
+    if not kit.is_resumed:
         loop.save()  # a run that can't save is refused before its first step
     outbox.send("ready", lost=lost)
     loop.run()
@@ -75,6 +74,7 @@ class _Loop:
         self._measurer = Measurer(trainer, folder=store.path, role="learner")
         self._saves = place.board.saves_ordered
         self._invocation_s = 0.0
+        self._steps_at_start = trainer.counters.steps
         self._last_s = time.monotonic()
         self._next_reading_s = 0.0
         self._told_of_replay = False
@@ -90,6 +90,9 @@ class _Loop:
                 self._saves = board.saves_ordered
                 self._tell_reading()
                 self.save()
+            if board.is_finishing:
+                self._place.wait_until(lambda: False, on="rest")
+                break
             if self._is_at_limit():
                 self._place.wait_until(lambda: board.saves_ordered > self._saves, on="rest", timeout_s=1.0)
                 continue
@@ -131,7 +134,10 @@ class _Loop:
         return reason is not None
 
     def _count_time(self) -> None:
+        """Count time from the first step on: before it, envs are being started."""
         now_s = time.monotonic()
+        if self._trainer.counters.steps == self._steps_at_start:
+            self._last_s = now_s
         self._invocation_s += now_s - self._last_s
         self._trainer.counters.count_time(now_s - self._last_s)
         self._last_s = now_s

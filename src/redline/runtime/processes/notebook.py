@@ -34,6 +34,7 @@ class Notebook:
         self.lost: list[str] | None = None  # of the checkpoint that was brought back; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None
+        self._recorded: Gauges | None = None
         self.learning_steps_per_s: float | None = None
         self.checkpoint: Path | None = None  # the newest
         self.save_error: str | None = None  # why the newest could not be saved
@@ -60,8 +61,9 @@ class Notebook:
         self._recorder.event(name, **details)
 
     def record(self) -> None:
-        """Write down the newest reading, if there is one."""
-        if self.gauges is not None:
+        """Write down the newest reading, if there is one that was not written yet."""
+        if self.gauges is not None and self.gauges is not self._recorded:
+            self._recorded = self.gauges
             self._recorder.metrics(self.gauges)
             self._curves.add(self.gauges)
 
@@ -87,10 +89,12 @@ class Notebook:
                 self._board.answer_sync(message["number"], is_safe=self._sync())
             case "saved":
                 self.checkpoint, self.saves_answered = Path(message["path"]), message["order"]
+                self.save_error = None
                 self.event("checkpoint", path=self.checkpoint.name, stalled_s=message["stalled_s"])
             case "save-failed":
                 self.save_error, self.saves_answered = message["message"], message["order"]
-                self.warn(f"{self.save_error}; training goes on, the next checkpoint will try again")
+                if self.lost is not None and not self.is_ending:
+                    self.warn(f"{self.save_error}; training goes on, the next checkpoint will try again")
             case "adjustment":
                 self._watcher.note(f"requested → effective: {message['message']}")
                 self.event("adjustment", message=message["message"])

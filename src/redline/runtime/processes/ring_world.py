@@ -6,7 +6,7 @@ from redline.envs.vector import Progress
 from redline.experience.shared_lanes import SharedLanes, Taken
 from redline.runtime.actor import Episode
 from redline.runtime.pacing import TAKES_PER_UPDATE
-from redline.runtime.processes.board import FIRST_ACTOR, Place
+from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, Place
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.sources import Source
 from redline.runtime.training import Played, Trainer
@@ -43,6 +43,7 @@ class RingWorld:
         counters = trainer.counters
         self._weights.publish(trainer.learner.online.state_dict(), updates=counters.updates, steps=counters.steps)
         self._published_updates = counters.updates
+        self._place.board.bells[EVALUATOR].ring()  # it may wait for them
 
     def start_step(self, trainer: Trainer) -> None:
         """Publish the weights if somebody asks for newer ones, and let actors go on whose steps were taken."""
@@ -62,7 +63,9 @@ class RingWorld:
             raise ValueError("actors in other processes need a replay memory to write to")
         is_free = source.pacing.is_free
         if not (is_free and source.pacing.is_learning(trainer.counters.steps) and source.memory.num_sampleable):
-            self._place.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
+            is_there = self._place.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
+            if not is_there:
+                return Played(0, [])
         taken = [self._lanes.take(source.memory)]
         while is_free and taken[-1].steps and len(taken) < TAKES_PER_UPDATE:
             taken.append(self._lanes.take(source.memory))

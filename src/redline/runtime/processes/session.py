@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Self
 
 from redline.envs.vector import EnvError
@@ -87,16 +86,16 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     # Starting
 
-    def launch(self, resume_from: Path | None, requested_stop: Callable[[], str | None]) -> list[str]:
+    def launch(self, *, is_resumed: bool, requested_stop: Callable[[], str | None]) -> list[str]:
         """Start the learner and wait until it can learn; return what of a checkpoint could not be brought back."""
         parts = self._parts
-        self._is_new = resume_from is None
+        self._is_new = not is_resumed
         kit = LearnerKit(
             settled=self._settled,
             spec=self._spec,
             run=self.run.path,
             lock=self.run.share_lock(),
-            resume_from=resume_from,
+            is_resumed=is_resumed,
             board=parts.board,
             lanes=parts.lanes,
             weights=parts.weights,
@@ -124,7 +123,8 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             job=job,
             index=index,
             env_seed=actor_seed(job, index=index, incarnation=self._lives.get(name, 0), steps=steps),
-            first_vector_step=steps // job.num_envs,
+            # a predecessor may have been ahead of what counts: other random numbers than it had
+            first_vector_step=steps // job.num_envs + self._lives.get(name, 0) * parts.lanes.depth,
             board=parts.board,
             lanes=parts.lanes,
             weights=parts.weights,
@@ -182,8 +182,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             if member.place != LEARNER:
                 self._crew.end(member)
         self.event("stop", reason=reason)
-        notebook.save_error = None
-        board.order_save()
+        board.order_save(is_last=True)
         end_s = time.monotonic() + FINAL_SAVE_S
         while notebook.saves_answered < board.saves_ordered and time.monotonic() < end_s:
             self._attend()
@@ -202,6 +201,8 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """Take in what the processes tell, and replace those that are lost."""
         for message in self._crew.receive(TICK_S):
             self._notebook.take(message)
+        if not self._crew.is_look_due:
+            return
         for loss in sorted(self._crew.find_lost(), key=lambda loss: loss.member.place):  # the learner's first
             self._take_loss(loss)
 
@@ -245,7 +246,8 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._idle_losses[key] = count = 1 if has_played else self._idle_losses.get(key, 0) + 1
         if loss.was_killed:
             return count < KILLS_IN_A_ROW
-        self._failures_s.append(now_s)
+        if member.place != EVALUATOR:
+            self._failures_s.append(now_s)
         are_many = len(self._failures_s) == FAILURES_AT_ONCE and now_s - self._failures_s[0] < AT_ONCE_S
         return count < FAILURES_IN_A_ROW and not are_many
 

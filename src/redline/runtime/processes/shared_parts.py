@@ -1,17 +1,39 @@
 """What the processes of a run share: the board, the rings of the lanes and the weights."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Self
 
+import numpy as np
 import torch
 
-from redline.experience.shared_lanes import BY_EPISODE, IN_CHUNKS, LOCKSTEP, STEP_BY_STEP, SharedLanes
+from redline.errors import UserError
+from redline.experience import available_bytes
+from redline.experience.backing import MARGIN_BYTES
+from redline.experience.budget import bytes_in_words
+from redline.experience.shared_lanes import BY_EPISODE, IN_CHUNKS, LOCKSTEP, STEP_BY_STEP, PushRule, SharedLanes
 from redline.runtime.job import Job
 from redline.runtime.processes.board import FIRST_ACTOR, Board
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.types import EnvSpec
 
+RECORD_BYTES = 64  # beside the frame, at most
 PUSH_RULES = {"step": STEP_BY_STEP, "chunk": IN_CHUNKS, "episode": BY_EPISODE}
+
+
+def check_rings(job: Job, spec: EnvSpec) -> None:
+    """Refuse rings that the machine has no room for, before they are reserved."""
+    record_bytes = prod(spec.frame_shape) * np.dtype(spec.frame_dtype).itemsize + RECORD_BYTES
+    needed = job.num_envs * _push_rule(job).depth * record_bytes
+    if needed > available_bytes() - MARGIN_BYTES:
+        raise UserError(
+            f"the rings of {job.num_envs} envs need {bytes_in_words(needed)} with --push {job.push}, "
+            f"{bytes_in_words(available_bytes())} is free: use --push step, or fewer envs"
+        )
+
+
+def _push_rule(job: Job) -> PushRule:
+    return LOCKSTEP if job.pacing == "lockstep" else PUSH_RULES[job.push]
 
 
 @dataclass(frozen=True)
@@ -25,7 +47,7 @@ class SharedParts:
     @classmethod
     def for_job(cls, job: Job, spec: EnvSpec) -> Self:
         """Make what the processes of a settled job need."""
-        rule = LOCKSTEP if job.pacing == "lockstep" else PUSH_RULES[job.push]
+        rule = _push_rule(job)
         example = job.algorithm.build_network(spec, torch.Generator().manual_seed(0)).state_dict()
         return cls(
             board=Board(job.actors),
