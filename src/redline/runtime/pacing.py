@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-TAKES_PER_UPDATE = 8  # vector steps at most that come in between two updates if nobody waits for anybody
+TAKES_PER_UPDATE = 16  # vector steps at most that come in between two updates if nobody waits for anybody
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,22 @@ from redline.errors import UserError
 from redline.experience import available_bytes
 from redline.experience.backing import MARGIN_BYTES
 from redline.experience.budget import bytes_in_words
-from redline.experience.shared_lanes import BY_EPISODE, IN_CHUNKS, LOCKSTEP, STEP_BY_STEP, PushRule, SharedLanes
+from redline.experience.shared_lanes import (
+    BY_EPISODE,
+    IN_CHUNKS,
+    LOCKSTEP,
+    STEP_BY_STEP,
+    UNPACED,
+    PushRule,
+    SharedLanes,
+)
 from redline.runtime.job import Job
 from redline.runtime.processes.board import FIRST_ACTOR, Board
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.types import EnvSpec
 
 RECORD_BYTES = 64  # beside the frame, at most
-PUSH_RULES = {"step": STEP_BY_STEP, "chunk": IN_CHUNKS, "episode": BY_EPISODE}
+STEP_RULES = {"lockstep": LOCKSTEP, "held": STEP_BY_STEP, "free": UNPACED}
 
 
 def check_rings(job: Job, spec: EnvSpec) -> None:
@@ -33,7 +41,9 @@ def check_rings(job: Job, spec: EnvSpec) -> None:
 
 
 def _push_rule(job: Job) -> PushRule:
-    return LOCKSTEP if job.pacing == "lockstep" else PUSH_RULES[job.push]
+    if job.push == "step":
+        return STEP_RULES[job.pacing]
+    return IN_CHUNKS if job.push == "chunk" else BY_EPISODE
 
 
 @dataclass(frozen=True)
