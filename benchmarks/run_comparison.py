@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from decay import learning_rows
@@ -64,7 +65,7 @@ def read_side(facts: Row, metrics: Sequence[Row], events: Sequence[Row]) -> Row:
         "updates": last["updates"],
         "episodes": last["episodes"],
         "steps_per_s": (last["steps"] - first["steps"]) / (last["time_s"] - first["time_s"]),
-        "warmup_steps_per_s": last["warmup_steps_per_s"],
+        "warmup_steps_per_s": last.get("warmup_steps_per_s"),  # runs of earlier versions have none
         "samples_per_step": last["samples_per_step"],
         "weights_age_updates": statistics.median(row["actor_weights_age_updates"] for row in learning),
         "mean_return_100": last["mean_return_100"],
@@ -80,8 +81,8 @@ def read_side(facts: Row, metrics: Sequence[Row], events: Sequence[Row]) -> Row:
     }
 
 
-def compare_runs(runs: Mapping[str, Path]) -> Measurement:
-    """Read two runs, by topology, and return what they show."""
+def compare_runs(runs: Mapping[str, Path], *, caveat: str | None = None) -> Measurement:
+    """Read two runs, by topology, and return what they show, and what a reader must know to judge it."""
     facts = {name: read_run_json(run) for name, run in runs.items()}
     for name, own in facts.items():
         if (found := own["config"].get("topology", "inline")) != name:
@@ -102,7 +103,8 @@ def compare_runs(runs: Mapping[str, Path]) -> Measurement:
     for key, table in tables.items():
         say(table_text(key, table))
     own = next(iter(facts.values()))
-    return measurement(sides, tables, algorithm=own["algorithm"], env_id=own["config"]["env"]["id"])
+    found = measurement(sides, tables, algorithm=own["algorithm"], env_id=own["config"]["env"]["id"])
+    return found if caveat is None else replace(found, learning=f"{found.learning}; {caveat}")
 
 
 def measurement(

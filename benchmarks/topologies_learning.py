@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     try:
         runs = dict(zip(TOPOLOGIES, options.runs, strict=True)) if options.runs else {}
-        result = compare_runs(runs) if runs else train_task(options)
+        result = compare_runs(runs, caveat=options.caveat) if runs else train_task(options)
     except (UserError, OSError) as error:
         raise SystemExit(f"topologies_learning: {error}") from None
     return finish(result, as_json=options.json, keep=not options.no_record)
@@ -124,6 +124,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--task", choices=tuple(TASKS), help="what to learn")
     what.add_argument("--runs", type=Path, nargs=2, metavar=("INLINE_RUN", "ASYNC_RUN"), help="two finished runs")
+    parser.add_argument("--caveat", help="what a reader of the two runs must know, for the record")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="seeds to train")
     parser.add_argument("--max-steps", type=at_least(1), help="steps that each run has, if not the task's own")
     parser.add_argument("--target-return", type=float, help="mean-100 to reach, if not the task's own")
