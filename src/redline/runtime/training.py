@@ -137,6 +137,8 @@ class Trainer:
         whole, self._stray_steps = divmod(self._stray_steps + steps, self.world.num_envs)
         counters.vector_steps += whole
         counters.episodes += len(episodes)
+        if self.source.pacing.is_free:
+            counters.free_steps, counters.free_samples = counters.steps, counters.samples
         for episode in episodes:
             self.scores.add(episode.total_reward)
         return episodes
@@ -154,8 +156,6 @@ class Trainer:
                 source.learnt(sizes)
             counters.updates += 1
             counters.samples += source.num_samples(batch)
-            if source.pacing.is_free:
-                counters.free_steps, counters.free_samples = counters.steps, counters.samples
             self._after_update()
 
     def check_loss(self, loss: float | None) -> None:

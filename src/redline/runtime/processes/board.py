@@ -79,8 +79,8 @@ class Board:
 
     def order_save(self, *, is_last: bool = False) -> None:
         """Ask the learner for a checkpoint, and perhaps to learn nothing after it."""
-        self._orders[4] = is_last
         self._orders[1] += 1
+        self._orders[4] = is_last  # last: who sees it sees the order
         self.bells[LEARNER].ring()
 
     @property

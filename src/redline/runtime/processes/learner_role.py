@@ -90,7 +90,7 @@ class _Loop:
                 self._saves = board.saves_ordered
                 self._tell_reading()
                 self.save()
-            if board.is_finishing:
+            if board.is_finishing and board.saves_ordered == self._saves:
                 self._place.wait_until(lambda: False, on="rest")
                 break
             if self._is_at_limit():
