@@ -50,6 +50,11 @@ class VectorStep:
         """Where the episode is over, for whatever reason."""
         return self.terminated | self.truncated
 
+    @property
+    def return_ends(self) -> BoolArray:
+        """Where nothing that follows counts for what came before: the episode is over by its rules, or a life lost."""
+        return self.terminated | self.life_lost
+
 
 @dataclass(frozen=True)
 class Handles:

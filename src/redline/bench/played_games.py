@@ -117,7 +117,7 @@ def play_game(
             step = env.recv()
             frames[t], reward[t] = step.frames, step.reward
             terminated[t], truncated[t] = step.terminated, step.truncated
-            return_ends[t] = step.terminated | step.life_lost
+            return_ends[t] = step.return_ends
             if step.ended.any():
                 first_frames[t] = step.first_frames.copy()
             if progress is not None:

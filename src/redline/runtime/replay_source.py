@@ -121,7 +121,7 @@ class ReplaySource:
             self.memory.lanes,
             actions=actions,
             reward=step.reward,
-            return_ends=step.terminated | step.life_lost,
+            return_ends=step.return_ends,
             episode_ends=step.ended,
             frames=step.frames,
             first_frames=step.first_frames,

@@ -117,7 +117,9 @@ def resume_run(
         for reason in checkpoint.skipped:
             watcher.note(f"warning: {reason}")
         settled = settle_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
-        check_disk(settled, describe_env(settled.job)[0], run.path)
+        spec, protocol = describe_env(settled.job)
+        check_disk(settled, spec, run.path)
+        tell_settings(settled, protocol, run, watcher)
         bring_back = _bring_back_inline if settled.job.topology == "inline" else _bring_back_async
         session, lost_state = bring_back(
             settled, run=run, store=store, checkpoint=checkpoint, watcher=watcher, requested_stop=requested_stop
@@ -152,7 +154,6 @@ def _bring_back_inline(
     with ExitStack() as on_error:
         on_error.callback(trainer.close)
         lost = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
-        tell_settings(settled, describe_env(settled.job)[1], run, watcher)
         session = open_session(run, store, trainer, watcher)
         on_error.pop_all()
     return session, lost
@@ -170,9 +171,8 @@ def _bring_back_async(
     """Return a session whose learner stands where the checkpoint was taken, and what could not be brought back."""
     check_memory(settled)
     store.close()  # the learner opens its own
-    spec, protocol = describe_env(settled.job)
+    spec, _ = describe_env(settled.job)
     check_rings(settled.job, spec)
-    tell_settings(settled, protocol, run, watcher)
     counters, _ = counters_from_json(checkpoint.state)
     session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=counters)
     with ExitStack() as on_error:

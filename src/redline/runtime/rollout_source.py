@@ -87,7 +87,7 @@ class RolloutSource:
             value=value,
             reward=step.reward,
             final_value=final_value,
-            return_ends=step.terminated | step.life_lost,
+            return_ends=step.return_ends,
             episode_ends=step.ended,
         )
 
