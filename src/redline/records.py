@@ -168,6 +168,31 @@ def scan_records(path: Path) -> Scan:
     return Scan(rows=rows, unreadable_lines=unreadable_lines, is_torn=is_torn)
 
 
+class RecordTail:
+    """Reads what is appended to a file that another process writes; begins anew where the file was replaced or cut."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file_id: tuple[int, int] | None = None  # device and inode
+        self._read_bytes = 0
+
+    def new_rows(self) -> list[Row]:
+        """Return the rows of the whole lines that were added since the last call; none while there is no file."""
+        try:
+            with self.path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                file_id = status.st_dev, status.st_ino
+                if file_id != self._file_id or status.st_size < self._read_bytes:
+                    self._file_id, self._read_bytes = file_id, 0
+                file.seek(self._read_bytes)
+                added = file.read()
+        except OSError:
+            return []
+        whole = added[: added.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        return [row for line in whole.splitlines() if (row := parse_row(line)) is not None]
+
+
 def read_records(path: Path) -> list[Row]:
     """Read all rows that can be read; `scan_records` also says what could not."""
     return scan_records(path).rows
