@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from redline.cli.flags import parse
 from redline.cli.main import DONE
+from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_facts, print_table
 from redline.cli.wording import number, rate
 from redline.records import as_json_value

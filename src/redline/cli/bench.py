@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from redline.bench.replay import GAMES, ReplayBench
-from redline.cli.flags import parse
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_table
 from redline.cli.wording import duration
 from redline.envs import catalog as env_catalog

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import tyro
 
-from redline.cli.flags import parse
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import duration, number

@@ -1,13 +1,10 @@
 """Flags → a job: names are looked up in the catalog first, then tyro parses with those values as defaults."""
 
-import contextlib
-import io
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import tyro
 
@@ -20,6 +17,7 @@ from redline.algorithms.catalog import (
     part_fields,
     part_name,
 )
+from redline.cli.parsing import parse
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
@@ -29,10 +27,6 @@ from redline.runtime.job import Job
 from redline.runtime.settings import flatten, from_settings
 from redline.runtime.topology import share_out
 
-T = TypeVar("T")
-
-NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
-WRONG_CHOICE = re.compile(r"invalid choice '(.*?)' for argument '(\S+)'\. Expected one of \((.*?)\)")
 MAX_CONFIG_BYTES = 1_000_000
 TAKEN_OVER = ("clip_norm", "anneal_steps")  # settings that survive when an optimiser replaces another
 ALL = "all"  # in place of an algorithm: every one after the other
@@ -186,46 +180,6 @@ def scan(args: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
         elif position + 1 < len(args):
             found[names[name]] = args[position + 1]
     return found
-
-
-def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
-    """Let tyro parse, and say what it does not like in one line."""
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                kind,
-                args=list(args),
-                default=default,
-                prog=prog,
-                config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff),
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise UserError(_one_line(complaint.getvalue(), prog)) from None
-
-
-def _one_line(complaint: str, prog: str) -> str:
-    """Condense tyro's boxed message: its first section, and the flag it suggests."""
-    sections: list[list[str]] = [[]]
-    for line in complaint.splitlines():
-        if re.fullmatch(r"[│\s]*[─-]{10,}[│\s]*", line):
-            sections.append([])
-        elif (text := line.strip("│ ")) and not text.startswith(("╭", "╰")):
-            sections[-1].append(text)
-    if not complaint.startswith("╭"):  # where the terminal has no box characters, the title is a section of its own
-        sections = sections[1:] or sections
-    message = " ".join(sections[0])
-    if found := NOT_PARSED.match(message):  # of several types, none fits
-        return f"{found[1]} is {found[3]!r}, but it takes {found[2].replace('{None}|', '')}: see {prog} --help"
-    if found := WRONG_CHOICE.match(message):
-        choices = re.findall(r"'(.*?)'", found[3])
-        return f"{found[2]} is {found[1]!r}: use {' or '.join(choices)}"
-    flags = [text.split()[0].rstrip(",") for section in sections for text in section if text.startswith("--")]
-    is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
-    remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"
-    return f"{message[:300].rstrip('.')}: {remedy}"
 
 
 def _parts_in(settings: Mapping[str, Any]) -> dict[str, str]:

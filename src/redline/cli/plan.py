@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from redline.cli.flags import default_job, parse, scan
+from redline.cli.flags import default_job, scan
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.envs import catalog as env_catalog

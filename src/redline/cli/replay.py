@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from redline.cli.flags import parse
 from redline.cli.main import DONE
+from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import number
 from redline.errors import UserError, unknown_name

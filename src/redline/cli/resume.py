@@ -7,7 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from redline.cli.flags import ENV_COUNTS, parse, scan
+from redline.cli.flags import ENV_COUNTS, scan
+from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.train import display, train
 from redline.errors import UserError

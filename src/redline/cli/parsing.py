@@ -1,0 +1,56 @@
+"""A command line → a dataclass: tyro parses, and what it does not like is said in one line."""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import tyro
+
+from redline.errors import UserError
+
+T = TypeVar("T")
+
+NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
+WRONG_CHOICE = re.compile(r"invalid choice '(.*?)' for argument '(\S+)'\. Expected one of \((.*?)\)")
+
+
+def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
+    """Let tyro parse, and say what it does not like in one line."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                args=list(args),
+                default=default,
+                prog=prog,
+                config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UserError(_one_line(complaint.getvalue(), prog)) from None
+
+
+def _one_line(complaint: str, prog: str) -> str:
+    """Condense tyro's boxed message: its first section, and the flag it suggests."""
+    sections: list[list[str]] = [[]]
+    for line in complaint.splitlines():
+        if re.fullmatch(r"[│\s]*[─-]{10,}[│\s]*", line):
+            sections.append([])
+        elif (text := line.strip("│ ")) and not text.startswith(("╭", "╰")):
+            sections[-1].append(text)
+    if not complaint.startswith("╭"):  # where the terminal has no box characters, the title is a section of its own
+        sections = sections[1:] or sections
+    message = " ".join(sections[0])
+    if found := NOT_PARSED.match(message):  # of several types, none fits
+        return f"{found[1]} is {found[3]!r}, but it takes {found[2].replace('{None}|', '')}: see {prog} --help"
+    if found := WRONG_CHOICE.match(message):
+        choices = re.findall(r"'(.*?)'", found[3])
+        return f"{found[2]} is {found[1]!r}: use {' or '.join(choices)}"
+    flags = [text.split()[0].rstrip(",") for section in sections for text in section if text.startswith("--")]
+    is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
+    remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"
+    return f"{message[:300].rstrip('.')}: {remedy}"
