@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from redline.records import (
     MAX_LINE_BYTES,
+    RecordTail,
     RecordWriter,
     encode_row,
     read_records,
@@ -135,3 +136,32 @@ def test_nan_written_by_other_programs_is_read_as_none(path: Path) -> None:
 def test_missing_file_is_an_error_and_not_an_empty_record(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_records(path)
+
+
+def test_a_tail_gives_each_whole_row_once_and_waits_for_a_torn_one(path: Path) -> None:
+    tail = RecordTail(path)
+    assert tail.new_rows() == []
+    path.write_bytes(b'{"a":1}\nnot json\n{"a":')
+    assert tail.new_rows() == [{"a": 1}]
+    with path.open("ab") as file:
+        file.write(b"2}\n")
+    assert tail.new_rows() == [{"a": 2}]
+    assert tail.new_rows() == []
+
+
+def test_a_tail_begins_anew_where_the_file_was_replaced_or_cut(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(b'{"a":1}\n{"a":2}\n')
+    tail = RecordTail(path)
+    tail.new_rows()
+    replacement = tmp_path / "replacement"
+    replacement.write_bytes(b'{"a":3}\n{"a":4}\n')
+    replacement.replace(path)
+    assert tail.new_rows() == [{"a": 3}, {"a": 4}]
+    path.write_bytes(b'{"a":5}\n')
+    assert tail.new_rows() == [{"a": 5}]
+
+
+def test_a_tail_of_so_many_bytes_leaves_out_what_is_older(path: Path) -> None:
+    path.write_bytes(b"".join(b'{"a":%d}\n' % number for number in range(9)))
+    assert RecordTail(path, last_bytes=20).new_rows() == [{"a": 7}, {"a": 8}]
+    assert len(RecordTail(path, last_bytes=2000).new_rows()) == 9

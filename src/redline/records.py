@@ -171,8 +171,9 @@ def scan_records(path: Path) -> Scan:
 class RecordTail:
     """Reads what is appended to a file that another process writes; begins anew where the file was replaced or cut."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, last_bytes: int | None = None) -> None:
         self.path = path
+        self._last_bytes = last_bytes  # to begin with: whoever wants the newest row need not read a week of them
         self._file_id: tuple[int, int] | None = None  # device and inode
         self._read_bytes = 0
 
@@ -183,7 +184,8 @@ class RecordTail:
                 status = os.fstat(file.fileno())
                 file_id = status.st_dev, status.st_ino
                 if file_id != self._file_id or status.st_size < self._read_bytes:
-                    self._file_id, self._read_bytes = file_id, 0
+                    skipped_bytes = 0 if self._last_bytes is None else max(0, status.st_size - self._last_bytes)
+                    self._file_id, self._read_bytes = file_id, skipped_bytes
                 file.seek(self._read_bytes)
                 added = file.read()
         except OSError:

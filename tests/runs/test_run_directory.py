@@ -16,6 +16,7 @@ from redline.records import read_records
 from redline.runs.directory import MAX_RUN_JSON_BYTES, RunDirectory, read_run_json, slug
 from redline.runs.errors import explain
 from redline.runs.host import host_facts, version
+from redline.runs.lock import is_held
 
 HOLD_LOCK = """
 import sys
@@ -152,8 +153,10 @@ def test_lock_of_a_living_process_holds_and_that_of_a_killed_one_does_not(run: R
         assert holder.stdout.readline() == b"locked\n"
         with pytest.raises(UserError, match=f"is in use by process {holder.pid} since 20"):
             RunDirectory.open(run.path)
+        assert is_held(run.path) is True
         holder.kill()
         holder.wait()
+    assert is_held(run.path) is False
     assert json.loads((run.path / "run.lock").read_bytes())["pid"] == holder.pid
     RunDirectory.open(run.path).close()
 
@@ -169,6 +172,18 @@ def test_lock_with_unreadable_content_still_holds(run: RunDirectory) -> None:
     (run.path / "run.lock").write_bytes(b"")
     with pytest.raises(UserError, match="in use by another process that is just starting"):
         RunDirectory.open(run.path)
+
+
+def test_whether_a_run_is_held_is_told_without_taking_its_lock(run: RunDirectory, tmp_path: Path) -> None:
+    lock = run.path / "run.lock"
+    content = lock.read_bytes()
+    assert is_held(run.path) is True
+    assert lock.read_bytes() == content
+    lock.write_text(json.dumps({**json.loads(content), "host": "elsewhere"}))
+    assert is_held(run.path) is None
+    run.close()
+    assert is_held(run.path) is False
+    assert is_held(tmp_path / "nothing") is False
 
 
 def test_cut_takes_back_what_is_counted_and_leaves_events(run: RunDirectory) -> None:

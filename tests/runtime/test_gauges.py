@@ -30,6 +30,27 @@ def test_a_reading_without_roles_comes_back_too() -> None:
     assert Gauges.from_row(json.loads(json.dumps(make_gauges().row()))).roles == ()
 
 
+def test_a_row_of_an_older_version_is_read_without_what_it_does_not_have() -> None:
+    optional = {name for name, field in Gauges.__dataclass_fields__.items() if "None" in str(field.type)}
+    row = make_gauges().row()
+    old = {name: value for name, value in row.items() if name not in optional and name != "roles"}
+    assert Gauges.from_row(old) == make_gauges(**dict.fromkeys(optional))
+    role = Gauges.from_row({**row, "roles": [{"role": "learner", "pid": 7}]}).roles[0]
+    assert role == RoleGauges("learner", 7, None, None, None, None, {}, None)
+
+
+def test_a_row_of_a_newer_version_is_read_without_what_this_one_does_not_know() -> None:
+    row = make_gauges(roles=(ACTOR,)).row()
+    newer = {**row, "mood": 1.0, "roles": [{**row["roles"][0], "mood": 1.0}]}
+    assert Gauges.from_row(newer) == Gauges.from_row(row)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"steps": None}, {"loss": "low"}, {"roles": 3}, {"roles": [3]}, {"roles": "ab"}])
+def test_a_row_that_is_no_reading_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no reading"):
+        Gauges.from_row({**make_gauges().row(), **wrong} if wrong else {})
+
+
 @pytest.mark.parametrize("kind", [Gauges, RoleGauges])
 def test_every_field_is_documented(kind: Any) -> None:
     text = (Path(__file__).parents[2] / "docs" / "run-directory.md").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ import psutil
 
 from redline.errors import UserError
 from redline.records import SCHEMA, parse_row, write_all
+from redline.runs.atomic import open_regular
 from redline.runs.errors import explain
 
 LOCK_NAME = "run.lock"
@@ -60,6 +61,22 @@ class RunLock:
             os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
         self._descriptor = None
+
+
+def is_held(directory: Path) -> bool | None:
+    """Tell whether a run is being written, from what the lock says of its holder; None if that is on another host.
+
+    The lock is not tried: whoever wants it at that moment would be told that the run is in use.
+    """
+    try:
+        with open_regular(directory / LOCK_NAME) as file:
+            holder = parse_row(file.read(MAX_LOCK_BYTES)) or {}
+    except OSError:
+        return False
+    pid, host = holder.get("pid"), holder.get("host")
+    if not isinstance(pid, int):
+        return False
+    return None if host != platform.node() else _is_alive(pid, holder.get("process_start_unix_s"))
 
 
 class SharedLock:

@@ -1,7 +1,7 @@
 """Gauges: what a run shows of itself at one moment, the same for the panel, the records and the curves."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from typing import Any, Self
 
 REST = "rest"  # what a process waits for that has nothing to do
@@ -64,6 +64,31 @@ class Gauges:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the reading that a row was made from, in this process or in another."""
-        known = {field.name: row[field.name] for field in fields(cls)}
-        return cls(**{**known, "roles": tuple(RoleGauges(**role) for role in row["roles"])})
+        """Return the reading that a row was made from, in this process or in another, by this version or an older one.
+
+        What an older version did not write is None, or none; ValueError where the row is no reading at all.
+        """
+        roles = row.get("roles") or ()
+        try:
+            known = {field.name: _number(field, row.get(field.name)) for field in fields(cls) if field.name != "roles"}
+            return cls(**known, roles=tuple(_role_from_row(role) for role in roles))
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"no reading: {error}") from error
+
+
+def _role_from_row(row: Mapping[str, Any]) -> RoleGauges:
+    """Return the reading of a process; without what only newer versions know."""
+    values = {field.name: row[field.name] for field in fields(RoleGauges) if row.get(field.name) is not None}
+    absent: dict[str, Any] = {"waiting": {}}
+    for field in fields(RoleGauges):
+        if field.default is MISSING and field.default_factory is MISSING:
+            absent.setdefault(field.name, None)
+    return RoleGauges(**{**absent, **values})
+
+
+def _number(field: "Field[Any]", value: object) -> Any:
+    if value is None and "None" in str(field.type):
+        return None
+    if not isinstance(value, int | float):
+        raise TypeError(f"{field.name} is {value!r}")
+    return value
