@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 from redline.records import Row
@@ -10,6 +9,7 @@ from redline.records import Row
 HARDWARE = "hardware.jsonl"
 COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # a mean of them says nothing
 NO_SERIES = frozenset({"schema", "watched"})
+LARGEST = 1e300
 LABELS = frozenset({"index", "processes"})  # of a GPU: not measured
 
 
@@ -25,7 +25,7 @@ def flat(row: Row) -> dict[str, float]:
 
 def _numbers(name: str, value: object, *, depth: int) -> Iterator[tuple[str, float]]:
     if isinstance(value, int | float):
-        if not isinstance(value, bool) and math.isfinite(value):
+        if not isinstance(value, bool) and -LARGEST < value < LARGEST:  # false for NaN
             yield name, float(value)
     elif isinstance(value, dict) and depth < 2:
         is_gpu = name.startswith("gpus.")

@@ -1,0 +1,66 @@
+"""The process that watches from outside: `python -m redline.monitor`, as `record` starts it.
+
+It ends when the watched process ends, or when whoever started it writes a line to its stdin or closes it. What happens
+is told as JSON lines on stdout, and written to events.jsonl unless a run writes its own.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from redline.monitor.recording import EVENTS, NamedRoles, Recording, Wait
+from redline.monitor.sampling import Sampler
+from redline.records import RecordWriter, Row, encode_row
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Record until it is time to stop."""
+    options = parse(argv)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # meant for the watched process; its end is ours
+    os.set_blocking(sys.stdout.fileno(), False)  # whoever started us may not read
+    writer = None if options.run else RecordWriter(options.out / EVENTS)
+    sampler = Sampler(options.pid, folder=options.out, roles=NamedRoles(options.out / EVENTS if options.run else None))
+    recording = Recording(sampler, options.out, hz=options.hz, say=partial(_say, writer))
+    recording.finish(recording.run(_stop_asked(sys.stdin.fileno())))
+    return 0
+
+
+def _say(writer: RecordWriter | None, row: Row) -> None:
+    with suppress(OSError):  # a full pipe or a full disk must not end the recording
+        os.write(sys.stdout.fileno(), encode_row(row))
+    if writer is not None:
+        with suppress(OSError):
+            writer.write(row)
+
+
+def _stop_asked(stdin: int) -> Wait:
+    """Return what waits for a line, or for the end of what can be read."""
+
+    def wait(seconds: float) -> str | None:
+        readable, _, _ = select.select([stdin], [], [], seconds)
+        return "closed" if readable else None
+
+    return wait
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the flags."""
+    parser = ArgumentParser(prog="python -m redline.monitor", description=__doc__)
+    parser.add_argument("--pid", type=int, required=True, help="process to watch, with its children")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--hz", type=float, required=True, help="samples per second")
+    parser.add_argument("--run", action="store_true", help="the folder is a run, whose events name its processes")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""What the whole machine does: processors, memory, a folder's disk, shared memory; what it does not tell is absent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from redline.records import Row
+
+SECTOR_BYTES = 512  # the unit of the kernel's counters, whatever the device's own
+SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
+SYS_BLOCK = Path("/sys/dev/block")
+
+
+class MachineProbe:
+    """Compares counters of the machine with those of the sample before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._cores = _core_times()
+        self._counters_path = _device_counters(folder)
+        self._disk_bytes = self._read_disk()
+
+    def sample(self, interval_s: float) -> Row:
+        """Return what was used since the sample before, and what is left."""
+        return {
+            **self._sample_cores(interval_s),
+            **self._sample_disk(interval_s),
+            **_absent_if_refused(_load),
+            **_absent_if_refused(_memory),
+            **_absent_if_refused(lambda: {"disk_free_bytes": int(psutil.disk_usage(str(self._folder)).free)}),
+            **_absent_if_refused(_shared_memory),
+        }
+
+    def _sample_cores(self, interval_s: float) -> Row:
+        before, now = self._cores, _core_times()
+        self._cores = now
+        if not now or len(now) != len(before):  # a core was switched on or off
+            return {}
+        shares = [_busy_share(then, since) for then, since in zip(before, now, strict=True)]
+        if interval_s <= 0:
+            shares = [0.0] * len(shares)
+        return {"core_busy": shares, "machine_cpu_cores_used": sum(shares)}
+
+    def _sample_disk(self, interval_s: float) -> Row:
+        before, now = self._disk_bytes, self._read_disk()
+        self._disk_bytes = now
+        if before is None or now is None or interval_s <= 0:
+            return {}
+        rates = [(count - then) / interval_s for then, count in zip(before, now, strict=True)]
+        return {"disk_read_bytes_per_s": rates[0], "disk_write_bytes_per_s": rates[1]}
+
+    def _read_disk(self) -> tuple[int, int] | None:
+        """Return the bytes read from and written to the device so far."""
+        if self._counters_path is None:
+            return None
+        try:
+            counts = self._counters_path.read_text(encoding="ascii").split()
+        except OSError:
+            return None
+        return int(counts[2]) * SECTOR_BYTES, int(counts[6]) * SECTOR_BYTES
+
+
+def _core_times() -> list[tuple[float, float]]:
+    """Return for each core the seconds it was busy, and all its seconds."""
+    with suppress(OSError, psutil.Error, RuntimeError):
+        # user, nice, system, idle, iowait, irq, softirq, steal: time stolen by other guests is not used here;
+        # what follows, time of own guests, is part of user time already
+        return [(sum(times[:3]) + sum(times[5:7]), sum(times[:8])) for times in psutil.cpu_times(percpu=True)]
+    return []
+
+
+def _busy_share(before: tuple[float, float], now: tuple[float, float]) -> float:
+    busy_s, all_s = now[0] - before[0], now[1] - before[1]
+    return min(max(busy_s / all_s, 0.0), 1.0) if all_s > 0 else 0.0
+
+
+def _device_counters(folder: Path) -> Path | None:
+    """Return the kernel's counters of the device that holds a folder; None for file systems without one."""
+    try:
+        device = folder.stat().st_dev
+    except OSError:
+        return None
+    path = SYS_BLOCK / f"{os.major(device)}:{os.minor(device)}" / "stat"
+    return path if path.exists() else None
+
+
+def _load() -> Row:
+    return {"load_average_1m": os.getloadavg()[0]}
+
+
+def _memory() -> Row:
+    return {"memory_available_bytes": int(psutil.virtual_memory().available)}
+
+
+def _shared_memory() -> Row:
+    if not SHM.is_dir():
+        return {}
+    usage = psutil.disk_usage(str(SHM))
+    return {"shm_used_bytes": int(usage.used), "shm_free_bytes": int(usage.free)}
+
+
+def _absent_if_refused(read: Callable[[], Row]) -> Row:
+    with suppress(OSError, psutil.Error, AttributeError):
+        return read()
+    return {}
+
+
+def machine_facts() -> Row:
+    """Return what does not change while a recording lasts."""
+    return {
+        "cores": os.cpu_count() or 1,
+        **_absent_if_refused(lambda: {"memory_total_bytes": int(psutil.virtual_memory().total)}),
+    }

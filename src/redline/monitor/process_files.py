@@ -1,0 +1,104 @@
+"""What the kernel tells of a process under /proc: a few reads of one small file each, 15 µs apiece.
+
+psutil asks for the same in several reads and has no cheap way to find children; at 20 samples a second that shows.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+ENDED = frozenset("ZXx")  # a zombie waits for its parent to hear of its end
+
+
+@dataclass(frozen=True)
+class ProcessStat:
+    """One reading of /proc/<pid>/stat."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    started_ticks: int  # since the machine was started; with the number, this tells processes apart
+    cpu_s: float  # its own
+    ended_children_cpu_s: float  # of the children it has waited for, and of theirs
+    threads: int
+    rss_bytes: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether it runs no more."""
+        return self.state in ENDED
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Tell it apart from a later process with the same number."""
+        return self.pid, self.started_ticks
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """Return a reading, or None where there is no such process."""
+    content = _read(pid, "stat")
+    if content is None:
+        return None
+    # the name is in parentheses and may hold any character, parentheses and spaces too
+    head, _, tail = content.rpartition(b")")
+    fields = tail.split()
+    user, system, children_user, children_system = (int(ticks) for ticks in fields[11:15])
+    return ProcessStat(
+        pid=pid,
+        name=head.partition(b"(")[2].decode(errors="replace"),
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        started_ticks=int(fields[19]),
+        cpu_s=(user + system) * TICK_S,
+        ended_children_cpu_s=(children_user + children_system) * TICK_S,
+        threads=int(fields[17]),
+        rss_bytes=int(fields[21]) * PAGE_BYTES,
+    )
+
+
+def read_shared_bytes(pid: int) -> int | None:
+    """Return how much of the resident memory is shared or backed by files; None where it is not told."""
+    content = _read(pid, "statm")
+    return None if content is None else int(content.split()[2]) * PAGE_BYTES
+
+
+def read_pss_bytes(pid: int) -> int | None:
+    """Return the resident memory with shared pages divided among their users; the kernel walks the page tables."""
+    content = _read(pid, "smaps_rollup")
+    for line in (content or b"").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def read_storage_bytes(pid: int) -> tuple[int, int] | None:
+    """Return the bytes read from and written to storage, by children that it has waited for too; None if not told."""
+    content = _read(pid, "io")
+    if not content:
+        return None
+    counts = dict(line.split(b": ") for line in content.splitlines())
+    return int(counts[b"read_bytes"]), int(counts[b"write_bytes"])
+
+
+def list_pids() -> set[int]:
+    """Return the numbers of all processes."""
+    return {int(name) for name in os.listdir(PROC) if name.isdecimal()}  # noqa: PTH208 - five times as fast
+
+
+def _read(pid: int, name: str) -> bytes | None:
+    try:
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+    except OSError:  # gone, or another user's
+        return None
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

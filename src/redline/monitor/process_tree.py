@@ -1,0 +1,176 @@
+"""A process and all that it started: what they use of processors, memory and storage, together, by role and each.
+
+The kernel hands the CPU time and the I/O of a process that ended to its parent, when the parent waits for it. So the
+sum over the living, each with its ended children, loses nothing, not even of children that lived between two samples.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redline.monitor.process_files import (
+    ProcessStat,
+    list_pids,
+    read_pss_bytes,
+    read_shared_bytes,
+    read_stat,
+    read_storage_bytes,
+)
+from redline.records import Row
+
+MAIN, OTHER = "main", "other"  # roles of processes that nobody has named
+PSS_INTERVAL_S = 10.0
+PSS_MOST_OF_TIME = 0.005  # reading it of large processes takes long: then it is read less often
+
+Identity = tuple[int, int]
+
+
+@dataclass
+class Total:
+    """A count over processes that come and go, each of which brings what its ended children counted."""
+
+    value: float = 0.0
+    _last: dict[Identity, float] | None = None
+
+    def advance(self, now: Mapping[Identity, float]) -> float:
+        """Take in a reading of all processes, and return by how much the count grew; a first reading is the base."""
+        if self._last is None:
+            self._last = dict(now)
+            return 0.0
+        gained = sum(value - self._last.get(process, 0.0) for process, value in now.items())
+        gone = sum(value for process, value in self._last.items() if process not in now)
+        # where the time of those that are gone was handed to nobody here, it is not to be taken off
+        growth = gained - gone if gained >= gone else gained
+        self._last = dict(now)
+        self.value += growth
+        return growth
+
+
+class ProcessTree:
+    """Follows a process and its descendants; those that lose their parent stay watched."""
+
+    def __init__(self, pid: int, *, excluded_pid: int | None = None) -> None:
+        self.pid = pid
+        self._excluded_pid = excluded_pid  # of the monitor itself
+        self._root: Identity | None = None
+        self._members: set[Identity] = set()
+        self._known: set[int] = set()  # processes whose parent was looked at already
+        self._cpu, self._read, self._written = Total(), Total(), Total()
+        self._own_cpu_s: dict[Identity, float] | None = None
+        self._next_pss_s = 0.0  # monotonic
+
+    def sample(self, interval_s: float, roles: Mapping[int, str]) -> Row | None:
+        """Return what was used since the sample before; None if the process has ended and was waited for.
+
+        The first sample is the base of the next: its rates are zero.
+        """
+        stats = self._look()
+        if stats is None:
+            return None
+        seconds = max(interval_s, 1e-9)
+        cpu_s = self._cpu.advance({stat.identity: stat.cpu_s + stat.ended_children_cpu_s for stat in stats})
+        cores = self._cores_used(stats, seconds)
+        watched = [
+            {
+                "pid": stat.pid,
+                "role": roles.get(stat.pid, MAIN if stat.pid == self.pid else OTHER),
+                "name": stat.name,
+                "cpu_cores_used": cores[stat.identity],
+                "rss_bytes": stat.rss_bytes,
+                "threads": stat.threads,
+                **_present(shared_bytes=read_shared_bytes(stat.pid)),
+            }
+            for stat in stats
+            if not stat.has_ended
+        ]
+        self._add_pss(watched)
+        return {
+            "cpu_cores_used": cpu_s / seconds,
+            "cpu_s": self._cpu.value,
+            **_sums(watched, "rss_bytes", "shared_bytes", "pss_bytes", "threads"),
+            "processes": len(watched),
+            **self._storage(stats, seconds),
+            "roles": _by_role(watched),
+            "watched": watched,
+        }
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the process itself runs no more, waited for or not."""
+        root = read_stat(self.pid)
+        return root is None or root.has_ended or self._root not in (None, root.identity)
+
+    def _cores_used(self, stats: list[ProcessStat], seconds: float) -> dict[Identity, float]:
+        before, now = self._own_cpu_s, {stat.identity: stat.cpu_s for stat in stats}
+        self._own_cpu_s = now
+        if before is None:
+            return dict.fromkeys(now, 0.0)
+        return {process: max(0.0, cpu_s - before.get(process, 0.0)) / seconds for process, cpu_s in now.items()}
+
+    def _look(self) -> list[ProcessStat] | None:
+        """Return a reading of every process of the tree, new ones included."""
+        root = read_stat(self.pid)
+        if self._root is None and root is not None:
+            self._root = root.identity
+        if root is None or root.identity != self._root:
+            return None
+        pids = list_pids()
+        stats = {root.pid: root}
+        for identity in self._members:
+            stat = read_stat(identity[0])
+            if stat is not None and stat.identity == identity:
+                stats[stat.pid] = stat
+        self._add_descendants(stats, pids - self._known)
+        self._known = pids
+        self._members = {stat.identity for stat in stats.values()} - {self._root}
+        return list(stats.values())
+
+    def _add_descendants(self, stats: dict[int, ProcessStat], new_pids: set[int]) -> None:
+        """Add those of the new processes whose parents, over some generations, are in the tree."""
+        strangers = [stat for pid in new_pids - stats.keys() - {self._excluded_pid} if (stat := read_stat(pid))]
+        while found := [stat for stat in strangers if stat.parent in stats]:
+            stats.update({stat.pid: stat for stat in found})
+            strangers = [stat for stat in strangers if stat.pid not in stats]
+
+    def _add_pss(self, watched: list[Row]) -> None:
+        begun_s = time.monotonic()
+        if begun_s < self._next_pss_s:
+            return
+        for process in watched:
+            process.update(_present(pss_bytes=read_pss_bytes(process["pid"])))
+        now_s = time.monotonic()
+        self._next_pss_s = begun_s + max(PSS_INTERVAL_S, (now_s - begun_s) / PSS_MOST_OF_TIME)
+
+    def _storage(self, stats: list[ProcessStat], seconds: float) -> dict[str, float]:
+        """Return the rates of storage I/O, or nothing where the kernel does not tell."""
+        counts = {stat.identity: count for stat in stats if (count := read_storage_bytes(stat.pid))}
+        if not counts:
+            return {}
+        read = self._read.advance({process: count[0] for process, count in counts.items()})
+        written = self._written.advance({process: count[1] for process, count in counts.items()})
+        return {"read_bytes_per_s": read / seconds, "write_bytes_per_s": written / seconds}
+
+
+def _present(**values: int | None) -> dict[str, int]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _sums(watched: list[Row], *names: str) -> dict[str, int]:
+    """Add up over processes what at least one of them tells."""
+    return {
+        name: sum(process.get(name, 0) for process in watched)
+        for name in names
+        if any(name in process for process in watched)
+    }
+
+
+def _by_role(watched: list[Row]) -> dict[str, Row]:
+    roles: dict[str, Row] = {}
+    for process in watched:
+        role = roles.setdefault(process["role"], {"cpu_cores_used": 0.0, "rss_bytes": 0, "processes": 0})
+        role["cpu_cores_used"] += process["cpu_cores_used"]
+        role["rss_bytes"] += process["rss_bytes"]
+        role["processes"] += 1
+    return roles
