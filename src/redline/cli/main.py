@@ -23,15 +23,18 @@ COMMANDS = {
     "algos": "list the algorithms: parts, papers, defaults and results",
     "plan": "compare what a replay memory takes, before a run is started",
     "replay": "look inside the replay memory of a run",
+    "monitor": "record what any command or process does to the hardware",
     "bench": "measure the replay memory against its peers",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    for name, value in SHORT_SPIN.items():
-        os.environ.setdefault(name, value)
     args = list(sys.argv[1:] if argv is None else argv)
+    if args[:1] != ["monitor"]:  # what it starts shall find the environment as it was
+        for name, value in SHORT_SPIN.items():
+            os.environ.setdefault(name, value)
+    as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
     if not args or args[0] in ("-h", "--help", "help"):
         print(_help())
         return DONE if args else BAD_INPUT
@@ -43,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise unknown_name("command", args[0], COMMANDS)
         code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
     except UserError as error:
-        return refuse(str(error), as_json="--json" in args)
+        return refuse(str(error), as_json=as_json)
     except KeyboardInterrupt:
         stands = "; the newest checkpoint stands" if args[0] in ("train", "resume") else ""
-        return refuse(f"interrupted{stands}", as_json="--json" in args, code=FAILED)
+        return refuse(f"interrupted{stands}", as_json=as_json, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # the reader is gone: nothing is left to flush to
         return DONE

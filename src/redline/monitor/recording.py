@@ -51,11 +51,16 @@ class Recording:
         self._period_s = 1 / check_hz(hz)
         self._say = say
         self._samples = 0
+        self._starting_cpu_s = 0.0  # of this process, before it began to watch
+        self._cpu_s = 0.0
+        self._peak_rss_bytes = 0
         self._is_refused = False
 
     def run(self, wait: Wait, **facts: object) -> str:
         """Record until `wait`, which is given seconds to wait, returns a reason, or the watched process ends."""
-        self._tell("monitor-start", hz=1 / self._period_s, **self._sampler.facts(), **facts)
+        self._starting_cpu_s = time.process_time()
+        start = {"hz": 1 / self._period_s, **self._sampler.facts(), "monitor_cpu_s": self._starting_cpu_s}
+        self._tell("monitor-start", **start, **facts)
         next_s = time.monotonic() + self._period_s
         while (reason := wait(max(0.0, next_s - time.monotonic()))) is None:
             now_s = time.monotonic()
@@ -77,6 +82,8 @@ class Recording:
             self._tell(event.pop("event"), **event)
         if row is None:
             return
+        self._cpu_s = row["cpu_s"]
+        self._peak_rss_bytes = max(self._peak_rss_bytes, row.get("rss_bytes", 0))
         try:
             self._writer.write(row)
             self._samples += 1
@@ -88,11 +95,13 @@ class Recording:
     def finish(self, reason: str, **facts: object) -> Row:
         """Say how it ended and what it cost, and close the file; return what was said."""
         elapsed_s, cpu_s = self._sampler.elapsed_s, time.process_time()
-        share = cpu_s / max(elapsed_s * (os.cpu_count() or 1), 1e-9)
+        share = (cpu_s - self._starting_cpu_s) / max(elapsed_s * (os.cpu_count() or 1), 1e-9)
         end: Row = {
             "reason": reason,
             "samples": self._samples,
             "elapsed_s": elapsed_s,
+            "cpu_s": self._cpu_s,
+            "peak_rss_bytes": self._peak_rss_bytes,
             "monitor_cpu_s": cpu_s,
             "monitor_cpu_share": share,
             **facts,
