@@ -52,7 +52,11 @@ class LivePanel(AbstractContextManager["LivePanel"]):
 
     def show(self, gauges: Gauges) -> None:
         """Redraw the panel."""
-        self._live.update(render_panel(self._title, gauges))
+        self.draw(render_panel(self._title, gauges))
+
+    def draw(self, panel: RenderableType) -> None:
+        """Redraw as somebody else drew it."""
+        self._live.update(panel)
 
 
 class Lines(AbstractContextManager["Lines"]):
@@ -87,13 +91,8 @@ class Lines(AbstractContextManager["Lines"]):
             self.note(render_line(gauges))
 
 
-def render_panel(title: str, gauges: Gauges) -> RenderableType:
-    """Draw one reading as a panel."""
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="bold")
-    rows.add_column()
-    for name, text in _rows(gauges):
-        rows.add_row(name, text)
+def render_panel(title: str, gauges: Gauges, more: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Draw one reading as a panel, with more facts below its own."""
     head = Table.grid(padding=(0, 2), expand=True)
     head.add_column(ratio=1)
     head.add_column(justify="right")
@@ -101,7 +100,22 @@ def render_panel(title: str, gauges: Gauges) -> RenderableType:
     left = "time left unknown" if gauges.remaining_s is None else f"at most {duration(gauges.remaining_s)} left"
     head.add_row(ProgressBar(total=1.0, completed=share), f"{share:.1%} · {left}")
     roles = [render_roles(gauges.roles)] if len(gauges.roles) > 1 else []
-    return Panel(Group(head, rows, *roles), title=title, border_style="red", title_align="left")
+    return framed(title, Group(head, render_facts([*_rows(gauges), *more]), *roles))
+
+
+def framed(title: str, content: RenderableType) -> RenderableType:
+    """Draw the frame of a panel around something."""
+    return Panel(content, title=Text(title), border_style="red", title_align="left")
+
+
+def render_facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
+    """Draw names, and beside each what is known."""
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="bold", no_wrap=True)
+    rows.add_column()
+    for name, text in facts:
+        rows.add_row(Text(name), Text(text))  # not markup: a file may say anything
+    return rows
 
 
 def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
@@ -111,7 +125,7 @@ def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
         table.add_column(title, justify="right" if title in NUMERIC else "left", no_wrap=True)
     for role in roles[:MOST_ROLES_SHOWN]:
         table.add_row(
-            role.role,
+            Text(role.role),
             "–" if role.pid is None else str(role.pid),
             "–" if role.cpu_percent is None else f"{role.cpu_percent:.0f} %",
             "–" if role.rss_bytes is None else size(role.rss_bytes, digits=1),

@@ -19,6 +19,7 @@ DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
 COMMANDS = {
     "train": "train an agent on a game",
     "resume": "go on with a run that was stopped",
+    "watch": "look at a run that was started elsewhere",
     "eval": "measure how well a run's agent plays, by whole episodes",
     "algos": "list the algorithms: parts, papers, defaults and results",
     "plan": "compare what a replay memory takes, before a run is started",

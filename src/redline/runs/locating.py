@@ -1,0 +1,58 @@
+"""Which folders are runs, or recordings of foreign code: told by the files that they hold."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from redline.errors import UserError
+from redline.runs.directory import RUN_JSON
+from redline.runs.lock import LOCK_NAME
+
+RUN_FILES = (RUN_JSON, LOCK_NAME, "metrics.jsonl")
+RECORDING_FILES = ("hardware.jsonl", "events.jsonl", "episodes.jsonl")
+MAX_DEPTH = 4  # a log folder holds games, which hold algorithms, which hold runs
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether Redline trains here, or did."""
+    return any((folder / name).is_file() for name in RUN_FILES)
+
+
+def is_recorded(folder: Path) -> bool:
+    """Tell whether there is anything to be read here, of a run or of foreign code."""
+    return is_run(folder) or any((folder / name).is_file() for name in RECORDING_FILES)
+
+
+def find_recorded(folder: Path) -> list[Path]:
+    """Return the folder itself if it is a run or a recording, else those inside it, by name."""
+    if is_recorded(folder):
+        return [folder]
+    found = []
+    for root, folders, _ in os.walk(folder):
+        here = Path(root)
+        if here != folder and is_recorded(here):
+            found.append(here)
+            folders.clear()
+        elif len(here.relative_to(folder).parts) >= MAX_DEPTH:
+            folders.clear()
+    return sorted(found)
+
+
+def newest_recorded(folder: Path) -> Path:
+    """Return the run or recording in a folder that was started or resumed last."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give a run directory, or a folder that holds some")
+    found = find_recorded(folder)
+    if not found:
+        raise UserError(f"{folder} holds no run and no recording: none of {', '.join((*RUN_FILES, *RECORDING_FILES))}")
+    return max(found, key=lambda run: (_begun_unix_s(run), run))
+
+
+def _begun_unix_s(run: Path) -> float:
+    # run.json is replaced by each resume; the names in a recording's folder change when it begins
+    for path in (run / RUN_JSON, run):
+        with suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
