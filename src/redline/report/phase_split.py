@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from redline.records import Row
+from redline.report.row_values import as_number, members, number, part, setting, text
+from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
+
+SHARES_OVER_S = 10.0  # before a row of metrics.jsonl: what its shares are over
 
 
 @dataclass(frozen=True)
@@ -20,13 +26,104 @@ class ProcessShares:
 
 @dataclass(frozen=True)
 class PhaseSplit:
-    """Seconds of wall clock by phase, one after the other; and what ran beside them."""
+    """Seconds of wall clock by phase, pauses left out; and what ran beside them."""
 
-    phases_s: dict[str, float]  # warm-up, learning, evaluation, checkpoint, start and end; without those unknown
+    phases_s: dict[str, float]  # warm-up, learning, evaluation, checkpoint, rest; {} where the run does not tell
     beside_s: dict[str, float]  # evaluations by a process of their own
     processes: list[ProcessShares]
 
 
 def phase_split(run: RunFiles) -> PhaseSplit:
-    """Return where the time went; empty parts where the run does not tell."""
-    raise NotImplementedError
+    """Return where the time went; empty parts where the run does not tell.
+
+    `rest` is starting, ending, and training that a resume took back.
+    """
+    evaluation_s = _sum(run.events, "evaluation", "duration_s")
+    is_beside = setting(run.run, "topology") == "async"
+    beside_s = {"evaluation": evaluation_s} if is_beside and evaluation_s else {}
+    phases_s = _phases(run, 0.0 if is_beside else evaluation_s)
+    return PhaseSplit(phases_s, beside_s, process_shares(run.metrics))
+
+
+def warmup_seconds(run: RunFiles) -> float:
+    """Return the training time before the first update, of algorithms that first play at random."""
+    rows = [row for row in run.metrics if (number(row, "warmup_steps_per_s") or 0.0) > 0]
+    warmup_steps = as_number(setting(run.run, "warmup_steps"))
+    if not rows or not warmup_steps:
+        return 0.0
+    last = rows[-1]
+    if not number(last, "updates"):
+        return float(last["time_s"])
+    return min(warmup_steps / last["warmup_steps_per_s"], float(last["time_s"]))
+
+
+def _phases(run: RunFiles, evaluation_s: float) -> dict[str, float]:
+    clock = run_clock(run)
+    if not run.metrics or clock is None:
+        return {}
+    training_s = float(run.metrics[-1]["time_s"])
+    warmup_s = warmup_seconds(run)
+    within_s, stalled_s = _stalls(run.events)
+    outside_s = clock.total_s - training_s - evaluation_s - (stalled_s - within_s)
+    phases_s = {
+        "warm-up": warmup_s,
+        "learning": max(training_s - warmup_s - within_s, 0.0),
+        "evaluation": evaluation_s,
+        "checkpoint": stalled_s,
+        "rest": outside_s,
+    }
+    return {name: seconds for name, seconds in phases_s.items() if seconds > 0}
+
+
+def _stalls(events: Sequence[Row]) -> tuple[float, float]:
+    """Return for how long checkpoints stalled the run: while it trained, and in all."""
+    within_s = total_s = 0.0
+    is_training = False
+    for row in events:
+        if row["event"] == "process":
+            is_training = True  # the checkpoint of the start is written before
+        elif row["event"] in ("start", "resume", "stop", "error"):
+            is_training = False
+        elif row["event"] == "checkpoint":
+            stalled_s = max(number(row, "stalled_s") or 0.0, 0.0)
+            total_s += stalled_s
+            within_s += stalled_s if is_training and number(row, "time_s") else 0.0
+    return within_s, total_s
+
+
+def _sum(events: Sequence[Row], name: str, key: str) -> float:
+    return sum(max(number(row, key) or 0.0, 0.0) for row in events if row["event"] == name)
+
+
+def process_shares(metrics: Sequence[Row]) -> list[ProcessShares]:
+    """Return the shares of each process over the run, each row by the time since the one before."""
+    seconds: dict[str, float] = {}
+    sums: dict[str, dict[tuple[str, str], float]] = {}
+    before_s = 0.0
+    for row in metrics:
+        weight_s = min(row["time_s"] - before_s, SHARES_OVER_S)
+        before_s = row["time_s"]
+        for process in members(row, "roles") if weight_s > 0 else []:
+            role = text(process, "role") or "unnamed"
+            seconds[role] = seconds.get(role, 0.0) + weight_s
+            totals = sums.setdefault(role, {})
+            for kind in ("busy", "waiting"):
+                for what, share in _shares(part(process, kind)).items():
+                    totals[kind, what] = totals.get((kind, what), 0.0) + weight_s * share
+    return [_process(role, sums[role], over_s) for role, over_s in seconds.items()]
+
+
+def _process(role: str, totals: Mapping[tuple[str, str], float], over_s: float) -> ProcessShares:
+    told = sum(totals.values()) / over_s
+    # readings a moment apart can add up to a little more than all
+    scale = 1.0 / max(told, 1.0) / over_s
+    busy, waiting = (
+        {what: total * scale for (kind, what), total in totals.items() if kind == wanted}
+        for wanted in ("busy", "waiting")
+    )
+    return ProcessShares(role, busy, waiting, max(1.0 - told, 0.0), over_s)
+
+
+def _shares(found: Mapping[str, object]) -> dict[str, float]:
+    numbers = {what: as_number(share) for what, share in found.items()}
+    return {what: min(max(share, 0.0), 1.0) for what, share in numbers.items() if share is not None}

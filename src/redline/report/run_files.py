@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from redline.errors import UserError
 from redline.records import Row
+from redline.report.clean_rows import read_rows
+from redline.report.row_values import part, without_depth
+from redline.report.run_clock import run_clock
+from redline.report.run_labels import label_runs
+from redline.runs.directory import RUN_JSON, read_run_json
+
+KINDS = ("metrics", "episodes", "events", "hardware")
+ENOUGH_COVER = 0.95  # of the run by samples, beyond what starting and ending take
+START_UP_S = 30.0
+NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))
 
 
 @dataclass(frozen=True)
@@ -26,4 +38,110 @@ class RunFiles:
 
 def load_runs(paths: Sequence[Path]) -> list[RunFiles]:
     """Read the run directories among `paths`, and those inside a folder that is none itself."""
-    raise NotImplementedError
+    folders = {folder.resolve(): folder for path in paths for folder in _find_runs(Path(path))}
+    runs = [load_run(folder) for folder in folders.values()]
+    labels = label_runs([(run.path.resolve().name, run.run) for run in runs])
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+
+
+def load_run(folder: Path) -> RunFiles:
+    """Read one run directory."""
+    problems: list[str] = []
+    run = _read_facts(folder, problems)
+    rows: dict[str, list[Row]] = {}
+    absent = []
+    for kind in KINDS:
+        cleaned = read_rows(folder, kind)
+        rows[kind] = [] if cleaned is None else cleaned.rows
+        problems += [] if cleaned is None else cleaned.problems
+        absent += [kind] if cleaned is None else []
+    found = RunFiles(folder, folder.name, run, **rows, problems=())
+    return replace(found, problems=(*_what_is_missing(run, rows, absent), *problems, *_what_is_not_covered(found)))
+
+
+def _find_runs(path: Path) -> list[Path]:
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise UserError(f"{path} {what}: name a run directory, or a folder with some")
+    found = [path] if _is_run(path) else sorted(_runs_inside(path))
+    if not found:
+        raise UserError(f"{path} holds no run: a run directory has one of {', '.join(NAMES)}")
+    return found
+
+
+def _runs_inside(path: Path) -> Iterator[Path]:
+    for place, folders, _ in os.walk(path):
+        if _is_run(Path(place)):
+            folders.clear()
+            yield Path(place)
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return any((path / name).exists() for name in NAMES)
+    except OSError:  # a folder that may not be entered
+        return False
+
+
+def _read_facts(folder: Path, problems: list[str]) -> Mapping[str, Any] | None:
+    if not (folder / RUN_JSON).exists():
+        return None
+    try:
+        run: dict[str, Any] = read_run_json(folder)
+    except UserError as error:
+        problems.append(f"{str(error).replace(str(folder / RUN_JSON), RUN_JSON)}.")
+        return None
+    facts = {key: without_depth(value, depth=1) for key, value in run.items()}
+    if not part(facts, "config"):
+        problems.append(f"{RUN_JSON} holds no settings.")
+    return facts
+
+
+def _what_is_missing(run: Mapping[str, Any] | None, rows: Mapping[str, list[Row]], absent: Sequence[str]) -> list[str]:
+    missing = [*([RUN_JSON] if run is None else []), *(f"{kind}.jsonl" for kind in absent)]
+    told = []
+    if {RUN_JSON, "metrics.jsonl"} <= set(missing):
+        told.append(
+            "There is neither run.json nor metrics.jsonl, as for a program that is not Redline: "
+            "settings, updates and phases are unknown."
+        )
+    elif RUN_JSON in missing:
+        told.append("run.json is missing or unusable: algorithm, settings, seed and machine are unknown.")
+    elif "metrics.jsonl" in missing:
+        told.append("metrics.jsonl is missing: speed, updates and phases are unknown.")
+    if "hardware.jsonl" in missing:
+        told.append("hardware.jsonl is missing, as for a run without the monitor: what the hardware did is unknown.")
+    if not rows["episodes"]:
+        told.append("No episode has ended: there is no learning curve.")
+    elif not any(row.get("role", "actor") == "actor" for row in rows["episodes"]):
+        told.append("No episode of training has ended, only some of evaluations: there is no learning curve.")
+    if "events.jsonl" in missing:
+        told.append("events.jsonl is missing: checkpoints, evaluations and how the run ended are unknown.")
+    else:
+        told += _how_it_ended(rows["events"])
+    return told
+
+
+def _what_is_not_covered(run: RunFiles) -> list[str]:
+    clock = run_clock(run)
+    if not run.hardware or clock is None:
+        return []
+    covered_s = sum(row["interval_s"] for row in run.hardware)
+    if covered_s > ENOUGH_COVER * clock.total_s - START_UP_S:
+        return []
+    return [
+        f"hardware.jsonl covers {covered_s / 60:,.1f} of the {clock.total_s / 60:,.1f} minutes between the first row and "
+        "the last: CPU seconds, GPU seconds and energy are those of that part."
+    ]
+
+
+def _how_it_ended(events: Sequence[Row]) -> list[str]:
+    told = []
+    for begins, ends, what in (
+        (("start", "resume"), ("stop", "error"), "run"),
+        (("monitor-start",), ("monitor-stop",), "monitor"),
+    ):
+        last = next((row["event"] for row in reversed(events) if row["event"] in (*begins, *ends)), None)
+        if last in begins:
+            told.append(f"events.jsonl does not tell that the {what} has ended: it was killed, or goes on.")
+    return told
