@@ -64,7 +64,7 @@ class ProcessTree:
     def sample(self, interval_s: float, roles: Mapping[int, str]) -> Row | None:
         """Return what was used since the sample before; None if the process has ended and was waited for.
 
-        The first sample is the base of the next: its rates are zero.
+        The first sample, after no time, is the base of the next: its rates are zero.
         """
         stats = self._look()
         if stats is None:
@@ -85,7 +85,8 @@ class ProcessTree:
             for stat in stats
             if not stat.has_ended
         ]
-        self._add_pss(watched)
+        if interval_s > 0:
+            self._add_pss(watched)
         return {
             "cpu_cores_used": cpu_s / seconds,
             "cpu_s": self._cpu.value,

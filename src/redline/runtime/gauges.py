@@ -1,7 +1,7 @@
 """Gauges: what a run shows of itself at one moment, the same for the panel, the records and the curves."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, Self
 
 REST = "rest"  # what a process waits for that has nothing to do
@@ -20,6 +20,7 @@ class RoleGauges:
     waiting: Mapping[str, float]  # share of the last seconds, 0 … 1, by what was waited for
     weights_age_updates: float | None  # updates by which its weights lag behind the learner's
     restarts: int = 0  # times that it had to be started anew
+    busy: Mapping[str, float] = field(default_factory=dict)  # share of the last seconds, by phase; {} if not told
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ def _role_from_row(row: Mapping[str, Any]) -> RoleGauges:
     """Return the reading of a process; without what only newer versions know."""
     values = {field.name: row[field.name] for field in fields(RoleGauges) if row.get(field.name) is not None}
     absent: dict[str, Any] = {"waiting": {}}
-    for field in fields(RoleGauges):
-        if field.default is MISSING and field.default_factory is MISSING:
-            absent.setdefault(field.name, None)
+    for known in fields(RoleGauges):
+        if known.default is MISSING and known.default_factory is MISSING:
+            absent.setdefault(known.name, None)
     return RoleGauges(**{**absent, **values})
 
 

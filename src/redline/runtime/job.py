@@ -13,6 +13,7 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.runtime.limits import Limits
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
 
 MOST_ACTORS = 128  # the learner has a descriptor of each, and a process is given 256 at most when it starts
 
@@ -37,6 +38,8 @@ class Job:
     """The one that learns."""
     evaluator: EvaluatorConfig = field(default_factory=EvaluatorConfig)
     """The one that plays without exploration."""
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    """The one that watches the hardware."""
     push: Literal["step", "chunk", "episode"] = "step"
     """What an actor hands over at once: each step, a chunk of steps or a whole episode (--topology async)."""
     pacing: Literal["held", "lockstep", "free"] = "held"

@@ -13,6 +13,7 @@ from redline.monitor.usage import ProcessUsage, read_machine
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.job import Job
+from redline.runtime.phases import Stopwatch, busy_shares
 from redline.runtime.sources import Source
 from redline.types import EnvSpec
 
@@ -63,6 +64,11 @@ class Measured(Protocol):
         """Seconds waited so far, by what for."""
         ...
 
+    @property
+    def phases(self) -> Stopwatch:
+        """Where the time went so far."""
+        ...
+
 
 class _Mark(NamedTuple):
     time_s: float  # of training
@@ -70,6 +76,7 @@ class _Mark(NamedTuple):
     updates: int
     episodes: int
     waited_s: dict[str, float]
+    phases_s: dict[str, float]
 
 
 class Measurer:
@@ -135,6 +142,8 @@ class Measurer:
 
     def _read_role(self, recent: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - recent.time_s, 1e-9)
+        waited_s = {what: spent_s - recent.waited_s.get(what, 0.0) for what, spent_s in now.waited_s.items()}
+        spent_s = {phase: total_s - recent.phases_s[phase] for phase, total_s in now.phases_s.items()}
         usage = self._usage.sample()
         return RoleGauges(
             role=self._role,
@@ -143,16 +152,15 @@ class Measurer:
             rss_bytes=None if usage is None else usage.rss_bytes,
             steps_per_s=(now.steps - recent.steps) / seconds,
             updates_per_s=(now.updates - recent.updates) / seconds,
-            waiting={
-                what: min((waited_s - recent.waited_s.get(what, 0.0)) / seconds, 1.0)
-                for what, waited_s in now.waited_s.items()
-            },
+            waiting={what: min(waited / seconds, 1.0) for what, waited in waited_s.items()},
             weights_age_updates=0.0,
+            busy=busy_shares(spent_s, waited_s, seconds=sum(spent_s.values()) or 1e-9),
         )
 
     def _mark(self) -> _Mark:
         counters, waited_s = self._trainer.counters, dict(self._trainer.waited_s)
-        return _Mark(counters.time_s, counters.steps, counters.updates, counters.episodes, waited_s)
+        phases_s = dict(self._trainer.phases.seconds)
+        return _Mark(counters.time_s, counters.steps, counters.updates, counters.episodes, waited_s, phases_s)
 
     def _since(self, time_s: float) -> _Mark:
         """Return the newest mark that is not younger than `time_s`, or the oldest there is."""

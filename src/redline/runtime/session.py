@@ -22,6 +22,7 @@ from redline.runtime.limits import Limits
 from redline.runtime.measuring import Measurer
 from redline.runtime.recording import Recorder
 from redline.runtime.replay_sizing import full_replay
+from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
 
@@ -54,6 +55,7 @@ class Session(AbstractContextManager["Session"]):
         self._recorder = Recorder(run, trainer.counters, watcher)
         self._measurer = Measurer(trainer, folder=run.path)
         self._evaluator = InlineEvaluator(trainer, recorder=self._recorder, curves=curves, watcher=watcher)
+        self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._started_s = time.monotonic()
         self._last_checkpoint: Path | None = None
         self._told_of_replay = False
@@ -66,6 +68,7 @@ class Session(AbstractContextManager["Session"]):
 
     def close(self) -> None:
         """Give back what the run holds, and let others in."""
+        self._monitor.close()
         self._curves.close()
         self.trainer.close()
         self.store.close()
@@ -79,6 +82,7 @@ class Session(AbstractContextManager["Session"]):
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
         self.run.open_records()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
+        self._monitor.begin()
         self._started_s = last_s = time.monotonic()
         next_show_s, next_metrics_s = last_s + DISPLAY_INTERVAL_S, last_s
         next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
@@ -102,6 +106,7 @@ class Session(AbstractContextManager["Session"]):
                 self.checkpoint(is_last=False)
         gauges = self._show()
         self._record(gauges)
+        self._monitor.close()
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)
         return Outcome(
@@ -121,6 +126,7 @@ class Session(AbstractContextManager["Session"]):
         gauges = self._measurer.read()
         self.trainer.check_loss(gauges.loss)
         self._watcher.show(gauges)
+        self._monitor.attend()
         self._tell_if_replay_is_full()
         return gauges
 

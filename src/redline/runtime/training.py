@@ -18,6 +18,7 @@ from redline.learner import Learner, NonFiniteError, describe_batch
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.job import Job
+from redline.runtime.phases import Stopwatch
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import Source
 from redline.types import AnyBatch, Array, EnvSpec
@@ -99,6 +100,7 @@ class Trainer:
         self._after_update = after_update
         self.counters = Counters()
         self.scores = Scores()
+        self.phases = Stopwatch()
         self._stray_steps = 0  # that make no whole vector step yet
         self._last_batch: AnyBatch | None = None
 
@@ -128,11 +130,14 @@ class Trainer:
 
     def vector_step(self) -> list[Episode]:
         """Let one step be played, learn what is due, and return the episodes that ended."""
-        counters = self.counters
+        counters, phases = self.counters, self.phases
+        phases.lap("other")
         self._learn(self.source.before_acting(counters, self.world.obs))
         self.world.start_step(self)
+        phases.lap("act")
         self._learn(self.source.while_stepping(counters))
         steps, episodes = self.world.finish_step(self)
+        phases.lap("keep")
         counters.steps += steps
         whole, self._stray_steps = divmod(self._stray_steps + steps, self.world.num_envs)
         counters.vector_steps += whole
@@ -146,6 +151,7 @@ class Trainer:
     def _learn(self, batches: Iterator[AnyBatch]) -> None:
         counters, source, device = self.counters, self.source, self.learner.device
         for batch in batches:
+            self.phases.lap("draw")
             self._last_batch = batch
             rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
             on_device = batch if device.type == "cpu" else _to_device(batch, device)
@@ -157,6 +163,8 @@ class Trainer:
             counters.updates += 1
             counters.samples += source.num_samples(batch)
             self._after_update()
+            self.phases.lap("learn")
+        self.phases.lap("draw")
 
     def check_loss(self, loss: float | None) -> None:
         """Stop where the mean loss is no number, with what can be said about it."""

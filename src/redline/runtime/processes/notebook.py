@@ -10,7 +10,7 @@ from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.curves import Curves
 from redline.runtime.evaluations import record_evaluation
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.processes.board import Board
 from redline.runtime.processes.messages import Message
 from redline.runtime.processes.role_readings import RoleReadings, mean_actor_age
@@ -108,7 +108,7 @@ class Notebook:
         told = Gauges.from_row(message["gauges"])
         self._follow(told.steps, told.time_s)
         self.learning_steps_per_s = message["learning_steps_per_s"]
-        roles = self.gauges.roles if self.is_ending and self.gauges is not None else self._readings.read()
+        roles = self.gauges.roles if self.is_ending and self.gauges is not None else self._read_roles(told)
         self.gauges = replace(
             told,
             roles=roles,
@@ -117,6 +117,11 @@ class Notebook:
             rss_bytes=sum(role.rss_bytes or 0 for role in roles),
         )
         self._watcher.show(self.gauges)
+
+    def _read_roles(self, told: Gauges) -> tuple[RoleGauges, ...]:
+        """Return a reading of each process; only the learner itself knows what keeps it busy."""
+        busy = told.roles[0].busy if told.roles else {}
+        return tuple(replace(role, busy=busy) if role.role == "learner" else role for role in self._readings.read())
 
     def _take_evaluation(self, message: Message) -> None:
         self._counters.evaluations, self.evaluated_s = message["number"], time.monotonic()

@@ -6,7 +6,7 @@ from redline.envs.vector import Progress
 from redline.experience.shared_lanes import SharedLanes, Taken
 from redline.runtime.actor import Episode
 from redline.runtime.pacing import TAKES_PER_UPDATE
-from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, Place
+from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, WAITS, Place
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.sources import Source
 from redline.runtime.training import Played, Trainer
@@ -32,8 +32,8 @@ class RingWorld:
 
     @property
     def waited_s(self) -> dict[str, float]:
-        """Nothing: the board has it."""
-        return {}
+        """Seconds waited so far for actors."""
+        return {"actors": float(self._place.board.waited_s[self._place.index, WAITS.index("actors")])}
 
     def begin(self, source: Source) -> None:
         """Do nothing: each actor begins when it starts."""

@@ -24,6 +24,7 @@ from redline.runtime.processes.messages import Message
 from redline.runtime.processes.notebook import Notebook
 from redline.runtime.processes.role_readings import RoleReadings
 from redline.runtime.processes.shared_parts import SharedParts
+from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.session import METRICS_INTERVAL_S, Outcome
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
@@ -61,6 +62,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._board = self._parts.board
         self._crew = Crew(self._board)
         self._notebook = Notebook(run, counters, board=self._board, readings=RoleReadings(self._crew), watcher=watcher)
+        self._monitor = RunMonitor(settled.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._lives: dict[str, int] = {}  # times that each process was started
         self._idle_losses: dict[tuple[str, bool], int] = {}  # in a row, without a step in between; was it killed?
         self._failures_s: deque[float] = deque(maxlen=FAILURES_AT_ONCE)  # monotonic times of the newest
@@ -76,6 +78,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def close(self) -> None:
         """End all processes, and let others in."""
+        self._monitor.close()
         self._crew.close()
         self._notebook.close()
         self.run.close()
@@ -150,6 +153,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         job, notebook = self._job, self._notebook
         self.run.open_records()
         self.event("process", role="supervisor", pid=os.getpid())
+        self._monitor.begin()
         for index in range(job.actors):
             self._start_actor(index)
         notebook.begin()
@@ -163,6 +167,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             if now_s >= next_metrics_s:
                 next_metrics_s = now_s + METRICS_INTERVAL_S
                 notebook.record()
+                self._monitor.attend()
             if now_s >= next_save_s:
                 next_save_s = now_s + job.checkpoint_minutes * 60
                 self._board.order_save()
@@ -178,6 +183,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """End all but the learner, which saves a last checkpoint."""
         notebook, board = self._notebook, self._board
         notebook.is_ending = True
+        self._monitor.close()
         for member in list(self._crew.members.values()):
             if member.place != LEARNER:
                 self._crew.end(member)
