@@ -1,0 +1,215 @@
+"""What each NVIDIA GPU does, read through NVML; a value that a GPU does not tell is absent, and nothing here fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from redline.monitor.gpu_readings import OUTDATED_CALL, error_code, gpu_readings, merge_processes
+from redline.records import Row
+
+RETRY_S = 10.0  # a lost GPU is looked for this often: the search may wake the driver
+
+# NVML's return codes, as its header numbers them
+NO_PERMISSION = 4
+LIBRARY_NOT_FOUND = 12
+UNSUPPORTED = OUTDATED_CALL | {3}
+GPU_LOST = frozenset({15, 16, 28})  # fell off the bus, needs a reset, not found
+DRIVER_LOST = frozenset({1, 9, 18})  # not started, not loaded, replaced by another version
+NOT_YET = frozenset({19, 21, 27})  # in use, no data, not ready
+
+
+@dataclass(frozen=True)
+class GpuEvent:
+    """Something that happened to a GPU between two samples."""
+
+    name: str  # gpu-lost, gpu-back, gpu-warning
+    index: int
+    message: str
+
+
+@dataclass
+class Gpu:
+    """What is remembered of one GPU."""
+
+    index: int
+    handle: Any = None  # None while it is lost
+    name: str | None = None
+    uuid: str | None = None
+    refused: set[str] = field(default_factory=set)  # readings it has not or does not permit: not asked again
+    warned: set[str] = field(default_factory=set)
+
+    @property
+    def title(self) -> str:
+        """What a message calls it."""
+        return f"GPU {self.index}" + (f" ({self.name})" if self.name else "")
+
+
+class GpuLostError(Exception):
+    """A GPU, or the driver of all, no longer answers."""
+
+
+def open_gpus(clock: Callable[[], float] = time.monotonic) -> tuple[Gpus | None, str | None]:
+    """Return the machine's GPUs, or None and why there are none to read; `clock` tells when to look for lost ones."""
+    try:
+        import pynvml  # noqa: PLC0415  a machine without NVML never needs it
+    except Exception as error:  # a broken installation can raise anything
+        return None, f"nvidia-ml-py cannot be imported: {_text(error)}"
+    try:
+        pynvml.nvmlInit()
+        gpus = Gpus(pynvml, clock)
+    except Exception as error:
+        if error_code(error) == LIBRARY_NOT_FOUND:
+            return None, "no NVIDIA driver: its library NVML cannot be loaded"
+        return None, f"NVML does not start: {_text(error)}"
+    if gpus.any_alive:
+        return gpus, None
+    why = "; ".join(event.message for event in gpus.sample()[1]) or "the NVIDIA driver has no GPU"
+    gpus.close()
+    return None, why
+
+
+class Gpus:
+    """The GPUs that NVML counted when it was opened; an index stays with its GPU."""
+
+    def __init__(self, nvml: Any, clock: Callable[[], float]) -> None:
+        self._nvml, self._clock = nvml, clock
+        self._is_started, self._is_closed = True, False
+        self._retry_s = clock() + RETRY_S
+        self._readings = gpu_readings(nvml)
+        self._unsaid: list[GpuEvent] = []
+        count = 0
+        try:
+            count = nvml.nvmlDeviceGetCount()
+        except Exception as error:
+            self._unsaid.append(GpuEvent("gpu-lost", 0, f"the GPUs cannot be counted: {_text(error)}"))
+        self._gpus = [Gpu(index) for index in range(count)]
+        for gpu in self._gpus:
+            self._meet(gpu)
+
+    @property
+    def names(self) -> list[str]:
+        """The GPUs' names by index."""
+        return [gpu.name or "unknown" for gpu in self._gpus]
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether at least one GPU was there when last looked for."""
+        return any(gpu.handle is not None for gpu in self._gpus)
+
+    def sample(self) -> tuple[list[Row], list[GpuEvent]]:
+        """Return what every GPU that is there does now, and what happened since the last sample."""
+        if self._is_closed:
+            return [], []
+        now_s = self._clock()
+        events, self._unsaid = self._unsaid, []
+        rows = []
+        retry_due = now_s >= self._retry_s and self._is_any_lost()
+        if retry_due:
+            self._retry_s = now_s + RETRY_S
+            if not self.any_alive:
+                self._restart()
+        for gpu in self._gpus:
+            was_lost = gpu.handle is None
+            if was_lost and not (retry_due and self._find(gpu)):
+                continue
+            try:
+                row, warnings = self._read(gpu)
+            except GpuLostError as error:
+                gpu.handle = None
+                if not was_lost:
+                    self._retry_s = now_s + RETRY_S
+                    events.append(GpuEvent("gpu-lost", gpu.index, f"{gpu.title} no longer answers: {error}"))
+                continue
+            if was_lost:
+                events.append(GpuEvent("gpu-back", gpu.index, f"{gpu.title} answers again"))
+            rows.append(row)
+            events.extend(warnings)
+        return rows, events
+
+    def close(self) -> None:
+        """Leave NVML; later samples are empty."""
+        self._is_closed = True
+        self._shut_down()
+
+    def _is_any_lost(self) -> bool:
+        return any(gpu.handle is None for gpu in self._gpus)
+
+    def _meet(self, gpu: Gpu) -> None:
+        try:
+            gpu.handle = self._nvml.nvmlDeviceGetHandleByIndex(gpu.index)
+        except Exception as error:
+            name = "gpu-warning" if error_code(error) == NO_PERMISSION else "gpu-lost"
+            self._unsaid.append(GpuEvent(name, gpu.index, f"{gpu.title} cannot be opened: {_text(error)}"))
+            return
+        self._identify(gpu)
+
+    def _identify(self, gpu: Gpu) -> None:
+        with suppress(Exception):
+            gpu.name = gpu.name or self._nvml.nvmlDeviceGetName(gpu.handle)
+        with suppress(Exception):
+            gpu.uuid = gpu.uuid or self._nvml.nvmlDeviceGetUUID(gpu.handle)
+
+    def _find(self, gpu: Gpu) -> bool:
+        """Look for a lost GPU: after a restart of the driver it may have another's index."""
+        for index in range(len(self._gpus)) if gpu.uuid else [gpu.index]:
+            # not by UUID: that search fails as long as any other GPU is lost
+            with suppress(Exception):
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                if not gpu.uuid or gpu.uuid == self._nvml.nvmlDeviceGetUUID(handle):
+                    gpu.handle = handle
+                    gpu.refused.clear()  # what it said while it fell need not hold
+                    self._identify(gpu)
+                    return True
+        return False
+
+    def _read(self, gpu: Gpu) -> tuple[Row, list[GpuEvent]]:
+        """Return a GPU's row, and a warning if it does not permit some of it."""
+        values: Row = {}
+        forbidden: list[str] = []
+        is_alive, doubt = False, None
+        for name, ask in self._readings.items():
+            if name in gpu.refused:
+                continue
+            try:
+                values |= ask(gpu.handle)
+                is_alive = True
+            except Exception as error:
+                code = error_code(error)
+                if code in GPU_LOST | DRIVER_LOST:
+                    raise GpuLostError(_text(error)) from error
+                if code in UNSUPPORTED or code == NO_PERMISSION:
+                    gpu.refused.add(name)
+                elif code not in NOT_YET:
+                    doubt = doubt or _text(error)
+                if code == NO_PERMISSION and name not in gpu.warned:
+                    forbidden.append(name)
+        if doubt and not is_alive:  # some cards answer "unknown error" for their fan alone, and are well
+            raise GpuLostError(doubt)
+        gpu.warned.update(forbidden)
+        message = f"{gpu.title} does not permit this user to read: {', '.join(forbidden)}"
+        row: Row = {"index": gpu.index} | ({"name": gpu.name} if gpu.name else {}) | merge_processes(values)
+        return row, [GpuEvent("gpu-warning", gpu.index, message)] if forbidden else []
+
+    def _restart(self) -> None:
+        """Start NVML anew: a driver that was reloaded does not answer to who knew it before."""
+        self._shut_down()
+        with suppress(Exception):
+            self._nvml.nvmlInit()
+            self._is_started = True
+
+    def _shut_down(self) -> None:
+        if self._is_started:
+            self._is_started = False
+            with suppress(Exception):
+                self._nvml.nvmlShutdown()
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error) or type(error).__name__  # asks the driver's library for the words
+    except Exception:
+        return type(error).__name__
