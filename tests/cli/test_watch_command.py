@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from redline.cli import watch
 from redline.cli.displays import render_line
+from redline.cli.event_wording import moment
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.records import encode_row
 from redline.runs.directory import RunDirectory
@@ -25,7 +25,7 @@ Output = pytest.CaptureFixture[str]
 OPTIONAL = {name: None for name, field in Gauges.__dataclass_fields__.items() if "None" in str(field.type)}
 NUMBERS = {name: 1 for name in Gauges.__dataclass_fields__ if name not in OPTIONAL and name != "roles"}
 OLD_READING = {**NUMBERS, "steps": 1_234, "unix_s": 1.8e9}  # without all that newer versions write
-READING = {**OPTIONAL, **OLD_READING, "roles": []}
+READING: dict[str, Any] = {**OPTIONAL, **OLD_READING, "roles": []}
 SAMPLE = {
     "unix_s": 1.8e9,
     "interval_s": 1.0,
@@ -116,7 +116,7 @@ def test_a_run_that_ended_tells_how_and_when(run: RunDirectory, capsys: Output) 
     assert lines[0] == f"redline watch · dqn on pong · seed 1 · {run.path}"
     assert "started: as ever" in lines[1]
     assert lines[-2] == render_line(Gauges.from_row(READING))
-    assert lines[-1].startswith(f"stopped {watch.moment(1.8e9)}")
+    assert lines[-1].startswith(f"stopped {moment(1.8e9)}")
     assert lines[-1].endswith(": max-steps 1,234 reached")
 
 
@@ -284,6 +284,7 @@ def test_the_panel_shows_reading_and_hardware(
     output = capsys.readouterr().out
     for text in ("1,234 steps", "1.87 of 2 used", "Card [/X]", "stopped 20", ": enough"):
         assert text in output
+    assert "available" not in output  # the reading has told it
 
 
 def test_the_panel_of_a_recording_shows_hardware(

@@ -10,6 +10,7 @@ from redline.records import Row
 MOST_CORES_SHOWN = 16
 MOST_ROLES_SHOWN = 8
 MOST_CHARACTERS = 200
+IN_READING = ("load_average_1m", "memory_available_bytes", "disk_free_bytes")
 
 Fact = tuple[str, str]
 
@@ -21,16 +22,18 @@ def plain_text(value: object) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
-def hardware_facts(row: Row | None, *, pss_bytes: float | None, with_roles: bool = False) -> list[Fact]:
-    """Return what a sample tells, by name; what the machine does not have is left out."""
+def hardware_facts(row: Row | None, *, pss_bytes: float | None, beside_reading: bool) -> list[Fact]:
+    """Return what a sample tells, by name, without what the machine does not have, or a reading beside it tells."""
     if row is None:
         return []
     numbers = flat(row)
+    for name in IN_READING if beside_reading else ():
+        numbers.pop(name, None)
     facts = {
         "cores": _cores(numbers),
         "memory": _memory(numbers, pss_bytes),
         "disk": _disk(numbers),
-        **(_roles(row, numbers) if with_roles else {}),
+        **({} if beside_reading else _roles(row, numbers)),
         **_gpus(row, numbers),
     }
     return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]

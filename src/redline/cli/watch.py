@@ -133,7 +133,9 @@ def reading_of(followed: FollowedRun) -> Gauges | None:
 
 def facts_of(followed: FollowedRun) -> list[tuple[str, str]]:
     """Return what the newest sample of the hardware tells."""
-    return hardware_facts(followed.hardware, pss_bytes=followed.pss_bytes, with_roles=followed.metrics is None)
+    return hardware_facts(
+        followed.hardware, pss_bytes=followed.pss_bytes, beside_reading=reading_of(followed) is not None
+    )
 
 
 def line_of(followed: FollowedRun) -> str:
