@@ -13,9 +13,10 @@ import psutil
 
 from arguments import at_least, make_parser
 from peer_pairs import refuse_busy_machine
-from ratio_interval import LEVEL, mean_interval
 from recording import Measurement, finish, say, spread
 from redline.records import Row
+from redline.report.intervals import mean_interval
+from redline.report.scores import LEVEL
 from topologies_speed import CASES
 from training_window import median_waiting, train_for_window, who_waits
 

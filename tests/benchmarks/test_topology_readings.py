@@ -1,6 +1,5 @@
 """The topologies: what is read out of the records of asynchronous and inline runs, and how it is judged."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import topologies_learning
 import topologies_speed
 from episode_means import Point
 from learning_tasks import TASKS
-from ratio_interval import mean_interval
 from recording import make_record
 from redline.cli.flags import parse_train
 from redline.errors import UserError
@@ -128,13 +126,6 @@ def test_both_sides_train_the_same_but_for_the_topology(case: str) -> None:
 
 
 # Prefetch
-
-
-def test_an_interval_is_students_over_the_repeats() -> None:
-    low, high = mean_interval([0.9, 1.0, 1.1, 1.0]) or (math.nan, math.nan)
-    half = 2.353 * math.sqrt(0.02 / 3) / 2
-    assert (low, high) == (pytest.approx(1.0 - half), pytest.approx(1.0 + half))
-    assert mean_interval([1.0]) is None
 
 
 def test_every_setting_is_measured_in_every_place_once() -> None:
