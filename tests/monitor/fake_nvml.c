@@ -44,7 +44,6 @@ void fake_fail(int gpu, const char *call, int code) {
 void fake_heal(void) { failure_count = 0; }
 void fake_swap(void) { order[0] = !order[0], order[1] = !order[1]; }
 void fake_name(int gpu, const char *name) { gpus[gpu].name = name; }
-void fake_reasons(int gpu, unsigned long long reasons) { gpus[gpu].reasons = reasons; }
 void fake_driver(const char *version) { snprintf(driver_version, sizeof driver_version, "%s", version); }
 void fake_unload(void) { starts = 0; } /* from now on nobody has started it */
 int fake_starts(void) { return starts; }
@@ -77,7 +76,11 @@ static int list(Process *from, unsigned int count, unsigned int *room, Process *
 int nvmlInitWithFlags(unsigned int flags) { (void)flags; ASK(NULL); starts++; return 0; }
 int nvmlShutdown(void) { ASK(NULL); starts--; return 0; }
 const char *nvmlErrorString(int code) { return code == 29 ? "\xff" : "words of the driver"; }
-int nvmlSystemGetDriverVersion(char *to, unsigned int size) { ASK(NULL); snprintf(to, size, "%s", driver_version); return 0; }
+int nvmlSystemGetDriverVersion(char *to, unsigned int size) {
+    ASK(NULL);
+    snprintf(to, size, "%s", driver_version);
+    return 0;
+}
 int nvmlDeviceGetCount_v2(unsigned int *to) { ASK(NULL); *to = GPUS; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, Gpu **to) {
     if (index >= GPUS) return INVALID_ARGUMENT;
@@ -86,8 +89,16 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, Gpu **to) {
     *to = &gpus[order[index]];
     return 0;
 }
-int nvmlDeviceGetName(Gpu *gpu, char *to, unsigned int size) { ASK(gpu); snprintf(to, size, "%s", gpu->name); return 0; }
-int nvmlDeviceGetUUID(Gpu *gpu, char *to, unsigned int size) { ASK(gpu); snprintf(to, size, "%s", gpu->uuid); return 0; }
+int nvmlDeviceGetName(Gpu *gpu, char *to, unsigned int size) {
+    ASK(gpu);
+    snprintf(to, size, "%s", gpu->name);
+    return 0;
+}
+int nvmlDeviceGetUUID(Gpu *gpu, char *to, unsigned int size) {
+    ASK(gpu);
+    snprintf(to, size, "%s", gpu->uuid);
+    return 0;
+}
 int nvmlDeviceGetUtilizationRates(Gpu *gpu, Rates *to) {
     ASK(gpu);
     *to = (Rates){gpu->percent, gpu->memory_percent};
@@ -99,10 +110,19 @@ int nvmlDeviceGetMemoryInfo(Gpu *gpu, Memory *to) { /* the old call counts what 
     return 0;
 }
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned int *to) { ASK(gpu); *to = gpu->milliwatts; return 0; }
-int nvmlDeviceGetTemperature(Gpu *gpu, int sensor, unsigned int *to) { (void)sensor; ASK(gpu); *to = gpu->celsius; return 0; }
+int nvmlDeviceGetTemperature(Gpu *gpu, int sensor, unsigned int *to) {
+    (void)sensor;
+    ASK(gpu);
+    *to = gpu->celsius;
+    return 0;
+}
 int nvmlDeviceGetFanSpeed(Gpu *gpu, unsigned int *to) { ASK(gpu); *to = gpu->fan; return 0; }
 int nvmlDeviceGetClockInfo(Gpu *gpu, unsigned int kind, unsigned int *to) { ASK(gpu); *to = gpu->mhz[kind]; return 0; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu *gpu, unsigned long long *to) { ASK(gpu); *to = gpu->reasons; return 0; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(Gpu *gpu, unsigned long long *to) {
+    ASK(gpu);
+    *to = gpu->reasons;
+    return 0;
+}
 int nvmlDeviceGetComputeRunningProcesses_v2(Gpu *gpu, unsigned int *room, Process *to) {
     ASK(gpu);
     return list(computing[gpu - gpus], 3, room, to);
