@@ -54,7 +54,7 @@ def warmup_seconds(run: RunFiles) -> float:
     last = rows[-1]
     if not number(last, "updates"):
         return float(last["time_s"])
-    return min(warmup_steps / last["warmup_steps_per_s"], float(last["time_s"]))
+    return min(warmup_steps / float(last["warmup_steps_per_s"]), float(last["time_s"]))
 
 
 def _phases(run: RunFiles, evaluation_s: float) -> dict[str, float]:

@@ -10,7 +10,7 @@ from redline.records import Row
 LARGEST = 1e100  # squares and sums of such numbers are still finite
 UNIX_S = (1e9, 1e11)  # a clock that was never set lies outside
 MAX_DEPTH = 8
-MAX_TEXT_CHARACTERS = 200
+MAX_TEXT_CHARACTERS = 500
 
 
 def as_number(value: object) -> float | None:
@@ -32,7 +32,12 @@ def numbers(rows: list[Row], key: str) -> list[float]:
 
 def moment(row: Mapping[str, Any]) -> float | None:
     """Return when a row was written, None where its clock can't be right."""
-    unix_s = as_number(row.get("unix_s"))
+    return as_moment(row.get("unix_s"))
+
+
+def as_moment(value: object) -> float | None:
+    """Return a time of the wall clock, None where it can't be one."""
+    unix_s = as_number(value)
     return unix_s if unix_s is not None and UNIX_S[0] <= unix_s <= UNIX_S[1] else None
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from redline.report.run_files import RunFiles  # which itself looks at the clock
 
 MIN_PAUSE_S = 60.0  # a shorter one is start-up
+START_UP_S = 30.0  # that may pass before the first sample and after the last
 BEGINS = frozenset({"resume", "monitor-start"})
 MAX_START_UP_S = 600.0  # before the first row; what lies further back is another run's clock
 
@@ -60,3 +61,12 @@ def _pauses(moments: Sequence[float], begins: Sequence[float]) -> list[tuple[flo
         if place > 0 and begin_s - moments[place - 1] > MIN_PAUSE_S:
             found.append((moments[place - 1], begin_s))
     return found
+
+
+def covered_share(run: RunFiles) -> float:
+    """Return the share of a run that samples of the hardware cover, 0 … 1; starting and ending count as covered."""
+    clock = run_clock(run)
+    covered_s = sum(row["interval_s"] for row in run.hardware)
+    if clock is None or covered_s == 0:
+        return 0.0
+    return float(min(covered_s / max(clock.total_s - START_UP_S, covered_s), 1.0))

@@ -12,13 +12,12 @@ from redline.errors import UserError
 from redline.records import Row
 from redline.report.clean_rows import read_rows
 from redline.report.row_values import part, without_depth
-from redline.report.run_clock import run_clock
+from redline.report.run_clock import covered_share
 from redline.report.run_labels import label_runs
 from redline.runs.directory import RUN_JSON, read_run_json
 
 KINDS = ("metrics", "episodes", "events", "hardware")
-ENOUGH_COVER = 0.95  # of the run by samples, beyond what starting and ending take
-START_UP_S = 30.0
+ENOUGH_COVER = 0.95  # of a run by samples
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))
 
 
@@ -123,15 +122,12 @@ def _what_is_missing(run: Mapping[str, Any] | None, rows: Mapping[str, list[Row]
 
 
 def _what_is_not_covered(run: RunFiles) -> list[str]:
-    clock = run_clock(run)
-    if not run.hardware or clock is None:
-        return []
-    covered_s = sum(row["interval_s"] for row in run.hardware)
-    if covered_s > ENOUGH_COVER * clock.total_s - START_UP_S:
+    share = covered_share(run)
+    if not run.hardware or share > ENOUGH_COVER:
         return []
     return [
-        f"hardware.jsonl covers {covered_s / 60:,.1f} of the {clock.total_s / 60:,.1f} minutes between the first row and "
-        "the last: CPU seconds, GPU seconds and energy are those of that part."
+        f"hardware.jsonl covers {share:.0%} of the time between the first and the last row: "
+        "CPU seconds, GPU seconds and energy are those of that part."
     ]
 
 

@@ -49,7 +49,7 @@ def learning_curve(run: RunFiles, axis: Axis, role: Role = "actor") -> Series:
 
 
 def speed_series(run: RunFiles) -> dict[str, Series]:
-    """Return `steps_per_s` and `updates_per_s` over minutes since the start, without those that the run does not tell."""
+    """Return `steps_per_s` and `updates_per_s` over minutes since the start; without what the run does not tell."""
     clock = run_clock(run)
     if clock is None:
         return {}

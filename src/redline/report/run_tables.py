@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from redline.report.run_files import RunFiles
 
 # how an adjustment is written down: `setting: requested → effective (why)`
 ADJUSTMENT = re.compile(r"(?P<setting>[^:]*): (?P<requested>.*?) → (?P<effective>.*?)(?: \((?P<why>.*)\))?", re.DOTALL)
+MAX_ADJUSTMENT_CHARACTERS = 2_000
 NO_DETAILS = frozenset({"schema", "event", "unix_s", "time_s", "steps"})
 
 
@@ -71,14 +72,14 @@ def event_table(run: RunFiles) -> list[EventLine]:
 
 def parse_adjustment(adjustment: str, when: str) -> Change:
     """Return an adjustment by its parts; one that is written otherwise is all reason."""
-    found = ADJUSTMENT.fullmatch(adjustment)
+    found = ADJUSTMENT.fullmatch(adjustment[:MAX_ADJUSTMENT_CHARACTERS])
     if found is None:
         return Change(when, "", "", "", one_line(adjustment))
     parts = {name: one_line(value or "") for name, value in found.groupdict().items()}
     return Change(when, **parts)
 
 
-def _event_line(row: Mapping[str, Any], minutes_at: Any) -> EventLine:
+def _event_line(row: Mapping[str, Any], minutes_at: Callable[[float], float] | None) -> EventLine:
     unix_s, steps = moment(row), number(row, "steps")
     details = [f"{key} {_shown(value)}" for key, value in row.items() if key not in NO_DETAILS and value is not None]
     return EventLine(
