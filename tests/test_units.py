@@ -12,7 +12,7 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
-from redline.monitor.usage import Machine, Usage
+from redline.monitor.usage import Usage
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges, RoleGauges
@@ -21,7 +21,7 @@ from redline.types import EnvSpec
 
 UNITS = {
     *("steps", "frames", "updates", "samples", "episodes", "batches", "transitions", "envs", "threads", "actions"),
-    *("bytes", "s", "h", "minutes", "percent", "processes", "nats", "evaluations", "restarts"),
+    *("bytes", "s", "h", "minutes", "percent", "processes", "nats", "evaluations", "restarts", "hz"),
 }
 # names that the command line has from its users: their help must name the unit instead
 UNIT_IN_HELP = {
@@ -55,7 +55,7 @@ NO_UNIT = {
     *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
     *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
     *("target_return", "total_reward", "mean_return_100", "best_return", "greedy_return"),
-    *("load_average", "pid", "waiting"),
+    *("load_average", "pid", "waiting", "busy"),
 }
 
 
@@ -108,7 +108,7 @@ def test_every_part_that_can_be_named_has_a_sentence_for_each_setting() -> None:
                 assert text, f"--{field}.{flag} of {name} has no help"
 
 
-@pytest.mark.parametrize("kind", [Gauges, RoleGauges, Counters, Episode, Usage, Machine, EnvSpec])
+@pytest.mark.parametrize("kind", [Gauges, RoleGauges, Counters, Episode, Usage, EnvSpec])
 def test_every_public_number_carries_its_unit(kind: type) -> None:
     for name, hint in get_type_hints(kind).items():
         if any(number in str(hint) for number in ("int", "float")) and name not in NO_UNIT | {"frame_shape"}:

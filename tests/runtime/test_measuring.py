@@ -13,6 +13,7 @@ from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.measuring import Measured, Measurer
 from redline.runtime.pacing import Pacing
+from redline.runtime.phases import Stopwatch
 from redline.types import EnvSpec
 
 
@@ -41,12 +42,15 @@ class Trainer:
         self.source: Any = Source()
         self.learner: Any = Learner()
         self.waited_s = {"envs": 0.0}
+        self.phases = Stopwatch()
 
     def go_on(self, seconds: float, *, steps: int, updates: int = 0, waited_s: float = 0.0) -> None:
         self.counters.steps += steps
         self.counters.updates += updates
         self.counters.count_time(seconds)
         self.waited_s["envs"] += waited_s
+        self.phases.seconds["keep"] += waited_s
+        self.phases.seconds["learn"] += seconds - waited_s
 
 
 def measurer_of(trainer: Measured, folder: Path = Path()) -> Measurer:
@@ -66,6 +70,7 @@ def test_rates_are_over_the_last_seconds_of_training_whatever_time_has_passed() 
     assert (role.role, role.pid, role.restarts) == ("inline", os.getpid(), 0)
     assert (role.steps_per_s, role.updates_per_s, role.weights_age_updates) == (300.0, 10.0, 0.0)
     assert role.waiting == {"envs": pytest.approx(0.8)}
+    assert role.busy == pytest.approx({"act": 0.0, "draw": 0.0, "learn": 0.2, "keep": 0.0, "other": 0.0})
     assert (gauges.time_s, gauges.steps, gauges.frames) == (30.0, 5_000, 20_000)
 
 

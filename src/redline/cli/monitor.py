@@ -63,7 +63,7 @@ def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
     """Run a command and record until it ends."""
     try:
         with Command.start(words, stdout_to_stderr=flags.json) as command:
-            recording = open_recording(flags, out, command.pid)
+            recording = open_recording(flags, out, command.pid, is_new=True)
             reason = recording.run(command.wait, command=shlex.join(words))
             code = command.exit_code()
             end = recording.finish(reason, exit_code=code)
@@ -79,7 +79,7 @@ def record_process(flags: MonitorFlags, out: Path) -> int:
     if stat is None or stat.has_ended:
         raise UserError(f"there is no process {flags.pid}: ps -e lists those that run")
     with StopRequest() as stop:
-        recording = open_recording(flags, out, stat.pid)
+        recording = open_recording(flags, out, stat.pid, is_new=False)
         say(f"watching {stat.name} ({stat.pid}); Ctrl-C ends the recording, not the process")
         end = recording.finish(recording.run(partial(wait_for_stop, stop)))
     tell(out, end, as_json=flags.json)
@@ -105,13 +105,11 @@ def make_folder(out: Path) -> Path:
     return out
 
 
-def open_recording(flags: MonitorFlags, out: Path, pid: int) -> Recording:
+def open_recording(flags: MonitorFlags, out: Path, pid: int, *, is_new: bool) -> Recording:
     """Return a recording whose events are written beside its samples."""
+    sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
     try:
-        events = RecordWriter(out / EVENTS)
-        recording = Recording(
-            Sampler(pid, folder=out, roles=NamedRoles(None)), out, hz=flags.hz, say=partial(write_event, events)
-        )
+        recording = Recording(sampler, out, hz=flags.hz, say=partial(write_event, RecordWriter(out / EVENTS)))
     except OSError as error:
         raise UserError(f"out {explain(error, out)}: use another --out") from None
     say(f"recording into {out} at {flags.hz:g} Hz; look at it with: redline watch {out}")

@@ -51,9 +51,7 @@ FIELDS = {
     "monitor_cpu_s": Field("CPU s", "used by the monitor itself since it was started"),
 }
 
-_PATTERNS = {
-    re.compile(re.escape(name).replace(r"\*", r".+")): field for name, field in FIELDS.items() if "*" in name
-}
+_PATTERNS = {re.compile(re.escape(name).replace(r"\*", r".+")): field for name, field in FIELDS.items() if "*" in name}
 
 
 def field_of(name: str) -> Field | None:

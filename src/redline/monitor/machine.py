@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,10 +29,12 @@ class MachineProbe:
         return {
             **self._sample_cores(interval_s),
             **self._sample_disk(interval_s),
-            **_absent_if_refused(_load),
-            **_absent_if_refused(_memory),
-            **_absent_if_refused(lambda: {"disk_free_bytes": int(psutil.disk_usage(str(self._folder)).free)}),
-            **_absent_if_refused(_shared_memory),
+            **without_absent(
+                load_average_1m=read_load_average(),
+                memory_available_bytes=read_memory_available_bytes(),
+                disk_free_bytes=read_disk_free_bytes(self._folder),
+            ),
+            **_shared_memory(),
         }
 
     def _sample_cores(self, interval_s: float) -> Row:
@@ -89,30 +90,41 @@ def _device_counters(folder: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def _load() -> Row:
-    return {"load_average_1m": os.getloadavg()[0]}
+def read_load_average() -> float | None:
+    """Return how many processes ran or waited to run, over the last minute."""
+    with suppress(OSError, AttributeError):  # Windows has none
+        return os.getloadavg()[0]
+    return None
 
 
-def _memory() -> Row:
-    return {"memory_available_bytes": int(psutil.virtual_memory().available)}
+def read_memory_available_bytes() -> int | None:
+    """Return how much memory can be had without swapping."""
+    with suppress(OSError, psutil.Error):
+        return int(psutil.virtual_memory().available)
+    return None
+
+
+def read_disk_free_bytes(folder: Path) -> int | None:
+    """Return how much this user can still write to the file system of a folder."""
+    with suppress(OSError):
+        return int(psutil.disk_usage(str(folder)).free)
+    return None
 
 
 def _shared_memory() -> Row:
-    if not SHM.is_dir():
-        return {}
-    usage = psutil.disk_usage(str(SHM))
-    return {"shm_used_bytes": int(usage.used), "shm_free_bytes": int(usage.free)}
-
-
-def _absent_if_refused(read: Callable[[], Row]) -> Row:
-    with suppress(OSError, psutil.Error, AttributeError):
-        return read()
+    with suppress(OSError):
+        usage = psutil.disk_usage(str(SHM))
+        return {"shm_used_bytes": int(usage.used), "shm_free_bytes": int(usage.free)}
     return {}
 
 
 def machine_facts() -> Row:
     """Return what does not change while a recording lasts."""
-    return {
-        "cores": os.cpu_count() or 1,
-        **_absent_if_refused(lambda: {"memory_total_bytes": int(psutil.virtual_memory().total)}),
-    }
+    with suppress(OSError, psutil.Error):
+        return {"cores": os.cpu_count() or 1, "memory_total_bytes": int(psutil.virtual_memory().total)}
+    return {"cores": os.cpu_count() or 1}
+
+
+def without_absent(**values: float | None) -> dict[str, float]:
+    """Return the values that there are."""
+    return {name: value for name, value in values.items() if value is not None}

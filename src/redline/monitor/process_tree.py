@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from redline.monitor.machine import without_absent
 from redline.monitor.process_files import (
     ProcessStat,
     list_pids,
@@ -32,18 +33,18 @@ class Total:
     """A count over processes that come and go, each of which brings what its ended children counted."""
 
     value: float = 0.0
-    _last: dict[Identity, float] | None = None
+    last: dict[Identity, float] | None = None  # None: the first reading is the base
 
     def advance(self, now: Mapping[Identity, float]) -> float:
-        """Take in a reading of all processes, and return by how much the count grew; a first reading is the base."""
-        if self._last is None:
-            self._last = dict(now)
+        """Take in a reading of all processes, and return by how much the count grew."""
+        if self.last is None:
+            self.last = dict(now)
             return 0.0
-        gained = sum(value - self._last.get(process, 0.0) for process, value in now.items())
-        gone = sum(value for process, value in self._last.items() if process not in now)
+        gained = sum(value - self.last.get(process, 0.0) for process, value in now.items())
+        gone = sum(value for process, value in self.last.items() if process not in now)
         # where the time of those that are gone was handed to nobody here, it is not to be taken off
         growth = gained - gone if gained >= gone else gained
-        self._last = dict(now)
+        self.last = dict(now)
         self.value += growth
         return growth
 
@@ -51,13 +52,14 @@ class Total:
 class ProcessTree:
     """Follows a process and its descendants; those that lose their parent stay watched."""
 
-    def __init__(self, pid: int, *, excluded_pid: int | None = None) -> None:
+    def __init__(self, pid: int, *, excluded_pid: int | None = None, is_new: bool = False) -> None:
         self.pid = pid
         self._excluded_pid = excluded_pid  # of the monitor itself
         self._root: Identity | None = None
         self._members: set[Identity] = set()
         self._known: set[int] = set()  # processes whose parent was looked at already
-        self._cpu, self._read, self._written = Total(), Total(), Total()
+        # all that a process has used counts if it was started to be watched
+        self._cpu, self._read, self._written = (Total(last={} if is_new else None) for _ in range(3))
         self._own_cpu_s: dict[Identity, float] | None = None
         self._next_pss_s = 0.0  # monotonic
 
@@ -80,7 +82,7 @@ class ProcessTree:
                 "cpu_cores_used": cores[stat.identity],
                 "rss_bytes": stat.rss_bytes,
                 "threads": stat.threads,
-                **_present(shared_bytes=read_shared_bytes(stat.pid)),
+                **without_absent(shared_bytes=read_shared_bytes(stat.pid)),
             }
             for stat in stats
             if not stat.has_ended
@@ -140,7 +142,7 @@ class ProcessTree:
         if begun_s < self._next_pss_s:
             return
         for process in watched:
-            process.update(_present(pss_bytes=read_pss_bytes(process["pid"])))
+            process.update(without_absent(pss_bytes=read_pss_bytes(process["pid"])))
         now_s = time.monotonic()
         self._next_pss_s = begun_s + max(PSS_INTERVAL_S, (now_s - begun_s) / PSS_MOST_OF_TIME)
 
@@ -152,10 +154,6 @@ class ProcessTree:
         read = self._read.advance({process: count[0] for process, count in counts.items()})
         written = self._written.advance({process: count[1] for process, count in counts.items()})
         return {"read_bytes_per_s": read / seconds, "write_bytes_per_s": written / seconds}
-
-
-def _present(**values: int | None) -> dict[str, int]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _sums(watched: list[Row], *names: str) -> dict[str, int]:

@@ -16,9 +16,9 @@ from redline.records import Row
 class Sampler:
     """Asks all probes. It is meant for a process of its own, whose CPU time is the cost of the recording."""
 
-    def __init__(self, pid: int, *, folder: Path, roles: Callable[[], Mapping[int, str]]) -> None:
+    def __init__(self, pid: int, *, folder: Path, roles: Callable[[], Mapping[int, str]], is_new: bool = False) -> None:
         self._roles = roles
-        self._tree = ProcessTree(pid, excluded_pid=os.getpid())
+        self._tree = ProcessTree(pid, excluded_pid=os.getpid(), is_new=is_new)
         self._machine = MachineProbe(folder)
         self._gpus, self._why_no_gpus = open_gpus()
         self._begun_unix_s, self._begun_s = time.time(), time.monotonic()

@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 
 from redline.exploration import Sampled
 from redline.learner import Learner
-from redline.monitor.usage import ProcessUsage, read_machine
+from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
+from redline.monitor.usage import ProcessUsage
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.job import Job
@@ -86,7 +87,7 @@ class Measurer:
         self._trainer = trainer
         self._folder = folder or trainer.job.log_dir  # whose free space is told
         self._role = role
-        self._usage = ProcessUsage(with_children=False)  # looking for children would cost milliseconds
+        self._usage = ProcessUsage()
         self._started_s = time.monotonic()
         self._marks = deque([self._mark()])
         self._loss: float | None = None
@@ -105,7 +106,6 @@ class Measurer:
         steps_per_s = own.steps_per_s or 0.0
         progress, remaining_s = self._progress(steps_per_s)
         memory, is_policy = trainer.source.memory, isinstance(trainer.job.algorithm.explore, Sampled)
-        machine = read_machine(self._folder)
         return Gauges(
             time_s=counters.time_s,
             unix_s=time.time(),
@@ -132,9 +132,9 @@ class Measurer:
             replay_bytes=None if memory is None else memory.used_bytes,
             cpu_percent=own.cpu_percent or 0.0,
             rss_bytes=own.rss_bytes or 0,
-            load_average=machine.load_average,
-            memory_available_bytes=machine.memory_available_bytes,
-            disk_free_bytes=machine.disk_free_bytes,
+            load_average=read_load_average(),
+            memory_available_bytes=read_memory_available_bytes(),
+            disk_free_bytes=read_disk_free_bytes(self._folder),
             progress=progress,
             remaining_s=remaining_s,
             roles=(own,),
@@ -148,7 +148,7 @@ class Measurer:
         return RoleGauges(
             role=self._role,
             pid=os.getpid(),
-            cpu_percent=None if usage is None else usage.cpu_percent_of_core,
+            cpu_percent=None if usage is None else usage.cpu_percent,
             rss_bytes=None if usage is None else usage.rss_bytes,
             steps_per_s=(now.steps - recent.steps) / seconds,
             updates_per_s=(now.updates - recent.updates) / seconds,

@@ -32,7 +32,7 @@ class RoleReadings:
         self._crew = crew
         self._marks = deque([_mark(crew.board)])
         self._usages: dict[int, ProcessUsage] = {}
-        self._own = ProcessUsage(with_children=False)
+        self._own = ProcessUsage()
         self._newest: tuple[RoleGauges, ...] = ()
 
     def begin(self) -> None:
@@ -54,15 +54,12 @@ class RoleReadings:
             self._marks.popleft()
         before = self._marks[0]
         members = list(self._crew.members.values())
-        self._usages = {
-            member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid, with_children=False)
-            for member in members
-        }
+        self._usages = {member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid) for member in members}
         own = self._own.sample()
         supervisor = RoleGauges(
             role="supervisor",
             pid=os.getpid(),
-            cpu_percent=own.cpu_percent_of_core if own else None,
+            cpu_percent=own.cpu_percent if own else None,
             rss_bytes=own.rss_bytes if own else None,
             steps_per_s=None,
             updates_per_s=None,
@@ -80,7 +77,7 @@ class RoleReadings:
         return RoleGauges(
             role=member.name,
             pid=member.pid,
-            cpu_percent=usage.cpu_percent_of_core if usage else None,
+            cpu_percent=usage.cpu_percent if usage else None,
             rss_bytes=usage.rss_bytes if usage else None,
             steps_per_s=None if is_learner else float(now.steps[place] - before.steps[place]) / seconds,
             updates_per_s=(now.updates - before.updates) / seconds if is_learner else None,

@@ -1,0 +1,158 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import redline.monitor
+from redline.monitor import record
+from redline.monitor.attaching import Watcher
+from redline.monitor.recording import TARGET_ENDED, NamedRoles, Recording
+from redline.monitor.sampling import Sampler
+from redline.records import RecordWriter, Row, read_records
+
+
+def open_recording(out: Path, *, hz: float, said: list[Row], pid: int | None = None) -> Recording:
+    sampler = Sampler(os.getpid() if pid is None else pid, folder=out, roles=NamedRoles(None))
+    return Recording(sampler, out, hz=hz, say=said.append)
+
+
+def events_of(rows: list[Row]) -> list[str]:
+    return [row["event"] for row in rows]
+
+
+def test_samples_come_at_the_rate_asked_for_with_what_they_cost(tmp_path: Path) -> None:
+    said: list[Row] = []
+    recording = open_recording(tmp_path, hz=20.0, said=said)
+    end_s = time.monotonic() + 0.6
+
+    def wait(seconds: float) -> str | None:
+        time.sleep(seconds)
+        return "enough" if time.monotonic() > end_s else None
+
+    end = recording.finish(recording.run(wait))
+    rows = read_records(tmp_path / "hardware.jsonl")
+    assert 6 <= len(rows) == end["samples"] <= 13  # 12, unless the machine is busy
+    assert all(row["interval_s"] > 0 for row in rows)
+    assert rows[-1]["elapsed_s"] == pytest.approx(sum(row["interval_s"] for row in rows))
+    assert rows[-1]["unix_s"] == pytest.approx(time.time(), abs=5.0)
+    assert [row["monitor_cpu_s"] for row in rows] == sorted(row["monitor_cpu_s"] for row in rows)
+    assert 0.0 < end["monitor_cpu_share"] < 1.0
+    assert events_of(said) == ["monitor-start", "monitor-stop"]
+    assert said[0]["cores"] == os.cpu_count()
+    assert said[0]["absent"]["gpus"] or said[0]["gpus"]
+
+
+def test_what_is_missed_is_not_made_up_for(tmp_path: Path) -> None:
+    recording = open_recording(tmp_path, hz=20.0, said=[])
+    naps_s = iter([0.3, 0.0])
+
+    def wait(seconds: float) -> str | None:
+        nap_s = next(naps_s, None)
+        time.sleep(seconds if nap_s is None else nap_s)
+        return "enough" if nap_s is None else None
+
+    recording.finish(recording.run(wait))
+    rows = read_records(tmp_path / "hardware.jsonl")
+    assert len(rows) <= 2  # one after the nap, perhaps one at the end
+    assert rows[0]["interval_s"] >= 0.3
+
+
+def test_a_recording_ends_with_its_process(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        recording = open_recording(tmp_path, hz=20.0, said=[], pid=child.pid)
+        child.communicate(b"\n")
+    assert recording.run(lambda seconds: time.sleep(seconds)) == TARGET_ENDED  # noqa: PLW0108
+    recording.finish(TARGET_ENDED)
+
+
+@pytest.mark.parametrize("hz", [0.0, -1.0, 0.01, 20.5, float("nan"), float("inf")])
+def test_a_rate_that_cannot_be_kept_is_refused(hz: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"use 0\.05 to 20"):
+        record(tmp_path, hz=hz)
+
+
+def test_a_full_disk_costs_samples_and_not_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Row] = []
+    recording = open_recording(tmp_path, hz=20.0, said=said)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RecordWriter, "write", refuse)
+    recording.take()
+    recording.take()
+    monkeypatch.undo()
+    recording.take()
+    recording.finish("enough")
+    assert events_of(said) == ["monitor-warning", "monitor-stop"]
+    assert "No space left" in said[0]["message"]
+    assert len(read_records(tmp_path / "hardware.jsonl")) == 1
+
+
+def test_processes_have_the_roles_that_the_events_of_their_run_name(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    roles = NamedRoles(events)
+    assert roles() == {}
+    with RecordWriter(events) as writer:
+        writer.write({"event": "process", "role": "learner", "pid": 7})
+        writer.write({"event": "stop", "reason": "x"})
+        assert roles() == {7: "learner"}
+        writer.write({"event": "process", "role": "actor-0", "pid": 8})
+        assert roles() == {7: "learner", 8: "actor-0"}
+    assert NamedRoles(None)() == {}
+
+
+def test_the_watcher_leaves_itself_out_and_ends_when_asked(tmp_path: Path) -> None:
+    with record(tmp_path, hz=20.0) as recording:
+        time.sleep(0.2)
+    recording.close()
+    rows = read_records(tmp_path / "hardware.jsonl")
+    assert {process["name"] for row in rows for process in row["watched"] if process["pid"] == os.getpid()}
+    assert all(process["pid"] == os.getpid() for row in rows for process in row["watched"])
+    assert events_of(read_records(tmp_path / "events.jsonl")) == ["monitor-start", "monitor-stop"]
+
+
+def test_the_watcher_ends_when_its_process_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, redline.monitor as m\n"
+        "w = m.record(sys.argv[1], hz=20)\n"
+        "print(w._watcher.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, check=False)
+    assert killed.returncode == -9
+    end_s = time.monotonic() + 10.0
+    while Path(f"/proc/{int(killed.stdout)}").exists() and time.monotonic() < end_s:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{int(killed.stdout)}").exists()
+    assert events_of(read_records(tmp_path / "events.jsonl"))[-1] == "monitor-stop"
+
+
+def test_a_watcher_that_is_lost_is_told_once(tmp_path: Path) -> None:
+    watcher = Watcher(tmp_path, hz=20.0, pid=os.getpid(), is_run=False)
+    assert events_of(watcher.wait_until_recording()) == ["monitor-start"]
+    os.kill(watcher.pid, 9)
+    os.waitid(os.P_PID, watcher.pid, os.WEXITED | os.WNOWAIT)
+    assert events_of(watcher.take_events()) == ["monitor-warning"]
+    assert watcher.take_events() == []
+    assert watcher.close() == []
+
+
+def test_a_monitor_that_cannot_write_says_so(tmp_path: Path) -> None:
+    (tmp_path / "hardware.jsonl").mkdir()
+    with pytest.raises(RuntimeError, match="did not start"):
+        record(tmp_path)
+
+
+def test_the_monitor_needs_neither_torch_nor_gymnasium_nor_numpy() -> None:
+    heavy = ("torch", "gymnasium", "numpy", "ale_py", "stable_baselines3", "matplotlib", "rich", "tyro")
+    code = f"import sys, redline.monitor, redline.monitor.__main__; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_what_the_monitor_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        redline.monitor.nothing  # type: ignore[attr-defined]  # noqa: B018
