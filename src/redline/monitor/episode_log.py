@@ -1,0 +1,167 @@
+"""Episodes of foreign code: a row for each, with the means of what the hardware did while it was played."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from contextlib import suppress
+from itertools import count, takewhile
+from pathlib import Path
+
+from redline.monitor.attaching import AttachedRecording, record
+from redline.monitor.hardware import HARDWARE, flat, means
+from redline.monitor.recording import DEFAULT_HZ, check_hz
+from redline.records import RecordTail, RecordWriter, Row
+
+EPISODES = "episodes.jsonl"
+MAX_SAMPLES = 4_096  # of the episodes under way; beyond, two become one
+MAX_ROWS_PER_SAMPLE = 10  # that repeat its means: hundreds of short episodes a second would fill a disk with copies
+Out = Path | str | AttachedRecording
+
+
+class SampleWindow:
+    """The newest samples of a recording that goes on, read when they are asked for and no oftener than they come."""
+
+    def __init__(self, path: Path, *, hz: float) -> None:
+        # what an earlier recording left here is none of ours
+        self._tail = RecordTail(path, last_bytes=0 if path.exists() else None)
+        self._tail.new_rows()
+        self._period_s = 1 / hz
+        self._next_look_s = 0.0
+        self._samples: deque[Row] = deque()
+        self._newest_means: dict[str, float] = {}
+        self.seen = 0  # samples so far
+
+    def means(self, begin_unix_s: float, end_unix_s: float) -> dict[str, float]:
+        """Return the means over a span; of the newest sample if none covers it, and {} before the first."""
+        self._look()
+        if not self._samples or begin_unix_s >= _begin_unix_s(self._samples[-1]):
+            return dict(self._newest_means)
+        covering = takewhile(lambda row: row["unix_s"] > begin_unix_s, reversed(self._samples))
+        found = means(covering, begin_unix_s=begin_unix_s, end_unix_s=end_unix_s)
+        return found or dict(self._newest_means)
+
+    def forget_before(self, unix_s: float) -> None:
+        """Let go of samples that nobody will ask for; the newest stays."""
+        while len(self._samples) > 1 and self._samples[0]["unix_s"] <= unix_s:
+            self._samples.popleft()
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + self._period_s / 2
+        new = [numbers for row in self._tail.new_rows() if {"unix_s", "interval_s"} <= (numbers := flat(row)).keys()]
+        if not new:
+            return
+        self._samples.extend(new)
+        self.seen += len(new)
+        self._newest_means = means(new[-1:], begin_unix_s=_begin_unix_s(new[-1]), end_unix_s=new[-1]["unix_s"])
+        while len(self._samples) > MAX_SAMPLES:
+            self._samples = _halved(self._samples)
+
+
+def _begin_unix_s(sample: Row) -> float:
+    return float(sample["unix_s"] - sample["interval_s"])
+
+
+def _halved(samples: deque[Row]) -> deque[Row]:
+    """Return each two samples as one over the time of both; the means over both are the same."""
+    merged: deque[Row] = deque()
+    while len(samples) > 1:
+        two = [samples.popleft(), samples.popleft()]
+        begin_unix_s, end_unix_s = _begin_unix_s(two[0]), two[1]["unix_s"]
+        span = {"unix_s": end_unix_s, "interval_s": end_unix_s - begin_unix_s}
+        merged.append({**means(two, begin_unix_s=begin_unix_s, end_unix_s=end_unix_s), **span})
+    merged.extend(samples)
+    return merged
+
+
+_recorded: set[Path] = set()  # folders that this process records into at the moment, by itself
+
+
+def _start(out: Path | str | None, hz: float) -> AttachedRecording:
+    path = _new_folder() if out is None else Path(out)
+    if path.resolve() in _recorded:
+        raise ValueError(f"{path} is being recorded already: give the first one's episode_log.recording in its place")
+    recording = record(path, hz=hz)
+    _recorded.add(path.resolve())
+    return recording
+
+
+def _new_folder() -> Path:
+    began = time.strftime("%Y%m%d-%H%M%S")
+    for attempt in count(1):
+        path = Path("monitor") / (began if attempt == 1 else f"{began}-{attempt}")
+        with suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError("count() has no end")
+
+
+class EpisodeLog:
+    """Writes episodes.jsonl beside the hardware.jsonl of a recording, which it starts unless it is given one."""
+
+    def __init__(self, out: Out | None, *, hz: float = DEFAULT_HZ) -> None:
+        self._is_owner = not isinstance(out, AttachedRecording)
+        self.recording = out if isinstance(out, AttachedRecording) else _start(out, hz)
+        self.samples = SampleWindow(self.path / HARDWARE, hz=check_hz(hz))
+        self._writer = RecordWriter(self.path / EPISODES)
+        self._began_unix_s = time.time() - time.monotonic()
+        self._repeats = (-1, 0)  # the sample that rows were written with, and how many
+        self._is_refused = False
+
+    @property
+    def path(self) -> Path:
+        """Folder that is written to."""
+        return self.recording.path
+
+    def now(self) -> float:
+        """Return the wall clock as it was at the start, and monotonic time since: it never jumps."""
+        return self._began_unix_s + time.monotonic()
+
+    def add(
+        self,
+        *,
+        begun_unix_s: float,
+        total_reward: float,
+        length_steps: int,
+        steps: int,
+        lane: int = 0,
+        is_truncated: bool = False,
+    ) -> dict[str, float]:
+        """Write down an episode that ends now, and return the means of the hardware while it was played."""
+        now = self.now()
+        hardware = self.samples.means(begun_unix_s, now)
+        row: dict[str, object] = {
+            "unix_s": now,
+            "begun_unix_s": begun_unix_s,
+            "steps": steps,
+            "role": "actor",
+            "return": total_reward,
+            "length_steps": length_steps,
+            "lane": lane,
+            "truncated": is_truncated,  # cut off by a limit: the game was not over
+        }
+        sample, rows = self._repeats
+        rows = rows + 1 if sample == self.samples.seen else 1
+        self._repeats = self.samples.seen, rows
+        self._write(row if rows > MAX_ROWS_PER_SAMPLE else {**row, "hardware": hardware})
+        return hardware
+
+    def close(self) -> None:
+        """End the recording, unless somebody else started it; closing twice is harmless."""
+        self._writer.close()
+        if self._is_owner:
+            self.recording.close()
+            _recorded.discard(self.path.resolve())
+
+    def _write(self, row: dict[str, object]) -> None:
+        try:
+            self._writer.write(row)
+        except OSError as error:  # a full disk is no reason to end what is being watched
+            if not self._is_refused:
+                self._is_refused = True
+                message = f"{self.path / EPISODES} can't be written: {error.strerror}; episodes are missing in it"
+                warnings.warn(message, RuntimeWarning, stacklevel=3)
