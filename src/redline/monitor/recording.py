@@ -13,7 +13,7 @@ from redline.records import RecordTail, RecordWriter, Row
 
 EVENTS = "events.jsonl"
 DEFAULT_HZ, MIN_HZ, MAX_HZ = 1.0, 0.05, 20.0
-MIN_LAST_INTERVAL_S = 0.05  # the kernel counts in ticks of 10 ms
+MIN_INTERVAL_S = 0.05  # the kernel counts in ticks of 10 ms: over less, a rate means nothing
 TARGET_ENDED = "the watched process ended"
 
 Say = Callable[[Row], None]
@@ -71,8 +71,8 @@ class Recording:
                 break
             self.take()
             next_s += self._period_s * ((now_s - next_s) // self._period_s + 1)  # what was missed is not made up for
-        if self._samples == 0 or self._sampler.since_sample_s >= MIN_LAST_INTERVAL_S:
-            self.take()
+        time.sleep(max(0.0, MIN_INTERVAL_S - self._sampler.since_sample_s))
+        self.take()
         return reason
 
     def take(self) -> None:
