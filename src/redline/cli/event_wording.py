@@ -62,4 +62,6 @@ WORDS: Mapping[str, Callable[[Row], str]] = {
     "monitor-warning": lambda row: f"warning of the monitor: {row['message']}",
     "monitor-stop": _monitor_stop,
     "gpu-lost": lambda row: f"GPU {row['gpu']} was lost: {row['message']}",
+    "gpu-back": lambda row: f"GPU {row['gpu']} is back: {row['message']}",
+    "gpu-warning": lambda row: f"warning of GPU {row['gpu']}: {row['message']}",
 }
