@@ -17,12 +17,12 @@ MAX_DEPTH = 4  # a log folder holds games, which hold algorithms, which hold run
 
 def is_run(folder: Path) -> bool:
     """Tell whether Redline trains here, or did."""
-    return any((folder / name).is_file() for name in RUN_FILES)
+    return _holds(folder, RUN_FILES)
 
 
 def is_recorded(folder: Path) -> bool:
     """Tell whether there is anything to be read here, of a run or of foreign code."""
-    return is_run(folder) or any((folder / name).is_file() for name in RECORDING_FILES)
+    return _holds(folder, (*RUN_FILES, *RECORDING_FILES))
 
 
 def find_recorded(folder: Path) -> list[Path]:
@@ -48,6 +48,12 @@ def newest_recorded(folder: Path) -> Path:
     if not found:
         raise UserError(f"{folder} holds no run and no recording: none of {', '.join((*RUN_FILES, *RECORDING_FILES))}")
     return max(found, key=lambda run: (_begun_unix_s(run), run))
+
+
+def _holds(folder: Path, names: tuple[str, ...]) -> bool:
+    with suppress(OSError):  # a folder that may not be entered
+        return any((folder / name).is_file() for name in names)
+    return False
 
 
 def _begun_unix_s(run: Path) -> float:
