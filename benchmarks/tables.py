@@ -1,4 +1,4 @@
-"""Writes the tables in README.md and docs/algorithms.md from the newest record of each name: tables are never typed."""
+"""Writes the tables in README.md and docs/ from the newest record of each name: tables are never typed."""
 
 import argparse
 import json
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from algorithms_table import make_algorithms_table
+from hardware_tables import describe_overhead, make_fields_table, make_study_table
 from recording import RECORDS, say
 from redline.records import SCHEMA
 
 REPOSITORY = RECORDS.parent.parent
-README, ALGORITHMS_PAGE = REPOSITORY / "README.md", REPOSITORY / "docs" / "algorithms.md"
+DOCS = REPOSITORY / "docs"
 COLUMNS = ("measured", "result", "beside it", "when", "commit", "record")
 
 
@@ -81,12 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         records = newest_records(options.records)
         by_name = {record["name"]: record for _, record in records}
-        was_current = [
-            bring_up_to_date(options.readme, make_table(records), mark="records", check=options.check),
-            bring_up_to_date(
-                options.algorithms_page, make_algorithms_table(by_name), mark="algorithms", check=options.check
-            ),
-        ]
+        tables = (
+            (options.readme, "records", make_table(records)),
+            (options.docs / "algorithms.md", "algorithms", make_algorithms_table(by_name)),
+            (options.docs / "monitor.md", "hardware-fields", make_fields_table()),
+            (options.docs / "monitor.md", "overhead", describe_overhead(by_name)),
+            (options.docs / "utilisation.md", "algorithms", make_study_table(by_name, "catch")),
+            (options.docs / "utilisation.md", "pong", make_study_table(by_name, "pong")),
+            (options.docs / "utilisation.md", "sweep", make_study_table(by_name, "sweep")),
+        )
+        was_current = [bring_up_to_date(page, table, mark=mark, check=options.check) for page, mark, table in tables]
     except (OSError, ValueError) as error:
         raise SystemExit(f"tables: {error}") from None
     if options.json:
@@ -99,8 +104,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a table is out of date")
     parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else")
-    parser.add_argument("--readme", type=Path, default=README)
-    parser.add_argument("--algorithms-page", type=Path, default=ALGORITHMS_PAGE)
+    parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
+    parser.add_argument("--docs", type=Path, default=DOCS)
     parser.add_argument("--records", type=Path, default=RECORDS)
     return parser.parse_args(argv)
 

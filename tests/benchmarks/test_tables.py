@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tables
+from hardware_tables import describe_overhead, make_study_table
 from redline.algorithms.catalog import ALGORITHMS
 
 BEGIN, END = "<!-- records:begin -->", "<!-- records:end -->"
@@ -38,8 +39,11 @@ def flags(tmp_path: Path) -> list[str]:
     records.mkdir()
     (tmp_path / "README.md").write_text(README, encoding="utf-8")
     (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
-    pages = ["--readme", str(tmp_path / "README.md"), "--algorithms-page", str(tmp_path / "algorithms.md")]
-    return [*pages, "--records", str(records)]
+    marks = {"monitor.md": ("hardware-fields", "overhead"), "utilisation.md": ("algorithms", "pong", "sweep")}
+    for name, places in marks.items():
+        text = "".join(f"<!-- {mark}:begin -->\n<!-- {mark}:end -->\n" for mark in places)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return ["--readme", str(tmp_path / "README.md"), "--docs", str(tmp_path), "--records", str(records)]
 
 
 def test_the_newest_record_of_each_name_stands_in_the_table(tmp_path: Path, flags: list[str]) -> None:
@@ -104,3 +108,34 @@ def test_check_fails_where_only_the_page_of_algorithms_is_out_of_date(tmp_path: 
     (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
     assert tables.main([*flags, "--check"]) == 1
     assert (tmp_path / "algorithms.md").read_text(encoding="utf-8") == PAGE
+
+
+def study_row(algorithm: str, cores: float, **values: object) -> dict[str, object]:
+    measures = ("steps_per_s", "updates_per_s", "cpu_s_per_1000_steps", "final_return", "return_gained_per_cpu_minute")
+    rest = {"algorithm": algorithm, "batch_size": 32, "learner_threads": 2, "cpu_cores_used": cores}
+    return {"summary": {**dict.fromkeys(measures), **rest, **values}}
+
+
+def test_a_study_is_a_row_per_algorithm_with_an_interval_where_there_are_several_runs() -> None:
+    rows = [
+        study_row("ppo", 1.75, final_return=-0.25),
+        study_row("dqn", 1.5, steps_per_s=200.0),
+        {"error": "it fell over"},
+        study_row("dqn", 1.7, steps_per_s=220.0),
+    ]
+    lines = make_study_table({"utilisation-catch": {"repeats": rows}}, "catch").splitlines()
+    assert lines[2:] == [
+        # t of 0.95 and one degree of freedom is 6.314: 1.6 ± 6.314 × 0.1, and 210 ± 6.314 × 10
+        "| dqn | 2 | 1.60 (0.97 … 2.23) | 210 (147 … 273) | – | – | – | – |",
+        "| ppo | 1 | 1.75 | – | – | – | −0.25 | – |",
+    ]
+
+
+def test_a_sweep_is_a_row_per_batch_size_and_threads() -> None:
+    rows = [study_row("dqn", 1.0, batch_size=size, learner_threads=threads) for threads in (2, 1) for size in (64, 16)]
+    lines = make_study_table({"utilisation-sweep": {"repeats": rows}}, "sweep").splitlines()
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [["| 16", "1"], ["| 64", "1"], ["| 16", "2"], ["| 64", "2"]]
+
+
+def test_what_was_not_recorded_is_said() -> None:
+    assert make_study_table({}, "pong") == describe_overhead({}) == "Nothing is recorded yet."

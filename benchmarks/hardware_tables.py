@@ -1,0 +1,84 @@
+"""Tables about the hardware: what each field of hardware.jsonl means, what the monitor costs, what the study saw."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from redline.monitor.fields import FIELDS
+from redline.report.intervals import mean_interval
+
+STUDY_COLUMNS = (
+    "runs",
+    "cores used",
+    "steps/s",
+    "updates/s",
+    "CPU s per 1,000 steps",
+    "return at the end",
+    "return gained per CPU minute",
+)
+MEASURES = (
+    "cpu_cores_used",
+    "steps_per_s",
+    "updates_per_s",
+    "cpu_s_per_1000_steps",
+    "final_return",
+    "return_gained_per_cpu_minute",
+)
+DIGITS = {"cpu_cores_used": 2, "steps_per_s": 0, "updates_per_s": 1, "cpu_s_per_1000_steps": 1}
+NOT_YET = "Nothing is recorded yet."
+
+Records = Mapping[str, Mapping[str, Any]]
+Summary = Mapping[str, Any]
+
+
+def make_fields_table() -> str:
+    """Return the fields of hardware.jsonl in Markdown."""
+    rows = [f"| `{name}` | {field.unit} | {field.meaning} |" for name, field in FIELDS.items()]
+    return "\n".join(["| field | unit | meaning |", "|---|---|---|", *rows])
+
+
+def describe_overhead(records: Records) -> str:
+    """Return what the newest record says of the monitor's cost."""
+    record = records.get("monitor-overhead")
+    if record is None:
+        return NOT_YET
+    return f"{record['title']}: {record['headline']}. {record['learning'].capitalize()}."
+
+
+def make_study_table(records: Records, study: str) -> str:
+    """Return the groups of a study in Markdown: the mean of each measure, and its 90 % interval over the seeds."""
+    record = records.get(f"utilisation-{study}")
+    if record is None:
+        return NOT_YET
+    runs = [row["summary"] for row in record["repeats"] if "error" not in row]
+    titles = ("algorithm",) if study != "sweep" else ("batch size", "learner threads")
+    keys = ("algorithm",) if study != "sweep" else ("batch_size", "learner_threads")
+    groups: dict[tuple[Any, ...], list[Summary]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run[key] for key in keys), []).append(run)
+    head = (*titles, *STUDY_COLUMNS)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(titles) + "---:|" * len(STUDY_COLUMNS)]
+    for name, members in sorted(
+        groups.items(), key=lambda item: (item[0][1:], _mean(item[1], "cpu_cores_used"), item[0])
+    ):
+        cells = (*(str(part) for part in name), str(len(members)), *(_cell(members, measure) for measure in MEASURES))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(runs: Sequence[Summary], measure: str) -> str:
+    values = [run[measure] for run in runs if run[measure] is not None]
+    if not values:
+        return "–"
+    digits, interval = DIGITS.get(measure, 2), mean_interval(values)
+    told = "" if interval is None else f" ({_text(interval[0], digits)} … {_text(interval[1], digits)})"
+    return f"{_text(fmean(values), digits)}{told}"
+
+
+def _mean(runs: Sequence[Summary], measure: str) -> float:
+    values = [run[measure] for run in runs if run[measure] is not None]
+    return fmean(values) if values else 0.0
+
+
+def _text(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}".replace("-", "−")
