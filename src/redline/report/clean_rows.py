@@ -48,7 +48,7 @@ def read_rows(folder: Path, kind: str) -> Cleaned | None:
         return Cleaned([], [f"{path.name} cannot be read: {(error.strerror or str(error)).lower()}."])
     problems = []
     if scan.unreadable_lines:
-        problems.append(f"{path.name}: {_lines(scan.unreadable_lines)} cannot be read and left out.")
+        problems.append(f"{path.name}: {_lines(scan.unreadable_lines)} unreadable and left out.")
     if scan.is_torn:
         problems.append(f"{path.name}: the last line is cut off; the run was killed, or is still being written.")
     if not scan.rows:
@@ -65,12 +65,12 @@ def clean(rows: list[Row], kind: str) -> Cleaned:
     kept = [row for row, _ in found if _is_usable(row, kind)]
     problems = []
     if foreign := len(rows) - len(ours):
-        problems.append(f"{name}: {_lines(foreign)} of another version of Redline left out.")
+        problems.append(f"{name}: {_lines(foreign)} of another version of Redline and left out.")
     if lost := len(ours) - len(kept):
-        problems.append(f"{name}: {_lines(lost)} without a usable {' or '.join(NEEDED[kind])} left out.")
+        problems.append(f"{name}: {_lines(lost)} without a usable {_any_of(NEEDED[kind])} and left out.")
     if wrong := sum(count for _, count in found):
-        values = "1 value that is" if wrong == 1 else f"{wrong:,} values that are"
-        problems.append(f"{name}: {values} no number that could be right left out.")
+        values = "1 value is no number" if wrong == 1 else f"{wrong:,} values are no numbers"
+        problems.append(f"{name}: {values} that could be right and left out.")
     if kind == "events":  # a log: its order is that of the file
         return Cleaned(kept, problems)
     ordered, told = _in_order(kept, name)
@@ -82,6 +82,10 @@ def clean(rows: list[Row], kind: str) -> Cleaned:
 
 def _lines(count: int) -> str:
     return "1 line is" if count == 1 else f"{count:,} lines are"
+
+
+def _any_of(names: tuple[str, ...]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _is_usable(row: Row, kind: str) -> bool:
@@ -110,7 +114,8 @@ def _in_order(rows: list[Row], name: str) -> tuple[list[Row], list[str]]:
     ordered = sorted(rows, key=lambda row: float(row[key]))
     single = [row for place, row in enumerate(ordered) if place == 0 or row != ordered[place - 1]]
     if twice := len(ordered) - len(single):
-        problems.append(f"{name}: {_lines(twice)} there twice and counted once.")
+        what = "1 line stands there twice and counts" if twice == 1 else f"{twice:,} lines stand there twice and count"
+        problems.append(f"{name}: {what} once.")
     back_s = _largest_step_back(single, "unix_s")
     if back_s > SLACK_S:
         problems.append(

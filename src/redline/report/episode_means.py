@@ -8,7 +8,7 @@ import numpy as np
 
 from redline.monitor.hardware import COUNTERS, flat
 from redline.records import Row
-from redline.report.row_values import as_moment, moment, number
+from redline.report.row_values import as_moment, moment, number, role_of
 from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
 from redline.report.spending import Doubles
@@ -46,11 +46,11 @@ def episode_spans(run: RunFiles) -> list[Span]:
     begins = sorted(
         unix_s for row in run.events if row["event"] in ("start", "resume") and (unix_s := moment(row)) is not None
     )
-    ended: dict[tuple[object, object], float] = {}
+    ended: dict[tuple[str, float | None], float] = {}
     spans = []
     for row in run.episodes:
         end_s = float(row["unix_s"])
-        lane = (row.get("role", "actor"), number(row, "lane"))
+        lane = (role_of(row), number(row, "lane"))
         begin_s = ended.get(lane, end_s if clock is None else clock.begin_unix_s)
         before = np.searchsorted(begins, end_s)
         if before:

@@ -152,8 +152,8 @@ def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
     open_ones = sum(correlation.verdict == NOTHING for correlation in correlations)
     if open_ones:
         told.append(
-            f"{open_ones} of {len(correlations)} rank correlations say nothing either way: their 90 % interval contains 0, "
-            "random orders give as much in at least 1 of 10 cases, or one side is the same in all runs."
+            f"{open_ones} of {len(correlations)} rank correlations say nothing either way: the 90 % interval contains "
+            "0, random orders give as much in at least 1 of 10 cases, or one side is the same in all runs."
         )
     if len(tried) > 1:
         told.append(

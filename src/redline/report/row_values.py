@@ -47,6 +47,11 @@ def text(row: Mapping[str, Any], key: str) -> str | None:
     return one_line(value) if isinstance(value, str) else None
 
 
+def role_of(episode: Mapping[str, Any]) -> str:
+    """Return who played an episode; foreign code may not tell, and then it was played while training."""
+    return text(episode, "role") or "actor"
+
+
 def one_line(value: str) -> str:
     """Return a text without line breaks and control characters, and not endless."""
     short = value[: MAX_TEXT_CHARACTERS + 1]

@@ -11,7 +11,7 @@ from typing import Any
 from redline.errors import UserError
 from redline.records import Row
 from redline.report.clean_rows import read_rows
-from redline.report.row_values import part, without_depth
+from redline.report.row_values import part, role_of, without_depth
 from redline.report.run_clock import covered_share
 from redline.report.run_labels import label_runs
 from redline.runs.directory import RUN_JSON, read_run_json
@@ -112,7 +112,7 @@ def _what_is_missing(run: Mapping[str, Any] | None, rows: Mapping[str, list[Row]
         told.append("hardware.jsonl is missing, as for a run without the monitor: what the hardware did is unknown.")
     if not rows["episodes"]:
         told.append("No episode has ended: there is no learning curve.")
-    elif not any(row.get("role", "actor") == "actor" for row in rows["episodes"]):
+    elif not any(role_of(row) == "actor" for row in rows["episodes"]):
         told.append("No episode of training has ended, only some of evaluations: there is no learning curve.")
     if "events.jsonl" in missing:
         told.append("events.jsonl is missing: checkpoints, evaluations and how the run ended are unknown.")

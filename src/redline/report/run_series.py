@@ -11,7 +11,7 @@ import numpy as np
 
 from redline.monitor.hardware import flat
 from redline.records import Row
-from redline.report.row_values import number
+from redline.report.row_values import number, role_of
 from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
 from redline.report.spending import spending
@@ -80,8 +80,8 @@ def hardware_series(run: RunFiles) -> dict[str, Series]:
 
 
 def episodes_of(run: RunFiles, role: Role) -> list[Row]:
-    """Return the episodes of training, or those of evaluations; foreign code may not tell which they are."""
-    return [row for row in run.episodes if row.get("role", "actor") == role]
+    """Return the episodes of training, or those of evaluations."""
+    return [row for row in run.episodes if role_of(row) == role]
 
 
 def moving_means(values: Sequence[float]) -> list[float]:

@@ -1,0 +1,181 @@
+"""A run in numbers, and what many of them say together."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_runs import episode, event, facts, made_run, reading, sample
+
+from redline.report.relation import ALL_RUNS, LESS, MORE, NOTHING, relate
+from redline.report.run_summary import RunSummary, mean_return, summarise
+
+
+def known_run(folder: Path) -> RunSummary:
+    metrics = [
+        reading(10.0, steps=2_000, updates=0, samples_per_step=None),
+        reading(20.0, steps=2_500, updates=100, samples_per_step=8.0),
+        reading(60.0, steps=4_500, updates=500, samples_per_step=6.4),
+    ]
+    hardware = [
+        # before the first row with an update: no part of the means, but of the sums
+        sample(20.0, 20.0, cpu_s=10.0, cpu_cores_used=0.5, machine_cpu_cores_used=2.0, rss_bytes=9e9),
+        sample(40.0, 20.0, cpu_s=40.0, cpu_cores_used=1.5, machine_cpu_cores_used=1.6, rss_bytes=2e9),
+        sample(
+            60.0,
+            20.0,
+            cpu_s=60.0,
+            cpu_cores_used=1.0,
+            machine_cpu_cores_used=1.1,
+            pss_bytes=1e9,
+            monitor_cpu_s=0.3,
+            gpus=[
+                {"index": 0, "utilisation_percent": 30.0, "power_w": 50.0},
+                {"index": 1, "utilisation_percent": 10.0},
+            ],
+        ),
+    ]
+    episodes = [episode(5.0 * n, 10.0 * n) for n in range(1, 11)]
+    events = [
+        event(0.0, "start"),
+        event(0.0, "monitor-start", cores=4),
+        event(60.0, "stop"),
+        event(60.0, "monitor-stop"),
+    ]
+    run = made_run(folder, facts(), metrics=metrics, hardware=hardware, episodes=episodes, events=events)
+    assert run.problems == ()
+    return summarise(run)
+
+
+def test_a_summary_is_what_one_works_out_by_hand(tmp_path: Path) -> None:
+    summary = known_run(tmp_path / "run")
+    assert (summary.algorithm, summary.env, summary.batch_size, summary.seed) == ("dqn", "CartPole-v1", 32, 1)
+    assert (summary.steps, summary.updates, summary.minutes) == (4_500, 500, 1.0)
+    # between the rows at 20 s and 60 s
+    assert (summary.steps_per_s, summary.updates_per_s) == (2_000 / 40, 400 / 40)
+    assert summary.samples_per_step == 6.4
+    assert summary.cpu_cores_used == pytest.approx(1.25)
+    assert summary.cpu_share_of_machine == pytest.approx(0.625)
+    assert summary.others_cpu_cores_used == pytest.approx(0.1)
+    assert summary.gpu_utilisation_percent == pytest.approx(20.0)
+    assert (summary.rss_peak_bytes, summary.pss_peak_bytes) == (9e9, 1e9)
+    assert (summary.cpu_s, summary.gpu_s, summary.energy_j) == pytest.approx((60.0, 0.4 * 20, 50.0 * 20))
+    assert summary.cpu_s_per_1000_steps == pytest.approx(60 / 4.5)
+    assert (summary.first_return, summary.final_return, summary.final_return_episodes) == (15.0, 95.0, 2)
+    assert summary.best_return == 100.0
+    assert summary.return_gained_per_cpu_minute == pytest.approx(80.0)
+    assert summary.monitor_cpu_share == pytest.approx(0.3 / (60 * 4))
+
+
+def test_mean_return_is_the_area_under_the_curve_over_its_width() -> None:
+    rows = [episode(1.0, 0.0), episode(2.0, 10.0), episode(4.0, 20.0)]
+    # moving means 0, 5, 10 at 100, 200, 400 steps: 100 × 2.5 + 200 × 7.5
+    assert mean_return(rows) == pytest.approx((250 + 1_500) / 300)
+    assert mean_return(rows[:1]) == 0.0
+    assert mean_return([]) is None
+
+
+def test_an_empty_run_is_all_none(tmp_path: Path) -> None:
+    summary = summarise(made_run(tmp_path / "run", metrics=[]))
+    assert summary.episodes == 0
+    assert {value for value in vars(summary).values() if not isinstance(value, str | int)} == {None}
+
+
+def test_an_older_run_tells_its_processor_by_its_metrics(tmp_path: Path) -> None:
+    metrics = [reading(5.0, cpu_percent=10.0), reading(10.0, cpu_percent=150.0), reading(15.0, cpu_percent=50.0)]
+    summary = summarise(made_run(tmp_path / "run", facts(), metrics=metrics))
+    assert (summary.cpu_cores_used, summary.cpu_share_of_machine, summary.cpu_s) == (1.0, 0.5, None)
+
+
+def many(base: RunSummary, count: int, **more: object) -> list[RunSummary]:
+    """Return runs whose speed rises and whose return falls with use."""
+    shift = {"cpu_share_of_machine": 0.1, "steps_per_s": 100.0, "updates_per_s": 0.0, "final_return": -1.0}
+    return [
+        replace(base, label=f"{base.label} {n}", seed=n, **{name: step * n for name, step in shift.items()}, **more)
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> RunSummary:
+    return replace(
+        known_run(tmp_path / "run"), gpu_utilisation_percent=None, minutes=60.0, episodes=500, others_cpu_cores_used=0.0
+    )
+
+
+def test_groups_have_means_with_students_intervals(base: RunSummary) -> None:
+    runs = [replace(base, label=str(n), seed=n, final_return=value) for n, value in enumerate([1.0, 3.0])]
+    runs.append(replace(base, label="c", batch_size=64, final_return=7.0))
+    groups = {(group.by, group.name): group for group in relate(runs).groups}
+    assert set(groups) == {
+        ("algorithm", "dqn"),
+        ("batch size", "32"),
+        ("batch size", "64"),
+        ("threads / cores", "1 of 2"),
+    }
+    small, large = (
+        groups["batch size", "32"].estimates["final_return"],
+        groups["batch size", "64"].estimates["final_return"],
+    )
+    assert (small.n, small.mean, small.interval) == (2, 2.0, pytest.approx((2 - 6.314, 2 + 6.314)))
+    assert (large.n, large.mean, large.interval) == (1, 7.0, None)
+    assert groups["batch size", "32"].labels == ("0", "1")
+    assert "gpu_utilisation_percent" not in small.__dict__
+
+
+def test_correlations_of_all_runs_and_within_groups_of_four(base: RunSummary) -> None:
+    runs = [*many(base, 5), *many(base, 4, batch_size=64), *many(base, 3, batch_size=128)]
+    found = {(row.within, row.outcome): row for row in relate(runs).correlations}
+    assert {within for within, _ in found} == {ALL_RUNS, "batch size 32", "batch size 64"}
+    speed, result, updates = (found["batch size 32", name] for name in ("steps_per_s", "final_return", "updates_per_s"))
+    assert (speed.n, speed.rho, speed.verdict) == (5, 1.0, MORE)
+    assert speed.by_chance == pytest.approx(2 / math.factorial(5))
+    assert (result.rho, result.verdict) == (-1.0, LESS)
+    assert (updates.rho, updates.interval, updates.verdict) == (None, None, NOTHING)
+
+
+def test_different_games_are_never_mixed(base: RunSummary) -> None:
+    runs = [*many(base, 4), *many(replace(base, env="pong"), 3), *many(replace(base, env=None), 4)]
+    relation = relate(runs)
+    assert {row.env for row in relation.correlations} == {"CartPole-v1"}
+    assert {row.n for row in relation.correlations} == {4}
+    assert {group.env for group in relation.groups} == {"CartPole-v1", "pong"}
+    told = " ".join(relation.caveats)
+    assert "2 games (CartPole-v1, pong) are compared apart" in told
+    assert "do not tell their game" in told
+
+
+def test_caveats_come_from_the_runs(base: RunSummary) -> None:
+    runs = [
+        *many(base, 3),
+        *many(replace(base, algorithm="ppo", batch_size=64, steps=9_000, minutes=1.0, episodes=3, cpu_s=None), 1),
+        replace(base, label="loud", seed=9, others_cpu_cores_used=0.8),
+    ]
+    told = relate(runs).caveats
+    for sentence in (
+        "5 runs: a relation seen in so few",
+        "groups by algorithm also differ in batch size, so a difference",
+        "groups by batch size also differ in algorithm, so a difference",
+        "by algorithm, one seed only: ppo;",
+        "runs are of different length (4,500 … 9,000 steps)",
+        "1 of 5 runs shorter than 5 minutes",
+        "1 of 5 runs with fewer than 20 episodes",
+        "1 of 5 runs on a machine that others used too, up to 0.8 cores",
+        "1 of 5 runs without CPU seconds",
+        "say nothing either way",
+    ):
+        assert any(sentence in caveat for caveat in told), sentence
+
+
+def test_what_does_not_differ_is_no_caveat(base: RunSummary) -> None:
+    told = " ".join(relate(many(base, 4)).caveats)
+    assert "also differ" not in told
+    assert "one seed only" not in told
+    assert "different length" not in told
+
+
+def test_one_run_and_none_can_be_asked_for(base: RunSummary) -> None:
+    assert relate([]).groups == []
+    alone = relate([base])
+    assert alone.correlations == []
+    assert any("No rank correlation" in caveat for caveat in alone.caveats)
