@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": "compare what a replay memory takes, before a run is started",
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process does to the hardware",
+    "report": "make a page of charts from one run, or compare several",
     "bench": "measure the replay memory against its peers",
 }
 

@@ -1,0 +1,194 @@
+"""`redline report RUN…`: one page about a run, or a comparison of several, from their files alone."""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tyro
+
+from redline.cli.main import DONE
+from redline.cli.parsing import parse
+from redline.cli.tables import is_plain, print_table, progress_bar
+from redline.cli.wording import number, size
+from redline.errors import UserError
+from redline.records import as_json_value, encode_row
+from redline.report.chart_drawing import draw
+from redline.report.episode_means import joined_rows
+from redline.report.inline_svg import save_png
+from redline.report.page import Page, build_page
+from redline.report.relation import Relation, relate
+from redline.report.run_files import RunFiles, load_runs
+from redline.report.run_summary import RunSummary, summarise
+from redline.runs.atomic import replace_file
+from redline.runs.errors import explain
+
+EXAMPLE = "redline report runs/pong/dqn/20260101-120000-s1 --out report.html"
+MAX_NAME_CHARS = 80
+
+
+@dataclass(frozen=True)
+class ReportFlags:
+    """Make one page of charts and tables from a run; from several, a comparison. The runs are only read."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Run directories, or folders that hold some."""
+    out: Path = Path("report.html")
+    """The page to write: one file, which needs nothing else and no network."""
+    png: Path | None = None
+    """Folder for every chart as a PNG."""
+    episodes: Path | None = None
+    """JSON Lines to write: every episode with the means of the hardware while it was played."""
+    plain: bool = False
+    """Plain text, no drawing."""
+    json: bool = False
+    """Print what was found as one JSON object on stdout, and nothing else there."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a report left on the disk."""
+
+    out: Path
+    num_bytes: int
+    pictures: list[Path]
+    episodes: int | None
+
+
+def run(args: Sequence[str]) -> int:
+    """Report as the flags say and return the exit code."""
+    flags = parse(ReportFlags, args, default=ReportFlags(), prog="redline report")
+    if not flags.runs:
+        raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")
+    runs = load_runs(flags.runs)
+    for target in (flags.out, flags.png, flags.episodes):
+        if target is not None:
+            check_target(target, runs, is_folder=target is flags.png)
+    plain = is_plain(plain=flags.plain, as_json=flags.json)
+    with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=plain) as progress:
+        summaries = [summarise(found) for found in runs]
+        relation = relate(summaries) if len(runs) > 1 else None
+        page = build_page(list(zip(runs, summaries, strict=True)), relation, unix_s=time.time(), progress=progress)
+        written = write(page, runs, flags)
+    if flags.json:
+        print(json.dumps(to_json(runs, summaries, relation, written)))
+    else:
+        show(runs, summaries, written, plain=plain)
+    return DONE
+
+
+def check_target(target: Path, runs: Sequence[RunFiles], *, is_folder: bool) -> None:
+    """Refuse what can't be written to, or must not be."""
+    for found in runs:
+        if target.resolve().is_relative_to(found.path.resolve()):
+            raise UserError(f"{target} lies inside the run {found.path}, which is only read: use another place")
+    if is_folder and target.exists() and not target.is_dir():
+        raise UserError(f"{target} is no folder: use another --png")
+    if not is_folder and target.is_dir():
+        raise UserError(f"{target} is a folder: use {target / 'report.html'}")
+
+
+def write(page: Page, runs: Sequence[RunFiles], flags: ReportFlags) -> Written:
+    """Write everything that was asked for."""
+    text = page.html.encode()
+    write_file(flags.out, [text])
+    num_episodes = None
+    if flags.episodes is not None:
+        num_episodes = write_episodes(flags.episodes, runs)
+    pictures = [] if flags.png is None else write_pictures(flags.png, page)
+    return Written(out=flags.out, num_bytes=len(text), pictures=pictures, episodes=num_episodes)
+
+
+def write_file(target: Path, chunks: Iterable[bytes]) -> None:
+    """Write a file whole or not at all."""
+    try:
+        replace_file(target, chunks)
+    except OSError as error:
+        raise UserError(f"cannot write {explain(error, target)}: use another place") from None
+
+
+def write_episodes(target: Path, runs: Sequence[RunFiles]) -> int:
+    """Write every episode of every run, each with the name of its run, and return how many there are."""
+    count = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal count
+        for found in runs:
+            for row in joined_rows(found):
+                yield encode_row({"run": found.label, **row})
+                count += 1
+
+    write_file(target, lines())
+    return count
+
+
+def write_pictures(folder: Path, page: Page) -> list[Path]:
+    """Write every chart as a PNG, named by what it shows."""
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, chart in page.charts.items():
+            path = folder / f"{file_name(name)}.png"
+            save_png(draw(chart), path)
+            paths.append(path)
+    except OSError as error:
+        raise UserError(f"cannot write {explain(error, folder)}: use another --png") from None
+    return paths
+
+
+def file_name(name: str) -> str:
+    """Return a name that is safe as a file's, whatever a run is called."""
+    return re.sub(r"[^a-zA-Z0-9.]+", "-", name).strip("-.")[:MAX_NAME_CHARS] or "chart"
+
+
+def to_json(
+    runs: Sequence[RunFiles], summaries: Sequence[RunSummary], relation: Relation | None, written: Written
+) -> dict[str, object]:
+    """Return everything as one plain object."""
+    return {
+        "schema": 1,
+        "out": str(written.out),
+        "bytes": written.num_bytes,
+        "png": [str(path) for path in written.pictures],
+        "episodes": written.episodes,
+        "runs": [
+            {"path": str(found.path), "problems": list(found.problems), **_plain(asdict(summary))}
+            for found, summary in zip(runs, summaries, strict=True)
+        ],
+        "relation": None if relation is None else _plain(asdict(relation)),
+    }
+
+
+def _plain(value: dict[str, object]) -> dict[str, object]:
+    found = as_json_value(value)
+    assert isinstance(found, dict)  # noqa: S101 - a mapping stays one
+    return found
+
+
+def show(runs: Sequence[RunFiles], summaries: Sequence[RunSummary], written: Written, *, plain: bool) -> None:
+    """Print a line for each run, what is missing, and where the page is."""
+    head = ("run", "algorithm", "env", "steps", "steps/s", "updates/s", "cores", "final return")
+    rows = [
+        (
+            found.label,
+            summary.algorithm or "–",
+            summary.env or "–",
+            "–" if summary.steps is None else f"{summary.steps:,}",
+            number(summary.steps_per_s, 1),
+            number(summary.updates_per_s, 1),
+            number(summary.cpu_cores_used),
+            number(summary.final_return, 1),
+        )
+        for found, summary in zip(runs, summaries, strict=True)
+    ]
+    print_table(head, rows, plain=plain, numeric=(3, 4, 5, 6, 7))
+    for found in runs:
+        for problem in found.problems:
+            print(f"{found.label}: {problem}")
+    if written.episodes is not None:
+        print(f"{written.episodes:,} episodes with what the hardware did meanwhile")
+    if written.pictures:
+        print(f"{len(written.pictures)} charts in {written.pictures[0].parent}")
+    print(f"report of {size(written.num_bytes)}: {written.out}")

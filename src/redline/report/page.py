@@ -1,0 +1,130 @@
+"""One self-contained page about one run or several: markup, style, script and charts in a single file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from redline import __version__
+from redline.report.amounts import moment
+from redline.report.charts import Chart
+from redline.report.comparison_section import comparison_sections, describe
+from redline.report.html_parts import Content, Gallery, Html, element, folded, join, notice
+from redline.report.relation import Relation
+from redline.report.run_files import RunFiles
+from redline.report.run_section import run_sections
+from redline.report.run_summary import RunSummary
+from redline.report.shown_run import ShownRun, title_of
+
+# nothing may be loaded, and only our own script may run, whatever a run directory holds
+POLICY = (
+    "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+NO_ICON = "data:,"  # without it, a browser asks for /favicon.ico
+LOGO = (
+    '<svg class="logo" viewBox="0 0 40 24" aria-hidden="true"><path class="dial" d="M4 22a16 16 0 0 1 27.3-11.3"/>'
+    '<path class="red" d="M31.3 10.7A16 16 0 0 1 36 22"/><path class="needle" d="M20 22 30 9"/></svg>'
+)
+MAX_POINTS = 2_000  # of a chart of a page that shows one run
+SECTIONS = ("learning", "time", "hardware", "settings", "events", "episodes")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and the charts on it by the names of their pictures."""
+
+    html: str
+    charts: dict[str, Chart]
+
+
+def build_page(
+    runs: Sequence[tuple[RunFiles, RunSummary]],
+    relation: Relation | None,
+    *,
+    unix_s: float,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Page:
+    """Return the page; `relation` is that of several runs, `progress` is told the share done."""
+    shown = [
+        ShownRun(files=found, summary=summary, key=f"run-{place}")
+        for place, (found, summary) in enumerate(runs, start=1)
+    ]
+    # a page is to stay small: the more runs there are, the coarser is what stands folded
+    gallery = Gallery(max_points=MAX_POINTS // len(shown))
+    if relation is None:
+        (run,) = shown
+        title, body = title_of(run), _one_run(run, gallery)
+    else:
+        title, body = f"{len(shown)} runs compared", _several_runs(shown, relation, gallery, progress)
+    return Page(html=_document(title, body, unix_s=unix_s), charts=gallery.charts)
+
+
+def _one_run(run: ShownRun, gallery: Gallery) -> Html:
+    head = _heading(title_of(run), run.files.label if run.files.label != title_of(run) else "")
+    return join([head, _links((f"#{run.key}-{name}", name) for name in SECTIONS), run_sections(run, gallery, level=2)])
+
+
+def _several_runs(
+    runs: Sequence[ShownRun], relation: Relation, gallery: Gallery, progress: Callable[[float], None]
+) -> Html:
+    parts: list[Content] = [_heading(f"{len(runs)} runs compared", describe([run.summary for run in runs]))]
+    places = (("#learning-0", "learning"), ("#use-0", "use, speed and cost"), ("#all-runs", "all runs"))
+    parts.append(_links([*places, ("#relation", "utilisation and learning"), ("#runs", "each run")]))
+    troubles = [
+        Html(f"<strong>{Html.of(run.files.label).markup}</strong> {Html.of(problem).markup}")
+        for run in runs
+        for problem in run.files.problems
+    ]
+    if troubles:
+        parts.append(notice("What is missing", troubles, css="missing"))
+    parts.append(comparison_sections(runs, relation, gallery))
+    parts.append(Html('<section id="runs"><h2>Each run</h2>'))
+    for place, run in enumerate(runs):
+        progress(place / len(runs))
+        name = join([element("strong", run.files.label), element("span", title_of(run))])
+        parts.append(folded(name, run_sections(run, gallery, level=3), css="run", identity=run.key))
+    parts.append(Html("</section>"))
+    return join(parts)
+
+
+def _heading(title: str, words: str) -> Html:
+    under = [element("p", words, css="under")] if words else []
+    return element("header", join([element("h1", title), *under]), css="head")
+
+
+def _links(places: Iterable[tuple[str, str]]) -> Html:
+    items = "".join(f'<a href="{target}">{words}</a>' for target, words in places)
+    return Html(f"<nav>{items}</nav>")
+
+
+def _document(title: str, body: Html, *, unix_s: float) -> str:
+    package = files("redline.report")
+    style = package.joinpath("page.css").read_text(encoding="utf-8")
+    script = package.joinpath("page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY.format(digest=digest)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{Html.of(title).markup} · Redline</title>
+<link rel="icon" href="{NO_ICON}">
+<style>
+{style}</style>
+</head>
+<body>
+<div class="bar">{LOGO}<b>Redline</b><span>report of {moment(unix_s)}, version {__version__}</span></div>
+<main>
+{body.markup}
+</main>
+<script>{script}</script>
+</body>
+</html>
+"""

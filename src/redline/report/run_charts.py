@@ -1,0 +1,75 @@
+"""Which charts show a run: learning, speed, and where its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redline.report.charts import Bar, Line, LineChart, ShareChart, over_time
+from redline.report.phase_split import PhaseSplit
+from redline.report.run_files import RunFiles
+from redline.report.run_series import Axis, learning_curve, speed_series
+
+AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
+TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
+REST = "the rest of the process"
+
+
+def learning_charts(run: RunFiles) -> list[LineChart]:
+    """Return the learning curve against every axis that the run has."""
+    charts = []
+    for axis, words in AXES.items():
+        played = learning_curve(run, axis)
+        greedy = learning_curve(run, axis, "greedy")
+        lines = [Line("while training, mean of the last 20", played.x, played.y)] if played.x else []
+        if greedy.x:
+            lines.append(Line("greedy evaluations", greedy.x, greedy.y, colour=1, is_points=True))
+        if lines or axis == "steps":
+            title = "Return" if axis == "steps" else f"Return against {TITLES[axis]}"
+            unit = "unclipped" if len(lines) > 1 else "mean of the last 20 episodes, unclipped"
+            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, words, tuple(lines))
+            charts.append(over_time(chart) if axis == "minutes" else chart)
+    return charts
+
+
+def speed_charts(run: RunFiles) -> list[LineChart]:
+    """Return steps and updates per second."""
+    words = {"steps_per_s": ("Steps", "steps/s"), "updates_per_s": ("Updates", "updates/s")}
+    return [
+        over_time(
+            LineChart(
+                name.replace("_", "-"),
+                f"{words[name][0]} per second",
+                f"{words[name][1]}, over the last 10 s",
+                "minutes",
+                (Line(words[name][1], series.x, series.y, colour=place),),
+                bottom=0.0,
+            )
+        )
+        for place, (name, series) in enumerate(speed_series(run).items())
+        if name in words
+    ]
+
+
+def phase_charts(split: PhaseSplit) -> list[ShareChart]:
+    """Return where the time of the run went, and that of each process."""
+    charts = []
+    total_s = sum(split.phases_s.values())
+    if total_s > 0:
+        shares = tuple((phase, seconds / total_s) for phase, seconds in split.phases_s.items())
+        charts.append(
+            ShareChart("phases", "Phases of the run", "share of the wall clock", (Bar("run", shares),), rest="rest")
+        )
+    bars = tuple(
+        Bar(
+            process.role,
+            (
+                *process.busy.items(),
+                *((f"waits for {what}", part) for what, part in process.waiting.items()),
+                (REST, process.unaccounted),
+            ),
+        )
+        for process in split.processes
+    )
+    if bars:
+        charts.append(ShareChart("processes-split", "What each process did", "share of training time", bars, rest=REST))
+    return charts
