@@ -19,7 +19,9 @@ def known_run(folder: Path) -> RunSummary:
     ]
     hardware = [
         # before the first row with an update: no part of the means, but of the sums
-        sample(20.0, 20.0, cpu_s=10.0, cpu_cores_used=0.5, machine_cpu_cores_used=2.0, rss_bytes=9e9),
+        sample(
+            20.0, 20.0, cpu_s=10.0, cpu_cores_used=0.5, machine_cpu_cores_used=2.0, rss_bytes=9e9, monitor_cpu_s=0.1
+        ),
         sample(40.0, 20.0, cpu_s=40.0, cpu_cores_used=1.5, machine_cpu_cores_used=1.6, rss_bytes=2e9),
         sample(
             60.0,
@@ -64,7 +66,7 @@ def test_a_summary_is_what_one_works_out_by_hand(tmp_path: Path) -> None:
     assert (summary.first_return, summary.final_return, summary.final_return_episodes) == (15.0, 95.0, 2)
     assert summary.best_return == 100.0
     assert summary.return_gained_per_cpu_minute == pytest.approx(80.0)
-    assert summary.monitor_cpu_share == pytest.approx(0.3 / (60 * 4))
+    assert summary.monitor_cpu_share == pytest.approx((0.3 - 0.1) / (40 * 4))
 
 
 def test_mean_return_is_the_area_under_the_curve_over_its_width() -> None:

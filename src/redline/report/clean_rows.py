@@ -9,6 +9,7 @@ from pathlib import Path
 
 from redline.records import SCHEMA, Row, scan_records
 from redline.report.clean_samples import disjoint, tidy
+from redline.report.long_recording import scan_samples
 from redline.report.row_values import as_number, moment, number, without_depth
 
 SLACK_S = 1.0  # rows of several processes may be written in another order than they happened
@@ -43,10 +44,15 @@ def read_rows(folder: Path, kind: str) -> Cleaned | None:
             return None
         if not path.is_file():  # a pipe would block
             return Cleaned([], [f"{path.name} is no file, so it is not read."])
-        scan = scan_records(path)
+        scan, count = scan_samples(path) if kind == "hardware" else (scan_records(path), None)
     except OSError as error:
         return Cleaned([], [f"{path.name} cannot be read: {(error.strerror or str(error)).lower()}."])
     problems = []
+    if count is not None and count > len(scan.rows):
+        problems.append(
+            f"{path.name}: {count:,} samples are many, so neighbours were averaged to {len(scan.rows):,}; "
+            "peaks are a little lower than they were."
+        )
     if scan.unreadable_lines:
         problems.append(f"{path.name}: {_lines(scan.unreadable_lines)} unreadable and left out.")
     if scan.is_torn:

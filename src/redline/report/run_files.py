@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from redline.report.row_values import part, role_of, without_depth
 from redline.report.run_clock import covered_share
 from redline.report.run_labels import label_runs
 from redline.runs.directory import RUN_JSON, read_run_json
+from redline.runs.locating import find_recorded
 
 KINDS = ("metrics", "episodes", "events", "hardware")
 ENOUGH_COVER = 0.95  # of a run by samples
@@ -62,24 +62,10 @@ def _find_runs(path: Path) -> list[Path]:
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
         raise UserError(f"{path} {what}: name a run directory, or a folder with some")
-    found = [path] if _is_run(path) else sorted(_runs_inside(path))
+    found = find_recorded(path)
     if not found:
         raise UserError(f"{path} holds no run: a run directory has one of {', '.join(NAMES)}")
     return found
-
-
-def _runs_inside(path: Path) -> Iterator[Path]:
-    for place, folders, _ in os.walk(path):
-        if _is_run(Path(place)):
-            folders.clear()
-            yield Path(place)
-
-
-def _is_run(path: Path) -> bool:
-    try:
-        return any((path / name).exists() for name in NAMES)
-    except OSError:  # a folder that may not be entered
-        return False
 
 
 def _read_facts(folder: Path, problems: list[str]) -> Mapping[str, Any] | None:

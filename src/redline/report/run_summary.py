@@ -174,14 +174,15 @@ def _used(run: RunFiles) -> dict[str, float]:
 
 
 def _monitor_share(run: RunFiles) -> float | None:
-    """Return the monitor's own CPU time ÷ (wall × cores), over all recordings."""
+    """Return the monitor's own CPU time while it sampled ÷ (wall × cores), over all recordings."""
     own_s = wall_s = 0.0
     for rows in recordings(run.hardware):
         told = [row for row in rows if number(row, "monitor_cpu_s") is not None and number(row, "elapsed_s")]
-        own_s += told[-1]["monitor_cpu_s"] if told else 0.0
-        wall_s += told[-1]["elapsed_s"] if told else 0.0
+        if len(told) > 1:
+            own_s += told[-1]["monitor_cpu_s"] - told[0]["monitor_cpu_s"]
+            wall_s += told[-1]["elapsed_s"] - told[0]["elapsed_s"]
     cores = _monitored_cores(run)
-    return own_s / (wall_s * cores) if cores and wall_s > 0 else None
+    return max(own_s, 0.0) / (wall_s * cores) if cores and wall_s > 0 else None
 
 
 def _monitored_cores(run: RunFiles) -> int | None:
