@@ -13,14 +13,19 @@ from redline.networks import Mlp
 from redline.records import read_records
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.starting import start_run
 from redline.runtime.watching import Watcher
+
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 
 def test_a_full_disk_costs_a_checkpoint_and_nothing_else(mount_disk: Callable[[str], Path], listener: Watcher) -> None:
     disk = mount_disk("8m")
     algorithm = replace(DQN_CLASSIC, network=Mlp((32,)), replay=ReplayConfig(capacity=2_000), warmup_steps=100)
-    job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=disk, num_envs=2)
+    job = Job(
+        monitor=UNWATCHED, env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=disk, num_envs=2
+    )
     with start_run(job, "dqn", listener) as session:
         for _ in range(100):
             session.trainer.vector_step()

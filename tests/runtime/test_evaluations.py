@@ -22,15 +22,20 @@ from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
+
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 CARTPOLE = EnvConfig("CartPole-v1", stack=1, skip=1)
 SHORT = replace(DQN_CLASSIC, warmup_steps=100, replay=ReplayConfig(capacity=1_000), samples_per_step=8.0)
 
 
 def cartpole(log_dir: Path, algorithm: QLearning | OnPolicy = SHORT, **changes: Any) -> Job:
-    job = Job(env=CARTPOLE, algorithm=algorithm, log_dir=log_dir, num_envs=4, limits=Limits(max_steps=800))
+    job = Job(
+        monitor=UNWATCHED, env=CARTPOLE, algorithm=algorithm, log_dir=log_dir, num_envs=4, limits=Limits(max_steps=800)
+    )
     job = replace(job, evaluate_every_steps=200, evaluator=EvaluatorConfig(episodes=3, envs=2))
     return replace(job, **changes)
 
@@ -87,6 +92,7 @@ def test_training_is_bit_for_bit_what_it_would_be_without(name: str, tmp_path: P
 
 def test_pictures_on_several_threads_are_learnt_alike_too(tmp_path: Path, listener: Any) -> None:
     job = Job(
+        monitor=UNWATCHED,
         env=EnvConfig("pong", size=40, max_episode_frames=200),
         algorithm=replace(DQN, network=Small(), warmup_steps=60, replay=ReplayConfig(capacity=400)),
         log_dir=tmp_path,

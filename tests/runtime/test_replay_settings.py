@@ -21,9 +21,12 @@ from redline.runtime.limits import Limits
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.roles import ActorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
 from redline.runtime.topology import share_out
+
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 CATCH = EnvConfig("redline/Catch-v0", skip=1)
 
@@ -31,6 +34,7 @@ CATCH = EnvConfig("redline/Catch-v0", skip=1)
 def catch(log_dir: Path, *, max_steps: int = 600, **replay: Any) -> Job:
     algorithm = replace(DQN, network=Small(), warmup_steps=10_000, replay=ReplayConfig(**replay))
     return Job(
+        monitor=UNWATCHED,
         env=CATCH,
         algorithm=algorithm,
         log_dir=log_dir,

@@ -20,10 +20,13 @@ from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.resuming import MAY_CHANGE, StoppedWhileResumingError, read_run, resume_run
 from redline.runtime.roles import ActorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
 from redline.runtime.topology import share_out
 from redline.runtime.watching import Watcher
+
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 ONE_EACH = {"learner": LearnerConfig(threads=1), "actor": ActorConfig(threads=1)}
 EVERYTHING = ("weights", "target", "optimizer", "arrays")
@@ -31,7 +34,13 @@ EVERYTHING = ("weights", "target", "optimizer", "arrays")
 
 def cartpole(log_dir: Path, **changes: Any) -> Job:
     algorithm = replace(DQN_CLASSIC, warmup_steps=200, replay=ReplayConfig(capacity=1_000), samples_per_step=16.0)
-    job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=log_dir, num_envs=4)
+    job = Job(
+        monitor=UNWATCHED,
+        env=EnvConfig("CartPole-v1", stack=1, skip=1),
+        algorithm=algorithm,
+        log_dir=log_dir,
+        num_envs=4,
+    )
     return replace(job, limits=Limits(max_steps=2_000), **ONE_EACH, **changes)
 
 
@@ -39,7 +48,7 @@ def pong(log_dir: Path, **changes: Any) -> Job:
     # episodes of 50 steps, so that lanes end, restart and are evicted many times
     env = EnvConfig("ALE/Pong-v5", size=40, max_episode_frames=200)
     algorithm = replace(DQN, network=Small(), warmup_steps=100, replay=ReplayConfig(capacity=400))
-    job = Job(env=env, algorithm=algorithm, log_dir=log_dir, num_envs=3)
+    job = Job(monitor=UNWATCHED, env=env, algorithm=algorithm, log_dir=log_dir, num_envs=3)
     return replace(job, limits=Limits(max_steps=900), **ONE_EACH, **changes)
 
 

@@ -14,10 +14,13 @@ from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.roles import ActorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.session import Session
 from redline.runtime.starting import start_run
 from redline.runtime.topology import share_out
 from redline.runtime.watching import Watcher
+
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 STEPS = 720
 
@@ -56,6 +59,7 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
     name: str, tmp_path: Path, listener: Watcher
 ) -> None:
     job = Job(
+        monitor=UNWATCHED,
         env=EnvConfig("CartPole-v1", stack=1, skip=1),
         algorithm=shortened(ALGORITHMS[name].classic.algorithm),
         limits=Limits(max_steps=STEPS),
@@ -79,6 +83,7 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
 @pytest.mark.parametrize("name", ["a2c", "ppo", "pqn"])
 def test_another_number_of_envs_drops_the_rollout_under_way(name: str, tmp_path: Path, listener: Watcher) -> None:
     job = Job(
+        monitor=UNWATCHED,
         env=EnvConfig("CartPole-v1", stack=1, skip=1),
         algorithm=shortened(ALGORITHMS[name].classic.algorithm),
         limits=Limits(max_steps=400),

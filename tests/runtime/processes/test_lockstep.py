@@ -30,9 +30,12 @@ from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.processes.session import AsyncSession
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.starting import AnySession, start_run
 from redline.runtime.watching import Watcher
 from redline.schedules import Linear
+
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 ALMOST_GREEDY = EpsilonGreedy(Linear(0.2, 0.0, over_steps=300))
 OF_TIME = {"time_s", "unix_s", "warmup_time_s"}
@@ -57,7 +60,7 @@ def vectors(name: str, **replay: Any) -> Job:
         target_sync_updates=20,
     )
     env = EnvConfig("CartPole-v1", stack=1, skip=1, max_episode_frames=15)
-    return Job(env=env, algorithm=algorithm, num_envs=4, limits=Limits(max_steps=600))
+    return Job(monitor=UNWATCHED, env=env, algorithm=algorithm, num_envs=4, limits=Limits(max_steps=600))
 
 
 def pictures(name: str, env: str, **replay: Any) -> Job:
