@@ -1,4 +1,4 @@
-# make setup | train | test | test-slow | bench; ARGS passes flags on, EXTRAS=bench adds the peers we measure against
+# make setup | train | test | test-browser | test-slow | bench; ARGS passes flags on, EXTRAS=bench adds the peers we measure against
 PYTHON ?= python3
 EXTRAS ?=
 ARGS ?=
@@ -10,7 +10,7 @@ COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
 STAMP := $(VENV)/.installed-$(subst $(COMMA),-,$(INSTALL))
 
-.PHONY: setup train test test-slow format bench
+.PHONY: setup train test test-browser test-slow format bench chromium
 
 setup: $(STAMP)
 
@@ -31,6 +31,18 @@ test: setup
 	$(BIN)/lint-imports
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/pytest $(ARGS)
+
+test-browser: setup chromium
+	$(BIN)/pytest -m browser tests/browser $(ARGS)
+
+# Debian's, where nobody has installed one and we may
+chromium:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; \
+	else \
+		echo 'make test-browser needs Chromium: sudo apt-get install chromium' >&2; exit 1; \
+	fi
 
 test-slow: setup
 	$(BIN)/pytest -m slow --timeout 3600 $(ARGS)

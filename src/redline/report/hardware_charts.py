@@ -94,7 +94,6 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
             "processes", "Processes and threads", "number", (("processes", "processes"), ("threads", "threads"))
         ),
         HardwareChart("role-processes", "Processes by role", "number", (("roles.*.processes", "{}"),)),
-        HardwareChart("interval", "Time between samples", "s", (("interval_s", "interval"),)),
         HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", (("monitor_cpu_s", "monitor"),)),
     ),
 }

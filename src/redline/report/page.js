@@ -1,7 +1,6 @@
 "use strict";
 // What a cursor over a chart reads: the nearest value of each series. The charts are there without it.
 const MAX_ROWS = 10;
-const SVG = "http://www.w3.org/2000/svg";
 
 function words(value) {
   if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)) return value.toExponential(2).replace("-", "−");
@@ -71,7 +70,7 @@ function attach(figure) {
   }
 
   function shape(name, attributes) {
-    const made = document.createElementNS(SVG, name);
+    const made = document.createElementNS(svg.namespaceURI, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     layer.append(made);
     return made;
@@ -79,7 +78,7 @@ function attach(figure) {
 
   svg.addEventListener("pointermove", (event) => {
     chart ??= JSON.parse(source.textContent);
-    layer ??= svg.appendChild(document.createElementNS(SVG, "g"));
+    layer ??= svg.appendChild(document.createElementNS(svg.namespaceURI, "g"));
     const frame = svg.getBoundingClientRect();
     const scale = svg.viewBox.baseVal.width / frame.width;
     const [left, top, width, height] = chart.box;

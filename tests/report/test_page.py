@@ -1,0 +1,186 @@
+"""The page: what stands in it for one run, for several, and for what is left of a broken one."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from full_runs import HOSTILE, write_broken_run, write_full_run, write_hostile_run
+from made_runs import episode, event, facts, reading, sample, write_run
+
+from redline.monitor.hardware import flat
+from redline.report.hardware_charts import hardware_charts
+from redline.report.page import Page, build_page
+from redline.report.relation import relate
+from redline.report.run_files import load_runs
+from redline.report.run_summary import summarise
+
+VOID = {"meta", "link", "br", "img"}
+OUTSIDE = re.compile(r"""(?:src|href)\s*=\s*["']?(?!#|data:,)[^"'>\s]+|url\((?!#)|@import|https?://""")
+
+
+class Outline(HTMLParser):
+    """Notes every element, and that each one is closed where it should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def outline(page: Page) -> Outline:
+    found = Outline()
+    found.feed(page.html)
+    assert found.open == []
+    return found
+
+
+def page_of(*paths: Path) -> Page:
+    runs = load_runs(paths)
+    summaries = [summarise(run) for run in runs]
+    relation = relate(summaries) if len(runs) > 1 else None
+    return build_page(list(zip(runs, summaries, strict=True)), relation, unix_s=0.0)
+
+
+def headings(page: Page) -> list[str]:
+    return re.findall(r"<h[1-4]>(.*?)</h[1-4]>", page.html)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_full_run(tmp_path_factory.mktemp("full") / "run", num_samples=140)
+
+
+@pytest.fixture(scope="module")
+def full_page(full: Path) -> Page:
+    return page_of(full)
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    folder = tmp_path_factory.mktemp("hostile")
+    return page_of(write_hostile_run(folder / "<b>one"), write_hostile_run(folder / "two"))
+
+
+def test_page_of_a_run_has_every_part(full_page: Page) -> None:
+    outline(full_page)
+    assert headings(full_page) == [
+        "dqn on CartPole-v1",
+        "Learning and speed",
+        "Where the time went",
+        "Hardware",
+        "Processor",
+        "Memory",
+        "Disk",
+        "GPUs",
+        "Processes, and the monitor itself",
+        "Requested → effective",
+        "Events",
+        "Episodes and the hardware meanwhile",
+    ]
+    for text in ("12_558_848", "gpu-lost", "GPU is lost", "samples_per_step", "replay.bytes", "batch_size"):
+        assert text in full_page.html
+
+
+def test_every_series_of_the_hardware_is_in_some_chart(full: Path) -> None:
+    [run] = load_runs([full])
+    wanted = {name for row in run.hardware for name in flat(row)} - {"unix_s", "elapsed_s", "interval_s"}
+    assert sum(len(chart.lines) for charts in hardware_charts(run).values() for chart in charts) == len(wanted)
+
+
+def test_many_cores_are_drawn_faintly_under_their_mean(tmp_path: Path) -> None:
+    [run] = load_runs([write_full_run(tmp_path / "run", num_cores=32, num_samples=5)])
+    [chart] = [chart for chart in hardware_charts(run)["Processor"] if chart.name == "core-busy"]
+    assert [line.label for line in chart.lines if line.in_legend] == ["mean", "each of 32"]
+    assert len(chart.lines) == 33
+
+
+def test_nothing_in_the_page_leads_outside(full_page: Page, hostile_page: Page) -> None:
+    for page in (full_page, hostile_page):
+        for tag, attributes in outline(page).tags:
+            assert tag not in {"img", "iframe", "object", "embed", "form", "base"}
+            for name in ("src", "href", "xlink:href", "srcset", "action"):
+                assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+            assert not any(name.startswith("on") for name in attributes)
+    assert OUTSIDE.findall(full_page.html) == []
+    assert "default-src 'none'" in full_page.html
+
+
+def test_hostile_texts_are_shown_and_do_nothing(hostile_page: Page) -> None:
+    found = outline(hostile_page)
+    assert sum(tag == "script" and attributes == {} for tag, attributes in found.tags) == 1
+    assert "document.title='hacked'</script>" not in hostile_page.html
+    assert len(HOSTILE) > 50
+    assert hostile_page.html.encode()
+
+
+def test_several_runs_are_compared_first_and_shown_folded(tmp_path: Path) -> None:
+    runs = [write_full_run(tmp_path / name, algorithm=name, num_samples=30, num_gpus=1) for name in ("dqn", "ppo")]
+    page = page_of(*runs)
+    outline(page)
+    assert headings(page)[:4] == ["2 runs compared", "Learning", "Use, speed and cost", "All runs"]
+    assert "How utilisation relates to learning" in headings(page)
+    assert page.html.count('<details class="run"') == 2
+    names = {name.removeprefix("comparison-") for name in page.charts if name.startswith("comparison-")}
+    assert {
+        "return-steps", "return-minutes", "return-cpu-s", "return-gpu-s", "cpu-share-of-machine", "steps-per-s",
+        "updates-per-s", "cpu-s-per-1000-steps", "gpu-utilisation-percent", "energy-j", "power-w", "cpu-s", "gpu-s",
+    } <= names  # fmt: skip
+
+
+def test_games_are_never_in_one_chart(tmp_path: Path) -> None:
+    for env in ("CartPole-v1", "pong"):
+        write_run(
+            tmp_path / env,
+            facts(env={"id": env}),
+            metrics=[reading(10.0)],
+            episodes=[episode(float(at_s), 1.0) for at_s in range(1, 9)],
+        )
+    page = page_of(tmp_path)
+    assert {"Learning on CartPole-v1", "Learning on pong"} <= set(headings(page))
+    assert all(len(page.charts[f"comparison-{place}-return-steps"].lines) == 1 for place in (0, 1))  # type: ignore[union-attr]
+
+
+def test_broken_run_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
+    page = page_of(write_broken_run(tmp_path / "broken"))
+    outline(page)
+    assert headings(page)[1] == "What is missing"
+    [notice] = re.findall(r'<aside class="notice missing">(.*?)</aside>', page.html, re.DOTALL)
+    assert len(re.findall("<li>", notice)) >= 5
+
+
+FILES = {
+    "run.json": "run.json",
+    "metrics.jsonl": "metrics.jsonl",
+    "episodes.jsonl": "No episode has ended",
+    "events.jsonl": "events.jsonl",
+    "hardware.jsonl": "hardware.jsonl",
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_page_is_made_without_any_one_file(tmp_path: Path, file: str) -> None:
+    write_run(
+        tmp_path,
+        facts(),
+        metrics=[reading(float(at_s)) for at_s in (1, 2, 3)],
+        episodes=[episode(float(at_s), 1.0) for at_s in (1, 2, 3)],
+        events=[event(0.0, "start"), event(3.0, "stop", reason="done")],
+        hardware=[sample(float(at_s), cpu_cores_used=1.0) for at_s in (1, 2, 3)],
+    )
+    (tmp_path / file).unlink()
+    page = page_of(tmp_path)
+    outline(page)
+    assert headings(page)[1] == "What is missing"
+    assert FILES[file] in page.html
