@@ -8,7 +8,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import psutil
@@ -46,11 +48,9 @@ class Study:
 
 
 STUDIES: Mapping[str, Study] = {
-    "catch": Study(
-        "catch", 16_000, (1, 2), "settings of the learning task on Catch, for every algorithm the same steps"
-    ),
-    "pong": Study("pong", 6_000, (1,), "defaults but a warm-up of 2,000 steps: too short to learn"),
-    "sweep": Study("sweep", 12_000, (1, 2), "DQN on Catch, 8 samples per step whatever the batch size"),
+    "catch": Study("catch", 12_000, (1, 2, 3), "settings of the learning task on Catch, the same steps for all"),
+    "pong": Study("pong", 5_000, (1,), "defaults but a warm-up of 2,000 steps: too short to learn"),
+    "sweep": Study("sweep", 10_000, (1, 2, 3), "DQN on Catch, 8 samples per step whatever the batch size"),
 }
 
 
@@ -79,9 +79,11 @@ def _variants(name: str, algorithms: Sequence[str]) -> list[tuple[str, dict[str,
 
 
 def sparse(curve: Series) -> Series:
-    """Return so few points of a curve that a record stays small; the last is always among them."""
-    every = max(1, len(curve.x) // CURVE_POINTS)
-    return Series(curve.x[::-every][::-1], curve.y[::-every][::-1])
+    """Return a curve of so few points, means of neighbours, that a record stays small."""
+    points = min(CURVE_POINTS, len(curve.x))
+    cuts = [place * len(curve.x) // max(points, 1) for place in range(points + 1)]
+    pieces = [slice(begin, end) for begin, end in pairwise(cuts)]
+    return Series([fmean(curve.x[piece]) for piece in pieces], [fmean(curve.y[piece]) for piece in pieces])
 
 
 def measure(training: Training, folder: Path) -> Row:
