@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redline.monitor.gpu_readings import throttle_reasons
+from redline.records import read_records
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 GIB = 2**30
@@ -70,12 +71,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_library(tmp_path_factory.mktemp("nvml"))
 
 
-def run(folder: Path | None, code: str) -> list[Any]:
+def run(folder: Path | None, code: str, *args: str) -> list[Any]:
     """Return what a program says that finds its libraries in `folder`."""
     variables = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     if folder:
         variables["LD_LIBRARY_PATH"] = str(folder)
-    command = [sys.executable, "-W", "error", "-c", PRELUDE + code]
+    command = [sys.executable, "-W", "error", "-c", PRELUDE + code, *args]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
@@ -356,3 +357,37 @@ def test_throttle_reasons_are_named_by_their_bits() -> None:
     assert throttle_reasons(0x1) == []  # idle
     assert throttle_reasons(0x1 | 0x4 | 0x8) == ["sw_power_cap", "hw_slowdown"]
     assert throttle_reasons(0x400 | 0x8000) == ["reliability", "bit_15"]
+
+
+RECORD = """
+import os, pathlib
+from redline.monitor.recording import NamedRoles, Recording
+from redline.monitor.sampling import Sampler
+
+fake = ctypes.CDLL("libnvidia-ml.so.1")
+out = pathlib.Path(sys.argv[1])
+recording = Recording(Sampler(os.getpid(), folder=out, roles=NamedRoles(None)), out, hz=20.0, say=say)
+recording.take()
+fail(1, "*", 15)
+recording.take()
+recording.finish("enough")
+"""
+
+
+def test_a_recording_holds_both_gpus_and_the_loss_of_one(library: Path, tmp_path: Path) -> None:
+    lost, stop = run(library, RECORD, str(tmp_path))
+    assert (lost["event"], lost["gpu"]) == ("gpu-lost", 1)
+    assert stop["event"] == "monitor-stop"
+    before, after = read_records(tmp_path / "hardware.jsonl")
+    assert before["gpus"] == [FIRST, SECOND]
+    assert after["gpus"] == [FIRST]
+
+
+def test_a_recording_without_a_driver_has_no_gpus_and_says_why(tmp_path: Path) -> None:
+    code = RECORD.replace('fake = ctypes.CDLL("libnvidia-ml.so.1")', "").replace('fail(1, "*", 15)', "")
+    said = run(
+        None, code.replace("recording.take()", "say(recording._sampler.facts()); recording.take()", 1), str(tmp_path)
+    )
+    if not said[0]["gpus"]:  # else this machine has a driver
+        assert said[0]["absent"]["gpus"]
+        assert all("gpus" not in row for row in read_records(tmp_path / "hardware.jsonl"))
