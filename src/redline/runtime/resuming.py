@@ -42,6 +42,7 @@ CHANGES_NOTHING = frozenset(
         "evaluator.envs",
         "evaluator.device",
         "evaluator.threads",
+        "monitor.hz",
     }
 )
 # all that a resume may change; docs/resume.md says what each change costs
