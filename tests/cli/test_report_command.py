@@ -98,7 +98,7 @@ def test_every_chart_becomes_a_picture(tmp_path: Path, capsys: Output) -> None:
     found = report(capsys, make_run(tmp_path / "run"), "--out", tmp_path / "page.html", "--png", tmp_path / "a" / "b")
     pictures = [Path(name) for name in found["png"]]
     assert len(pictures) == len(set(pictures)) == (tmp_path / "page.html").read_text().count("<figure")
-    assert {"run-1-return-steps.png", "run-1-cores.png"} <= {path.name for path in pictures}
+    assert {"dqn-CartPole-v1-s1-return-steps.png", "dqn-CartPole-v1-s1-cores.png"} <= {path.name for path in pictures}
     with Image.open(pictures[0]) as picture:
         assert picture.size[0] == 860
 

@@ -26,7 +26,7 @@ from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
 
 EXAMPLE = "redline report runs/pong/dqn/20260101-120000-s1 --out report.html"
-MAX_NAME_CHARS = 80
+MAX_NAME_CHARS = 60
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,13 @@ def write_episodes(target: Path, runs: Sequence[RunFiles]) -> int:
 
 def write_pictures(folder: Path, page: Page) -> list[Path]:
     """Write every chart as a PNG, named by what it shows."""
-    paths = []
+    paths: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, chart in page.charts.items():
-            path = folder / f"{file_name(name)}.png"
+        for (owner, name), chart in page.charts.items():
+            path = folder / f"{file_name(owner)}-{file_name(name)}.png"
+            if path in paths:  # two runs whose names differ in signs that no file's name should have
+                path = path.with_stem(f"{path.stem}-{len(paths)}")
             save_png(draw(chart), path)
             paths.append(path)
     except OSError as error:

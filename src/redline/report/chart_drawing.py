@@ -25,6 +25,7 @@ HEAD_PX, FOOT_PX, LEFT_PX, RIGHT_PX = 48, 40, 48, 20
 BARE_FOOT_PX = 26  # of an axis whose unit stands above
 LEGEND_ROW_PX = 18
 BAR_PX = 25
+PALE = 0.4
 BAND_ROOM = 0.5  # of the reach of the runs themselves
 LABEL_CHARS = 36  # a longer label is cut in its middle
 TITLE_CHARS, UNIT_CHARS = 44, 62
@@ -46,6 +47,17 @@ class Drawing:
     box_px: tuple[float, float, float, float]  # left, top, width, height
     x_limits: tuple[float, float]
     y_limits: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a legend."""
+
+    label: str
+    colour: str
+    opacity: float = 1.0
+    dash: int = 0
+    is_block: bool = False
 
 
 @contextmanager
@@ -98,7 +110,9 @@ def finite(line: Line) -> Line:
 def _draw_lines(chart: LineChart) -> Drawing:
     lines = tuple(line for line in map(finite, chart.lines) if line.x)
     listed = [line for line in lines if line.in_legend]
-    entries = [(line.label, SERIES[line.colour % len(SERIES)], line.dash, line.is_points) for line in listed]
+    entries = [
+        Entry(line.label, SERIES[line.colour % len(SERIES)], dash=line.dash, is_block=line.is_points) for line in listed
+    ]
     figure, axes, box = _frame(chart.title, chart.unit, entries if len(entries) > 1 else [], PLOT_HEIGHT_PX)
     for line in lines:
         _draw_line(axes, line)
@@ -142,10 +156,9 @@ def _limit(axes: Axes, chart: LineChart, lines: Sequence[Line]) -> None:
 
 
 def _draw_shares(chart: ShareChart) -> Drawing:
-    parts = list(dict.fromkeys(name for bar in chart.bars for name, _ in bar.shares))
-    others = [name for name in parts if name != chart.rest]
-    colours = {name: SERIES[place % len(SERIES)] for place, name in enumerate(others)} | {chart.rest: REST}
-    entries = [(name, colours[name], 0, True) for name in [*others, *(name for name in parts if name == chart.rest)]]
+    parts = dict.fromkeys(name for bar in chart.bars for name, _ in bar.shares)
+    inks = {name: ink for name, ink in _inks(chart, list(parts)).items() if name in parts}
+    entries = [Entry(name, *ink, is_block=True) for name, ink in inks.items()]
     left_px = _label_room([bar.label for bar in chart.bars])
     figure, axes, box = _frame(
         chart.title, chart.unit, entries, _rows_px(chart.bars), left_px=left_px, foot_px=BARE_FOOT_PX
@@ -153,12 +166,22 @@ def _draw_shares(chart: ShareChart) -> Drawing:
     for row, bar in enumerate(chart.bars):
         begin = 0.0
         for name, share in bar.shares:
-            axes.barh(row, share, left=begin, height=0.62, color=colours[name], linewidth=0, zorder=3)
+            colour, opacity = inks[name]
+            axes.barh(row, share, left=begin, height=0.62, color=colour, alpha=opacity, linewidth=0, zorder=3)
             begin += share
     _name_rows(axes, [bar.label for bar in chart.bars])
     axes.set_xlim(0.0, 1.0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     return _drawing(chart, figure, axes, box)
+
+
+def _inks(chart: ShareChart, parts: Sequence[str]) -> dict[str, tuple[str, float]]:
+    """Return colour and opacity of each part, in the order of the legend: work, the pale, the rest."""
+    work = [name for name in parts if name not in chart.pale and name != chart.rest]
+    pale = [name for name in parts if name in chart.pale and name != chart.rest]
+    inks = {name: (SERIES[place % len(SERIES)], 1.0) for place, name in enumerate(work)}
+    inks |= {name: (SERIES[place % len(SERIES)], PALE) for place, name in enumerate(pale)}
+    return inks | {chart.rest: (REST, 1.0)}
 
 
 def _draw_spreads(chart: SpreadChart) -> Drawing:
@@ -208,14 +231,14 @@ def _name_rows(axes: Axes, labels: Sequence[str]) -> None:
 def _frame(
     title: str,
     unit: str,
-    entries: Sequence[tuple[str, str, int, bool]],
+    entries: Sequence[Entry],
     plot_px: float,
     *,
     left_px: float = LEFT_PX,
     foot_px: float = FOOT_PX,
 ) -> tuple[Figure, Axes, tuple[float, float, float, float]]:
     """Return an empty figure with its words: title, unit and legend stand above the plot and never cover it."""
-    places, legend_px = _flow([shorten(label) for label, *_ in entries])
+    places, legend_px = _flow([shorten(entry.label) for entry in entries])
     top_px = HEAD_PX + legend_px
     height_px = top_px + plot_px + foot_px
     figure = Figure(figsize=(WIDTH_PX / PIXELS_PER_INCH, height_px / PIXELS_PER_INCH), dpi=PIXELS_PER_INCH)
@@ -224,15 +247,8 @@ def _frame(
     axes = figure.add_axes((left_px / WIDTH_PX, foot_px / height_px, width_px / WIDTH_PX, plot_px / height_px))
     figure.text(2 / WIDTH_PX, 1 - 16 / height_px, shorten(title, TITLE_CHARS), size=14, weight="bold", color=INK)
     figure.text(2 / WIDTH_PX, 1 - 34 / height_px, shorten(unit, UNIT_CHARS), size=11, color=MUTED)
-    for (label, colour, dash, is_block), (x_px, y_px) in zip(entries, places, strict=True):
-        y = 1 - (HEAD_PX + y_px) / height_px
-        ends = [x_px / WIDTH_PX, (x_px + (9 if is_block else 18)) / WIDTH_PX]
-        style = SOLID if is_block else DASHES[dash % len(DASHES)]
-        key = Line2D(
-            ends, [y, y], color=colour, linewidth=8 if is_block else 2.2, linestyle=style, solid_capstyle="butt"
-        )
-        figure.add_artist(key)
-        figure.text(ends[1] + 5 / WIDTH_PX, y - 3.6 / height_px, shorten(label), size=11, color=INK)
+    for entry, (x_px, y_px) in zip(entries, places, strict=True):
+        _draw_entry(figure, entry, x_px / WIDTH_PX, 1 - (HEAD_PX + y_px) / height_px)
     axes.set_axisbelow(True)
     axes.set_facecolor("none")
     axes.grid(visible=True, color=GRID, linewidth=1, clip_on=False)
@@ -241,6 +257,17 @@ def _frame(
         spine.set_visible(side == "bottom")
         spine.set_color(REST)
     return figure, axes, box
+
+
+def _draw_entry(figure: Figure, entry: Entry, x: float, y: float) -> None:
+    height_px = figure.get_figheight() * PIXELS_PER_INCH
+    end = x + (9 if entry.is_block else 18) / WIDTH_PX
+    style = SOLID if entry.is_block else DASHES[entry.dash % len(DASHES)]
+    width = 8 if entry.is_block else 2.2
+    key = Line2D([x, end], [y, y], color=entry.colour, alpha=entry.opacity, linewidth=width, linestyle=style)
+    key.set_solid_capstyle("butt")
+    figure.add_artist(key)
+    figure.text(end + 5 / WIDTH_PX, y - 3.6 / height_px, shorten(entry.label), size=11, color=INK)
 
 
 def _flow(labels: Sequence[str]) -> tuple[list[tuple[float, float]], float]:

@@ -52,6 +52,7 @@ class ShareChart:
     unit: str
     bars: tuple[Bar, ...]
     rest: str = ""  # the part that is drawn in grey
+    pale: frozenset[str] = frozenset()  # parts that are no work
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
+from redline.report.chart_drawing import SERIES
 from redline.report.charts import Line, LineChart, Spread, SpreadChart, over_time
 from redline.report.relation import Group, Relation
 from redline.report.run_charts import AXES, TITLES
@@ -13,7 +15,7 @@ from redline.report.run_summary import RunSummary
 from redline.report.shown_run import ShownRun
 
 UNKNOWN = "unknown"
-FEW = 8  # runs beyond this share the entry of their algorithm in a legend
+FEW = 8  # runs beyond this share the entry of their group in a legend
 
 
 def mean_power_w(summary: RunSummary) -> float | None:
@@ -46,36 +48,63 @@ COSTS: dict[str, tuple[str, str, Callable[[RunSummary], float | None]]] = {
 }
 
 
-def games_of(runs: Sequence[ShownRun]) -> dict[str, list[ShownRun]]:
-    """Return the runs by their game: returns of different games have nothing in common."""
-    games: dict[str, list[ShownRun]] = {}
+@dataclass(frozen=True)
+class Game:
+    """Runs of one game, and by what they are told apart: returns of different games have nothing in common."""
+
+    env: str
+    runs: list[ShownRun]
+    by: str  # the first that differs among them: algorithm, batch size, threads / cores
+    groups: list[Group]
+    colours: dict[str, int]  # of each group, the same in every chart of the page
+
+    def kind(self, run: ShownRun) -> str:
+        """Return the group of a run."""
+        found = (group.name for group in self.groups if run.files.label in group.labels)
+        return next(found, run.summary.algorithm or UNKNOWN)
+
+    def words(self, kind: str) -> str:
+        """Return how a legend names a group."""
+        return kind if self.by == "algorithm" else f"{self.by} {kind}"
+
+
+def games_of(runs: Sequence[ShownRun], relation: Relation) -> list[Game]:
+    """Return the runs by their game."""
+    envs: dict[str, list[ShownRun]] = {}
     for run in runs:
-        games.setdefault(run.summary.env or UNKNOWN, []).append(run)
+        envs.setdefault(run.summary.env or UNKNOWN, []).append(run)
+    colours: dict[str, int] = {}
+    games = []
+    for env, members in envs.items():
+        groupings: dict[str, list[Group]] = {}
+        for group in relation.groups:
+            if group.env == env:
+                groupings.setdefault(group.by, []).append(group)
+        by = next((name for name, groups in groupings.items() if len(groups) > 1), "algorithm")
+        game = Game(env, members, by, groupings.get(by, []), colours)
+        for kind in (*(group.name for group in game.groups), *map(game.kind, members)):
+            colours.setdefault(kind, len(colours))
+        games.append(game)
     return games
 
 
-def colours_of(runs: Sequence[ShownRun]) -> dict[str, int]:
-    """Return a colour for each algorithm, the same in every chart."""
-    names = dict.fromkeys(run.summary.algorithm or UNKNOWN for run in runs)
-    return {name: place for place, name in enumerate(names)}
-
-
-def learning_charts(runs: Sequence[ShownRun], colours: dict[str, int]) -> list[LineChart]:
-    """Return the curves of runs of one game, a chart for each axis; colour is the algorithm, dashes are its runs."""
+def learning_charts(game: Game) -> list[LineChart]:
+    """Return the curves of all runs, a chart for each axis; colour is the group, dashes are its runs."""
     charts = []
+    is_many = len(game.runs) > FEW
     for axis, words in AXES.items():
         lines = []
         seen: dict[str, int] = {}
-        for run in runs:
+        for run in game.runs:
             curve = learning_curve(run.files, axis)
             if not curve.x:
                 continue
-            name = run.summary.algorithm or UNKNOWN
-            dash = seen[name] = seen.get(name, -1) + 1
-            is_many = len(runs) > FEW
-            label = name if is_many and dash == 0 else run.files.label
-            style = colours[name] // 8 if is_many else dash
-            lines.append(Line(label, curve.x, curve.y, colours[name], style, in_legend=not is_many or dash == 0))
+            name = game.kind(run)
+            colour = game.colours[name]
+            place = seen[name] = seen.get(name, -1) + 1
+            label = game.words(name) if is_many and place == 0 else run.files.label
+            dash = colour // len(SERIES) if is_many else place
+            lines.append(Line(label, curve.x, curve.y, colour, dash, in_legend=not is_many or place == 0))
         if lines:
             title, unit = f"Return against {TITLES[axis]}", "mean of the last 20 episodes, unclipped"
             chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, words, tuple(lines))
@@ -83,10 +112,10 @@ def learning_charts(runs: Sequence[ShownRun], colours: dict[str, int]) -> list[L
     return charts
 
 
-def spread_charts(runs: Sequence[ShownRun], relation: Relation, colours: dict[str, int], env: str) -> list[SpreadChart]:
-    """Return what each algorithm used and reached on one game, with every run as a dot."""
-    groups = [group for group in relation.groups if group.by == "algorithm" and group.env == env]
-    by_label = {run.files.label: run.summary for run in runs}
+def spread_charts(game: Game) -> list[SpreadChart]:
+    """Return what each group used and reached, with every run as a dot."""
+    groups, colours = game.groups, game.colours
+    by_label = {run.files.label: run.summary for run in game.runs}
     charts = []
     for measure, (title, unit, factor) in SPREADS.items():
         rows = [_spread(group, measure, by_label, colours, factor) for group in groups if measure in group.estimates]
@@ -119,8 +148,8 @@ def _spread(
     )
 
 
-def relation_charts(runs: Sequence[ShownRun], colours: dict[str, int]) -> list[LineChart]:
-    """Return utilisation against speed and learning, a dot for each run of one game."""
+def relation_charts(game: Game) -> list[LineChart]:
+    """Return utilisation against speed and learning, a dot for each run."""
     charts = []
     for use, use_words, factor in (
         ("cpu_share_of_machine", "CPU utilisation, % of the machine", 100.0),
@@ -128,13 +157,19 @@ def relation_charts(runs: Sequence[ShownRun], colours: dict[str, int]) -> list[L
     ):
         for outcome, title in (("final_return", "Final return"), ("steps_per_s", "Steps per second")):
             points: dict[str, list[tuple[float, float]]] = {}
-            for run in runs:
+            for run in game.runs:
                 x, y = getattr(run.summary, use), getattr(run.summary, outcome)
                 if x is not None and y is not None:
-                    points.setdefault(run.summary.algorithm or UNKNOWN, []).append((x * factor, y))
+                    points.setdefault(game.kind(run), []).append((x * factor, y))
             if points:
                 lines = tuple(
-                    Line(name, [x for x, _ in found], [y for _, y in found], colours[name], is_points=True)
+                    Line(
+                        game.words(name),
+                        [x for x, _ in found],
+                        [y for _, y in found],
+                        game.colours[name],
+                        is_points=True,
+                    )
                     for name, found in points.items()
                 )
                 name = f"{use}-{outcome}".replace("_", "-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from redline.report.amounts import DASH, amount, share, span
-from redline.report.comparison_charts import colours_of, games_of, learning_charts, relation_charts, spread_charts
+from redline.report.comparison_charts import FEW, Game, games_of, learning_charts, relation_charts, spread_charts
 from redline.report.html_parts import Content, Gallery, Html, element, join, notice, section, table
 from redline.report.relation import Correlation, Estimate, Group, Relation
 from redline.report.run_summary import RunSummary
@@ -38,25 +38,27 @@ SENTENCE = (
 
 def comparison_sections(runs: Sequence[ShownRun], relation: Relation, gallery: Gallery) -> Html:
     """Return the comparison of several runs."""
-    colours = colours_of(runs)
-    games = games_of(runs)
+    games = games_of(runs, relation)
     parts: list[Content] = []
-    for place, (env, found) in enumerate(games.items()):
-        suffix = f" on {env}" if len(games) > 1 else ""
+    for place, game in enumerate(games):
+        suffix = f" on {game.env}" if len(games) > 1 else ""
         owner = f"{OWNER}-{place}" if len(games) > 1 else OWNER
-        learnt = gallery.grid(learning_charts(found, colours), owner=owner, max_points=MAX_POINTS)
-        parts.append(section(f"Learning{suffix}", learnt, identity=f"learning-{place}", lead=_legend_words(found)))
-        spreads = gallery.grid(spread_charts(found, relation, colours, env), owner=owner)
-        lead = "A dot is a run, a stroke its algorithm's mean, a band the mean's 90 % interval (cut if it is too wide)."
-        parts.append(section(f"Use, speed and cost{suffix}", spreads, identity=f"use-{place}", lead=lead))
+        if curves := learning_charts(game):
+            drawn = gallery.grid(curves, owner=owner, max_points=MAX_POINTS)
+            parts.append(section(f"Learning{suffix}", drawn, identity=f"learning-{place}", lead=_legend_words(game)))
+        if spreads := spread_charts(game):
+            lead = (
+                f"By {game.by}. A dot is a run, a stroke the mean, a band the mean's 90 % interval (cut if too wide)."
+            )
+            drawn = gallery.grid(spreads, owner=owner)
+            parts.append(section(f"Use, speed and cost{suffix}", drawn, identity=f"use-{place}", lead=lead))
     parts.append(section("All runs", _all_runs(runs), identity="all-runs"))
-    parts.append(_relation_section(games, relation, colours, gallery))
+    parts.append(_relation_section(games, relation, gallery))
     return join(parts)
 
 
-def _legend_words(runs: Sequence[ShownRun]) -> str:
-    algorithms = {run.summary.algorithm for run in runs}
-    return "Colour is the algorithm, dashes tell its runs apart." if len(algorithms) < len(runs) <= 8 else ""
+def _legend_words(game: Game) -> str:
+    return f"Colour is the {game.by}, dashes tell its runs apart." if len(game.groups) < len(game.runs) <= FEW else ""
 
 
 def _all_runs(runs: Sequence[ShownRun]) -> Html:
@@ -93,15 +95,13 @@ def _all_runs(runs: Sequence[ShownRun]) -> Html:
     return table(("run", *shown), rows, numeric=numeric, css="card")
 
 
-def _relation_section(
-    games: dict[str, list[ShownRun]], relation: Relation, colours: dict[str, int], gallery: Gallery
-) -> Html:
+def _relation_section(games: Sequence[Game], relation: Relation, gallery: Gallery) -> Html:
     parts: list[Content] = []
     if relation.caveats:
         parts.append(notice("Read this first", relation.caveats, css="caveats"))
-    for place, found in enumerate(games.values()):
+    for place, game in enumerate(games):
         owner = f"{OWNER}-{place}" if len(games) > 1 else OWNER
-        if charts := relation_charts(found, colours):
+        if charts := relation_charts(game):
             parts.append(gallery.grid(charts, owner=owner))
     if relation.correlations:
         parts += [element("h3", "Utilisation and what came of it"), _correlation_table(relation.correlations)]

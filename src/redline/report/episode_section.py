@@ -35,7 +35,7 @@ def episode_section(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
         return section(title, Html("<p>No episode is on record.</p>"), identity=identity, level=level)
     parts: list[Content] = []
     if dots := _dots(rows):
-        parts.append(gallery.grid(dots, owner=run.key))
+        parts.append(gallery.grid(dots, owner=run.files.label))
     columns = [name for name in EPISODE_MEANS if any(name in _means(row) for row in rows[-MAX_EPISODES:])]
     shown = [_episode_cells(row, columns) for row in reversed(rows[-MAX_EPISODES:])]
     head = ("steps", "played by", "return", "length", *(EPISODE_MEANS[name][0] for name in columns))

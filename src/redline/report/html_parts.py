@@ -99,15 +99,15 @@ class Gallery:
 
     def __init__(self, *, max_points: int) -> None:
         self.max_points = max_points  # of each chart
-        self.charts: dict[str, Chart] = {}  # by the name of its picture; a figure would take a megabyte
+        self.charts: dict[tuple[str, str], Chart] = {}  # by owner and name; a figure would take a megabyte
 
     def chart(self, chart: Chart, *, owner: str, max_points: int | None = None) -> Html:
-        """Return a chart as a figure; `owner` tells charts of the same name apart."""
+        """Return a chart as a figure; `owner` is what it shows: a run, or the comparison."""
         if isinstance(chart, LineChart):
             chart = thinned(chart, max_points=max_points or self.max_points)
         drawing = draw(chart)
         key = f"c{len(self.charts)}"
-        self.charts[f"{owner}-{chart.name}"] = chart
+        self.charts[owner, chart.name] = chart
         picture = inline_svg(drawing, prefix=f"{key}-", title=printable(f"{chart.title}, {chart.unit}"))
         values = readout(drawing)
         data = "" if values is None else f'<script type="application/json">{as_script_data(values)}</script>'

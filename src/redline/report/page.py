@@ -30,15 +30,22 @@ LOGO = (
     '<path class="red" d="M31.3 10.7A16 16 0 0 1 36 22"/><path class="needle" d="M20 22 30 9"/></svg>'
 )
 MAX_POINTS = 2_000  # of a chart of a page that shows one run
+RUNS = '<section id="runs"><h2>Each run</h2>'
+PLACES = (
+    ("#learning-0", "learning"),
+    ("#use-0", "use, speed and cost"),
+    ("#all-runs", "all runs"),
+    ("#relation", "utilisation and learning"),
+)
 SECTIONS = ("learning", "time", "hardware", "settings", "events", "episodes")
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page, and the charts on it by the names of their pictures."""
+    """A page, and the charts on it by what they show and their name."""
 
     html: str
-    charts: dict[str, Chart]
+    charts: dict[tuple[str, str], Chart]
 
 
 def build_page(
@@ -71,9 +78,10 @@ def _one_run(run: ShownRun, gallery: Gallery) -> Html:
 def _several_runs(
     runs: Sequence[ShownRun], relation: Relation, gallery: Gallery, progress: Callable[[float], None]
 ) -> Html:
-    parts: list[Content] = [_heading(f"{len(runs)} runs compared", describe([run.summary for run in runs]))]
-    places = (("#learning-0", "learning"), ("#use-0", "use, speed and cost"), ("#all-runs", "all runs"))
-    parts.append(_links([*places, ("#relation", "utilisation and learning"), ("#runs", "each run")]))
+    comparison = comparison_sections(runs, relation, gallery)
+    places = (*PLACES, ("#runs", "each run"))
+    links = _links((target, words) for target, words in places if f'id="{target[1:]}"' in comparison.markup + RUNS)
+    parts: list[Content] = [_heading(f"{len(runs)} runs compared", describe([run.summary for run in runs])), links]
     troubles = [
         Html(f"<strong>{Html.of(run.files.label).markup}</strong> {Html.of(problem).markup}")
         for run in runs
@@ -81,11 +89,11 @@ def _several_runs(
     ]
     if troubles:
         parts.append(notice("What is missing", troubles, css="missing"))
-    parts.append(comparison_sections(runs, relation, gallery))
-    parts.append(Html('<section id="runs"><h2>Each run</h2>'))
+    parts += [comparison, Html(RUNS)]
     for place, run in enumerate(runs):
         progress(place / len(runs))
-        name = join([element("strong", run.files.label), element("span", title_of(run))])
+        words = title_of(run) if title_of(run) != run.files.label else ""
+        name = join([element("strong", run.files.label), element("span", words)])
         parts.append(folded(name, run_sections(run, gallery, level=3), css="run", identity=run.key))
     parts.append(Html("</section>"))
     return join(parts)

@@ -12,6 +12,7 @@ from redline.report.run_series import Axis, learning_curve, speed_series
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
 REST = "the rest of the process"
+IDLE = {"rest": "nothing to do"}
 
 
 def learning_charts(run: RunFiles) -> list[LineChart]:
@@ -23,7 +24,7 @@ def learning_charts(run: RunFiles) -> list[LineChart]:
         lines = [Line("while training, mean of the last 20", played.x, played.y)] if played.x else []
         if greedy.x:
             lines.append(Line("greedy evaluations", greedy.x, greedy.y, colour=1, is_points=True))
-        if lines or axis == "steps":
+        if lines:
             title = "Return" if axis == "steps" else f"Return against {TITLES[axis]}"
             unit = "unclipped" if len(lines) > 1 else "mean of the last 20 episodes, unclipped"
             chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, words, tuple(lines))
@@ -59,17 +60,23 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         charts.append(
             ShareChart("phases", "Phases of the run", "share of the wall clock", (Bar("run", shares),), rest="rest")
         )
+    waits = {what: IDLE.get(what, f"waits for {what}") for process in split.processes for what in process.waiting}
     bars = tuple(
         Bar(
             process.role,
             (
                 *process.busy.items(),
-                *((f"waits for {what}", part) for what, part in process.waiting.items()),
+                *((waits[what], part) for what, part in process.waiting.items()),
                 (REST, process.unaccounted),
             ),
         )
         for process in split.processes
     )
     if bars:
-        charts.append(ShareChart("processes-split", "What each process did", "share of training time", bars, rest=REST))
+        title, unit, pale = (
+            "What each process did",
+            "share of training time; pale: it waited",
+            frozenset(waits.values()),
+        )
+        charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=pale))
     return charts

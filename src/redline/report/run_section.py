@@ -18,6 +18,7 @@ from redline.report.run_tables import event_table, settings_table
 from redline.report.shown_run import ShownRun
 
 MAX_EVENTS = 300
+NO_CURVE = "No episode has ended and no speed is on record, so there is no curve."
 NO_HARDWARE = "There is no hardware.jsonl, so nothing is known of processor, memory, disk and GPUs over time."
 
 
@@ -29,8 +30,9 @@ def run_sections(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     if problems:
         parts.append(notice("What is missing", problems, css="missing"))
     parts += [tiles(_facts(run.summary)), _circumstances(run)]
-    learning = gallery.grid([*learning_charts(files), *speed_charts(files)], owner=run.key)
-    parts.append(section("Learning and speed", learning, identity=f"{run.key}-learning", level=level))
+    curves = [*learning_charts(files), *speed_charts(files)]
+    drawn = gallery.grid(curves, owner=run.files.label) if curves else Html(f"<p>{NO_CURVE}</p>")
+    parts.append(section("Learning and speed", drawn, identity=f"{run.key}-learning", level=level))
     parts.append(_time_section(phase_split(files), run, gallery, level=level))
     parts.append(_hardware_section(run, gallery, level=level))
     parts.append(_settings_section(run, level=level))
@@ -124,7 +126,7 @@ def _time_section(split: PhaseSplit, run: ShownRun, gallery: Gallery, *, level: 
     rows = [(name, span(seconds), share(seconds / total_s)) for name, seconds in split.phases_s.items() if total_s]
     rows += [(f"{name}, beside training", span(seconds), DASH) for name, seconds in split.beside_s.items()]
     times = [table(("phase", "time", "share"), rows, numeric=(1, 2), css="card")] if rows else []
-    drawn = [gallery.chart(chart, owner=run.key) for chart in charts]
+    drawn = [gallery.chart(chart, owner=run.files.label) for chart in charts]
     grid = Html(f'<div class="grid">{join([*drawn, *times]).markup}</div>')
     return section("Where the time went", grid, identity=f"{run.key}-time", level=level)
 
@@ -135,7 +137,8 @@ def _hardware_section(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     if not subjects:
         return section("Hardware", Html(f"<p>{NO_HARDWARE}</p>"), identity=identity, level=level)
     parts = [
-        section(subject, gallery.grid(charts, owner=run.key), level=level + 1) for subject, charts in subjects.items()
+        section(subject, gallery.grid(charts, owner=run.files.label), level=level + 1)
+        for subject, charts in subjects.items()
     ]
     lead = f"{len(run.files.hardware):,} samples. Where the machine does not have a value, there is no chart for it."
     return section("Hardware", *parts, identity=identity, lead=lead, level=level)

@@ -14,7 +14,7 @@ class ShownRun:
 
     files: RunFiles
     summary: RunSummary
-    key: str  # begins the ids of its sections and the names of its pictures
+    key: str  # begins the ids of its sections
 
 
 def title_of(run: ShownRun) -> str:
