@@ -87,6 +87,12 @@ def test_folder_of_runs_is_searched_and_compared(tmp_path: Path, capsys: Output)
     assert "2 runs compared" in (tmp_path / "page.html").read_text()
 
 
+def test_runs_and_flags_may_stand_in_any_order(tmp_path: Path, capsys: Output) -> None:
+    one, other = make_run(tmp_path / "one"), make_run(tmp_path / "other", seed=2)
+    found = report(capsys, one, "--out", tmp_path / "page.html", other)
+    assert [told["path"] for told in found["runs"]] == [str(one), str(other)]
+
+
 def test_runs_are_only_read(tmp_path: Path, capsys: Output) -> None:
     run = make_run(tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in run.iterdir()}

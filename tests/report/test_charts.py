@@ -110,6 +110,13 @@ def test_settings_of_matplotlib_are_as_before() -> None:
     assert dict(mpl.rcParams) == before
 
 
+def test_nobodys_matplotlibrc_changes_a_chart() -> None:
+    chart = line_chart(Line("a", TIMES, TIMES))
+    usual = inline_svg(draw(chart), prefix="", title="x")
+    with mpl.rc_context({"text.usetex": True, "font.size": 30.0, "axes.facecolor": "red", "lines.linewidth": 9.0}):
+        assert inline_svg(draw(chart), prefix="", title="x") == usual
+
+
 def test_picture_is_twice_as_fine_and_on_white(tmp_path: Path) -> None:
     drawing = draw(line_chart(Line("a", TIMES, TIMES)))
     save_png(drawing, tmp_path / "a.png")

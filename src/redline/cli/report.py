@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -25,6 +26,7 @@ from redline.report.run_summary import RunSummary, summarise
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
 
+WITH_VALUE = ("--out", "--png", "--episodes")
 EXAMPLE = "redline report runs/pong/dqn/20260101-120000-s1 --out report.html"
 MAX_NAME_CHARS = 60
 
@@ -33,7 +35,7 @@ MAX_NAME_CHARS = 60
 class ReportFlags:
     """Make one page of charts and tables from a run; from several, a comparison. The runs are only read."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")] = ()
     """Run directories, or folders that hold some."""
     out: Path = Path("report.html")
     """The page to write: one file, which needs nothing else and no network."""
@@ -59,7 +61,7 @@ class Written:
 
 def run(args: Sequence[str]) -> int:
     """Report as the flags say and return the exit code."""
-    flags = parse(ReportFlags, args, default=ReportFlags(), prog="redline report")
+    flags = parse(ReportFlags, runs_first(args), default=ReportFlags(), prog="redline report")
     if not flags.runs:
         raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")
     runs = load_runs(flags.runs)
@@ -77,6 +79,16 @@ def run(args: Sequence[str]) -> int:
     else:
         show(runs, summaries, written, plain=plain)
     return DONE
+
+
+def runs_first(args: Sequence[str]) -> list[str]:
+    """Return the arguments with the runs before the flags, wherever they were typed."""
+    runs: list[str] = []
+    flags: list[str] = []
+    for place, arg in enumerate(args):
+        is_value = place > 0 and args[place - 1] in WITH_VALUE
+        (flags if is_value or arg.startswith("-") else runs).append(arg)
+    return runs + flags
 
 
 def check_target(target: Path, runs: Sequence[RunFiles], *, is_folder: bool) -> None:

@@ -37,6 +37,16 @@ SOLID = (0.0, ())
 DASHES: tuple[tuple[float, tuple[float, ...]], ...] = (SOLID, (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (9, 3)))
 INK, MUTED, GRID, REST = "#1b2027", "#66707d", "#e4e7eb", "#d3d8de"
 
+# text stays text, also where a run is called $x$, and ids are the same every time
+OWN: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "redline",
+    "text.parse_math": False,
+    "path.simplify_threshold": 0.2,
+}
+LOOKS = ("axes.", "font.", "grid.", "lines.", "patch.", "path.", "savefig.", "svg.", "text.", "xtick.", "ytick.")
+SETTINGS = {name: value for name, value in mpl.rcParamsDefault.items() if name.startswith(LOOKS)} | OWN
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -62,14 +72,8 @@ class Entry:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Let matplotlib write text as text and the same ids every time; a letter without a glyph is no reason to warn."""
-    settings: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "redline",
-        "text.parse_math": False,
-        "path.simplify_threshold": 0.2,
-    }
-    with mpl.rc_context(settings), warnings.catch_warnings():
+    """Let matplotlib draw as we need it and nobody's matplotlibrc has it; a letter without a glyph is no warning."""
+    with mpl.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

@@ -114,7 +114,8 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
     for place, name in enumerate(others[:MAX_OTHERS]):
         single = HardwareChart(f"other-{place}", name, "as recorded", ((name, name),), bottom=None)
         line = Line(name, series[name].x, series[name].y)
-        subjects.setdefault("Other series", []).append(_chart(single, [line]))
+        title = "Other series" if len(others) <= MAX_OTHERS else f"Other series, {MAX_OTHERS} of {len(others):,}"
+        subjects.setdefault(title, []).append(_chart(single, [line]))
     return subjects
 
 

@@ -12,6 +12,7 @@ from redline.report.run_series import Axis, learning_curve, speed_series
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
 REST = "the rest of the process"
+MAX_BARS = 80
 IDLE = {"rest": "nothing to do"}
 
 
@@ -70,7 +71,7 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
                 (REST, process.unaccounted),
             ),
         )
-        for process in split.processes
+        for process in split.processes[:MAX_BARS]
     )
     if bars:
         title, unit, pale = (
