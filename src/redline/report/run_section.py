@@ -19,17 +19,21 @@ from redline.report.shown_run import ShownRun
 
 MAX_EVENTS = 300
 NO_CURVE = "No episode has ended and no speed is on record, so there is no curve."
-NO_HARDWARE = "There is no hardware.jsonl, so nothing is known of processor, memory, disk and GPUs over time."
+NO_HARDWARE = (
+    "No sample of the hardware is on record, so nothing is known of processor, memory, disk and GPUs over time."
+)
 
 
 def run_sections(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     """Return everything about a run, headings at `level` and below."""
     files = run.files
     problems = list(files.problems)
-    parts: list[Content] = [Html("")]
+    parts: list[Content] = []
     if problems:
         parts.append(notice("What is missing", problems, css="missing"))
-    parts += [tiles(_facts(run.summary)), _circumstances(run)]
+    if known := _facts(run.summary):
+        parts.append(tiles(known))
+    parts.append(_circumstances(run))
     curves = [*learning_charts(files), *speed_charts(files)]
     drawn = gallery.grid(curves, owner=run.files.label) if curves else Html(f"<p>{NO_CURVE}</p>")
     parts.append(section("Learning and speed", drawn, identity=f"{run.key}-learning", level=level))
@@ -121,7 +125,8 @@ def _words(value: object) -> str:
 def _time_section(split: PhaseSplit, run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     charts = phase_charts(split)
     if not charts:
-        return section("Where the time went", Html("<p>The files of this run do not tell.</p>"), level=level)
+        unknown = Html("<p>The files of this run do not tell.</p>")
+        return section("Where the time went", unknown, identity=f"{run.key}-time", level=level)
     total_s = sum(split.phases_s.values())
     rows = [(name, span(seconds), share(seconds / total_s)) for name, seconds in split.phases_s.items() if total_s]
     rows += [(f"{name}, beside training", span(seconds), DASH) for name, seconds in split.beside_s.items()]
