@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,15 @@ from hypothesis import strategies as st
 
 from redline.records import (
     MAX_LINE_BYTES,
+    MAX_TAIL_BYTES,
     RecordTail,
     RecordWriter,
     encode_row,
+    measured,
+    plain_text,
     read_records,
     scan_records,
+    tamed,
 )
 
 
@@ -165,3 +170,72 @@ def test_a_tail_of_so_many_bytes_leaves_out_what_is_older(path: Path) -> None:
     path.write_bytes(b"".join(b'{"a":%d}\n' % number for number in range(9)))
     assert RecordTail(path, last_bytes=20).new_rows() == [{"a": 7}, {"a": 8}]
     assert len(RecordTail(path, last_bytes=2000).new_rows()) == 9
+
+
+def test_a_tail_skips_a_line_beyond_the_limit_as_one(path: Path) -> None:
+    tail = RecordTail(path)
+    path.write_bytes(b'{"a":1}\n' + b"[" * MAX_LINE_BYTES)
+    assert tail.new_rows() == [{"a": 1}]
+    with path.open("ab") as file:
+        file.write(b'{"a":2}')
+    assert tail.new_rows() == []
+    with path.open("ab") as file:
+        file.write(b'\n{"a":3}\n')
+    assert tail.new_rows() == [{"a": 3}]
+
+
+def test_a_tail_that_skips_a_line_begins_anew_in_another_file(path: Path) -> None:
+    tail = RecordTail(path)
+    path.write_bytes(b"[" * MAX_LINE_BYTES)
+    tail.new_rows()
+    path.write_bytes(b'{"a":1}\n')
+    assert tail.new_rows() == [{"a": 1}]
+
+
+def test_a_tail_reads_no_more_than_its_limit_at_once(path: Path) -> None:
+    line = encode_row({"text": "x" * 900_000})
+    path.write_bytes(line * 20)
+    tail = RecordTail(path)
+    counts = [len(tail.new_rows()) for _ in range(3)]
+    assert counts == [-(-MAX_TAIL_BYTES // len(line)), 20 - -(-MAX_TAIL_BYTES // len(line)), 0]
+
+
+def test_a_tail_of_a_file_of_many_gigabytes_reads_its_end(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(30 << 30)  # takes no room
+        file.seek(0, os.SEEK_END)
+        file.write(b'\n{"a":1}\n')
+    assert RecordTail(path, last_bytes=1_000).new_rows() == [{"a": 1}]
+
+
+def test_a_tail_of_a_pipe_or_a_folder_is_empty_and_does_not_wait(path: Path) -> None:
+    os.mkfifo(path)
+    assert RecordTail(path).new_rows() == []
+    assert RecordTail(path.parent).new_rows() == []
+    assert RecordTail(Path(os.devnull)).new_rows() == []
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, -(10**400), True, "1", None, [1]])
+def test_what_is_no_number_of_sane_size_was_not_measured(value: object) -> None:
+    assert measured(value) is None
+
+
+@pytest.mark.parametrize("value", [0, -1.5, 1.8e9, 2**63, 3.4e38])
+def test_a_count_or_a_float_was_measured(value: float) -> None:
+    assert measured(value) is value
+
+
+def test_a_tamed_row_is_the_same_but_for_what_nobody_can_have_written() -> None:
+    row = {"a": 1, "b": [True, "x", None, {"c": 0.5}]}
+    assert tamed(row) == row
+    assert tamed({"a": math.inf, "b": [{"c": 10**400}, math.nan]}) == {"a": None, "b": [{"c": None}, None]}
+
+
+def test_a_tamed_row_can_be_written_however_deep_it_was() -> None:
+    deep = json.loads('{"a":' + "[" * 900 + "]" * 900 + "}")
+    assert len(encode_row(tamed(deep))) < 100
+
+
+def test_plain_text_is_one_short_line_that_no_terminal_obeys() -> None:
+    assert plain_text("\x1b[2J\r\n\u202e\ud800é") == " [2J    é"
+    assert plain_text("x" * 500) == "x" * 200 + "…"

@@ -2,7 +2,8 @@
 
 A row is one JSON object and a newline, and carries `schema`. A last line without a newline counts if it
 is a whole object, and is a torn line otherwise: readers skip it, the next writer removes it. Unreadable
-lines elsewhere are skipped and counted.
+lines elsewhere are skipped and counted. Anybody may have written a file: what it says is shown only as
+`tamed` and `plain_text` let it through.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 SCHEMA = 1
 MAX_LINE_BYTES = 1_000_000
+MAX_TAIL_BYTES = 16_000_000  # that are read at once of a file that is followed
+LARGEST = 1e39  # beyond int64 and float32: nothing is counted or measured that is larger
+MAX_DEPTH = 32
+MAX_CHARACTERS = 200
 
 Row = dict[str, Any]
 
@@ -43,6 +50,35 @@ def as_json_value(value: object) -> object:
     if isinstance(value, list | tuple):
         return [as_json_value(item) for item in value]
     return as_json_value(as_python(value))
+
+
+def measured(value: object) -> int | float | None:
+    """Return a number that may have been counted or measured; None for anything else, infinities and NaN included."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -LARGEST < value < LARGEST else None  # false for NaN
+
+
+def tamed(row: Row) -> Row:
+    """Return a row with None for numbers that nobody can have measured, and for what is nested beyond all need."""
+    return {key: _tamed(value, MAX_DEPTH) for key, value in row.items()}
+
+
+def _tamed(value: object, depth: int) -> object:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, dict) and depth:
+        return {key: _tamed(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list) and depth:
+        return [_tamed(item, depth - 1) for item in value]
+    return measured(value)
+
+
+def plain_text(value: object) -> str:
+    """Return what a file says on one line, without anything that a terminal would obey."""
+    text = str(value)[: MAX_CHARACTERS + 1]
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
@@ -176,23 +212,42 @@ class RecordTail:
         self._last_bytes = last_bytes  # to begin with: whoever wants the newest row need not read a week of them
         self._file_id: tuple[int, int] | None = None  # device and inode
         self._read_bytes = 0
+        self._is_continued = False  # in the middle of a line beyond `MAX_LINE_BYTES`
 
     def new_rows(self) -> list[Row]:
-        """Return the rows of the whole lines that were added since the last call; none while there is no file."""
-        try:
-            with self.path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                file_id = status.st_dev, status.st_ino
-                if file_id != self._file_id or status.st_size < self._read_bytes:
-                    skipped_bytes = 0 if self._last_bytes is None else max(0, status.st_size - self._last_bytes)
-                    self._file_id, self._read_bytes = file_id, skipped_bytes
-                file.seek(self._read_bytes)
-                added = file.read()
-        except OSError:
-            return []
-        whole = added[: added.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
-        return [row for line in whole.splitlines() if (row := parse_row(line)) is not None]
+        """Return the rows of the whole lines that were added since the last call; none while there is no file.
+
+        Of very many, the first `MAX_TAIL_BYTES`: the next calls return the rest.
+        """
+        rows: list[Row] = []
+        with suppress(OSError), _open_unblocked(self.path) as file:
+            self._find_begin(os.fstat(file.fileno()))
+            file.seek(self._read_bytes)
+            end_bytes = self._read_bytes + MAX_TAIL_BYTES
+            while self._read_bytes < end_bytes and (piece := file.readline(MAX_LINE_BYTES)):
+                is_whole = piece.endswith(b"\n")
+                if not is_whole and len(piece) < MAX_LINE_BYTES:
+                    break  # being written
+                if is_whole and not self._is_continued and (row := parse_row(piece)) is not None:
+                    rows.append(row)
+                self._is_continued = not is_whole
+                self._read_bytes += len(piece)
+        return rows
+
+    def _find_begin(self, status: os.stat_result) -> None:
+        file_id = status.st_dev, status.st_ino
+        if file_id != self._file_id or status.st_size < self._read_bytes:
+            skipped_bytes = 0 if self._last_bytes is None else max(0, status.st_size - self._last_bytes)
+            self._file_id, self._read_bytes, self._is_continued = file_id, skipped_bytes, False
+
+
+def _open_unblocked(path: Path) -> BinaryIO:
+    """Open a file for reading; refuse pipes and devices, which could block or never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(None, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def read_records(path: Path) -> list[Row]:
