@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -98,6 +99,20 @@ def test_many_processes_do_not_fill_the_screen() -> None:
     lines = panel(replace(SEVERAL, roles=(SEVERAL.roles[3],) * 40), width=80)
     assert sum("actor-10" in line for line in lines) == 12
     assert any("28 more" in line for line in lines)
+
+
+def test_what_is_waited_for_is_no_markup() -> None:
+    role = replace(SEVERAL.roles[3], waiting={"[/x]": 0.5})
+    assert any("[/x] 50 %" in line for line in panel(replace(SEVERAL, roles=(role, role)), width=120))
+
+
+@pytest.mark.parametrize("extreme", [-1e38, 0, 1e38])
+def test_no_number_is_too_large_or_too_small_to_be_shown(extreme: float) -> None:
+    changes: dict[str, Any] = {name: extreme for name in Gauges.__dataclass_fields__ if name != "roles"}
+    role = RoleGauges("a", 1, extreme, int(extreme), extreme, extreme, {"envs": extreme}, extreme)
+    odd = replace(GAUGES, **changes, roles=(role, role))
+    assert {len(line) for line in panel(odd, width=120)} == {120}
+    assert render_line(odd).endswith(" left")
 
 
 def test_a_line_says_who_waits_for_whom_and_not_who_rests() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redline.cli.displays import render_line
-from redline.cli.event_wording import moment
+from redline.cli.event_wording import WORDS, describe_event, moment
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.records import encode_row
 from redline.runs.directory import RunDirectory
@@ -75,7 +75,7 @@ def recording(tmp_path: Path) -> Path:
 
 def as_json(path: Path, capsys: Output) -> dict[str, Any]:
     assert main(["watch", str(path), "--json"]) == DONE
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    told: dict[str, Any] = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     return told
 
 
@@ -218,6 +218,79 @@ def test_what_files_say_cannot_drive_the_terminal(run: RunDirectory, capsys: Out
     output = "\n".join(as_lines(run.path, capsys))
     assert "warning:  [2J [bold]gone" in output
     assert "\x1b" not in output
+
+
+def test_names_in_a_reading_cannot_drive_the_terminal(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    role = {"role": "\x1b[31mred\n", "waiting": {"\x1b[2Jx": 0.9, "[/x]": 0.5}}
+    run.metrics.write({**READING, "roles": [role, role]})
+    run.close()
+    assert " [31mred  waits for  [2Jx 90 %, [/x] 50 %" in as_lines(run.path, capsys)[-2]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "140")
+    assert main(["watch", str(run.path)]) == DONE
+    output = capsys.readouterr().out
+    assert "[2Jx 90 %" in output
+    assert "\x1b[2J" not in output
+    assert "\x1b[31mred" not in output
+
+
+MONITOR_STOP = {"reason": "x", "samples": 1, "elapsed_s": 1, "monitor_cpu_share": 0.1}
+DEEP = json.loads("[" * 900 + "]" * 900)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" + "0" * 400, '"text"', "[]", "{}"])
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("hardware", {**SAMPLE, "pss_bytes": "@"}),
+        ("hardware", {**SAMPLE, "unix_s": "@", "interval_s": "@"}),
+        ("hardware", {**SAMPLE, "gpus": [{"index": "@", "name": "@", "power_w": "@"}], "roles": "@"}),
+        ("events", event("monitor-start", pid="@", hz="@")),
+        ("events", event("monitor-stop", **{**MONITOR_STOP, "unix_s": "@"})),
+        ("events", event("monitor-stop", **{**MONITOR_STOP, "elapsed_s": "@", "samples": "@", "exit_code": "@"})),
+        ("metrics", {**READING, "time_s": "@"}),
+        ("metrics", {**READING, "loss": "@", "remaining_s": "@", "progress": "@"}),
+        ("metrics", {**READING, "roles": [{"role": "@", "waiting": "@"}]}),
+        ("metrics", {**READING, "roles": [{"role": "a", "waiting": {"envs": "@"}}] * 2}),
+    ],
+)
+def test_whatever_number_a_row_holds_all_is_told(
+    recording: Path, name: str, row: dict[str, Any], number: str, capsys: Output
+) -> None:
+    with (recording / f"{name}.jsonl").open("a") as file:
+        file.write(json.dumps(row).replace('"@"', number) + "\n")
+    silence(recording, 3_600.0)
+    assert as_json(recording, capsys)["state"] in ("stopped", "killed")
+    assert as_lines(recording, capsys)[-1].startswith(("stopped", "killed"))
+
+
+@pytest.mark.parametrize("name", [*WORDS, "unheard-of"])
+@pytest.mark.parametrize("value", [None, "text", [1], {}, float("inf"), float("nan"), 10**400, DEEP])
+def test_whatever_an_event_holds_it_is_described(name: str, value: object) -> None:
+    keys = (
+        "unix_s number weights_steps mean_return min_return max_return episodes monitor_cpu_share samples elapsed_s hz"
+    )
+    keys += " protocol role pid why path stalled_s checkpoint message reason gpu"
+    assert describe_event(dict.fromkeys(keys.split(), value) | {"event": name}).isprintable()
+
+
+def test_events_that_are_a_pipe_or_many_gigabytes_are_not_waited_for(recording: Path, capsys: Output) -> None:
+    events = recording / "events.jsonl"
+    with events.open("ab") as file:
+        file.truncate(30 << 30)  # takes no room
+    assert as_json(recording, capsys)["event"] is None
+    events.unlink()
+    os.mkfifo(events)
+    assert as_json(recording, capsys)["hardware"]["cpu_cores_used"] == 1.87
+
+
+@pytest.mark.parametrize("holder", [{"pid": -1}, {"pid": 10**400}, {"process_start_unix_s": 10**400}])
+def test_a_lock_that_names_no_process_holds_nothing(run: RunDirectory, holder: dict[str, Any], capsys: Output) -> None:
+    lock = run.path / "run.lock"
+    lock.write_text(json.dumps({**json.loads(lock.read_bytes()), **holder}))
+    assert as_json(run.path, capsys)["state"] == "killed"
 
 
 @pytest.mark.parametrize(

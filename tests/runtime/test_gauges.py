@@ -1,6 +1,7 @@
 """A reading goes into a row of JSON and comes back the same."""
 
 import json
+import math
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,37 @@ def test_a_row_of_a_newer_version_is_read_without_what_this_one_does_not_know() 
 def test_a_row_that_is_no_reading_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no reading"):
         Gauges.from_row({**make_gauges().row(), **wrong} if wrong else {})
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 10**400])
+def test_a_number_that_nobody_measured_is_none_or_makes_the_row_no_reading(number: float) -> None:
+    row = make_gauges(roles=(ACTOR,)).row()
+    role = {**row["roles"][0], "cpu_percent": number, "waiting": {"envs": number, "learner": 0.25}}
+    read = Gauges.from_row({**row, "loss": number, "roles": [role]})
+    assert (read.loss, read.roles[0].cpu_percent, read.roles[0].waiting) == (None, None, {"learner": 0.25})
+    for name in ("time_s", "steps"):
+        with pytest.raises(ValueError, match=f"no reading: {name}"):
+            Gauges.from_row({**row, name: number})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"role": None}, {"role": 3}, {"pid": "x"}, {"cpu_percent": "much"}, {"rss_bytes": []}, {"restarts": "often"}),
+        *({"waiting": "abc"}, {"waiting": {"envs": "x"}}, {"busy": 5}, {"busy": {"act": []}}),
+    ],
+)
+def test_a_role_of_other_kinds_of_values_is_refused(wrong: dict[str, Any]) -> None:
+    row = make_gauges(roles=(ACTOR,)).row()
+    with pytest.raises(ValueError, match=f"no reading: {next(iter(wrong))}"):
+        Gauges.from_row({**row, "roles": [{**row["roles"][0], **wrong}]})
+
+
+def test_names_in_a_reading_cannot_drive_a_terminal() -> None:
+    row = make_gauges(roles=(ACTOR,)).row()
+    names = {"role": "\x1b[31mred\n", "waiting": {"\x1b[2Jx": 0.9}, "busy": {"\ract": 0.1}}
+    (role,) = Gauges.from_row({**row, "roles": [{**row["roles"][0], **names}]}).roles
+    assert (role.role, role.waiting, role.busy) == (" [31mred ", {" [2Jx": 0.9}, {" act": 0.1})
 
 
 @pytest.mark.parametrize("kind", [Gauges, RoleGauges])

@@ -132,7 +132,7 @@ def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
             _does(role),
             "–" if role.weights_age_updates is None else rate(role.weights_age_updates),
             str(role.restarts),
-            "\n".join(_waits(role)) or "–",
+            Text("\n".join(_waits(role)) or "–"),  # not markup: a file may say anything
         )
     if len(roles) > MOST_ROLES_SHOWN:
         table.add_row(f"{len(roles) - MOST_ROLES_SHOWN} more")
@@ -219,7 +219,7 @@ def _replay_facts(gauges: Gauges) -> list[str]:
     held, capacity, taken = gauges.replay_transitions, gauges.replay_capacity_transitions, gauges.replay_bytes
     if held is None or capacity is None or taken is None:  # rollouts are forgotten once they are learnt from
         return []
-    return [f"{held:,} of {capacity:,} transitions ({held / capacity:.0%})", size(taken)]
+    return [f"{held:,} of {capacity:,} transitions ({held / (capacity or 1):.0%})", size(taken)]
 
 
 def _left_on_machine(gauges: Gauges) -> list[str]:

@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 
-from redline.cli.hardware_facts import plain_text
 from redline.cli.wording import duration
-from redline.records import Row
+from redline.records import Row, plain_text, tamed
 
 COMMON = ("schema", "event", "unix_s", "time_s", "steps")
 NOT_SHOWN = ("trace",)
@@ -21,11 +20,11 @@ def moment(unix_s: object) -> str:
 
 def describe_event(row: Row) -> str:
     """Say in one line what happened, and when."""
-    name = str(row.get("event"))
-    words = WORDS.get(name)
+    row = tamed(row)
+    words = WORDS.get(str(row.get("event")))
     try:
         text = words(row) if words else _all_fields(row)
-    except (KeyError, TypeError, ValueError):  # of another version, or damaged
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # of another version, or damaged
         text = _all_fields(row)
     return plain_text(f"{moment(row.get('unix_s'))}  {text}")
 

@@ -5,21 +5,13 @@ from typing import Any
 
 from redline.cli.wording import size
 from redline.monitor.hardware import flat
-from redline.records import Row
+from redline.records import Row, plain_text
 
 MOST_CORES_SHOWN = 16
 MOST_ROLES_SHOWN = 8
-MOST_CHARACTERS = 200
 IN_READING = ("load_average_1m", "memory_available_bytes", "disk_free_bytes")
 
 Fact = tuple[str, str]
-
-
-def plain_text(value: object) -> str:
-    """Return what a file says on one line, without anything that a terminal would obey."""
-    text = str(value)[: MOST_CHARACTERS + 1]
-    text = "".join(letter if letter.isprintable() else " " for letter in text)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
 def hardware_facts(row: Row | None, *, pss_bytes: float | None, beside_reading: bool) -> list[Fact]:

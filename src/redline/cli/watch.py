@@ -10,12 +10,12 @@ from pathlib import Path
 
 from redline.cli.displays import Lines, LivePanel, framed, render_facts, render_line, render_panel
 from redline.cli.event_wording import describe_event, moment
-from redline.cli.hardware_facts import hardware_facts, plain_text
+from redline.cli.hardware_facts import hardware_facts
 from redline.cli.main import DONE
 from redline.cli.parsing import parse
 from redline.cli.wording import duration
 from redline.errors import UserError
-from redline.records import Row
+from redline.records import Row, plain_text
 from redline.runs.following import FollowedRun
 from redline.runs.locating import newest_recorded
 from redline.runtime.gauges import Gauges
@@ -47,7 +47,7 @@ def run(args: Sequence[str]) -> int:
     followed = FollowedRun(newest_recorded(Path(args[at])))
     events = followed.refresh()
     if flags.json:
-        print(json.dumps(to_json(followed, events)))
+        print(json.dumps(to_json(followed, events), allow_nan=False))
         return DONE
     with suppress(KeyboardInterrupt):
         if flags.plain or not sys.stdout.isatty():

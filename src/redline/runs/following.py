@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redline.errors import UserError
-from redline.records import RecordTail, Row
+from redline.records import RecordTail, Row, measured, tamed
 from redline.runs.directory import read_run_json
 from redline.runs.locating import is_run
 from redline.runs.lock import is_held
 
 State = Literal["running", "stopped", "killed"]
 LAST_BYTES = 1_000_000  # of a record that only its newest rows are wanted of
+LAST_EVENTS_BYTES = 4_000_000  # how a run ended is among the last, and a trace is long
 TURNS = ("start", "resume", "stop", "error")  # events between which a run goes on, or does not
 MONITOR_TURNS = ("monitor-start", "monitor-stop")
 SILENCE_S = 10.0  # after which a recording is taken for dead
@@ -45,7 +46,7 @@ class FollowedRun:
         self._tails = {
             name: RecordTail(path / f"{name}.jsonl", last_bytes=LAST_BYTES) for name in ("metrics", "hardware")
         }
-        self._events = RecordTail(path / "events.jsonl")
+        self._events = RecordTail(path / "events.jsonl", last_bytes=LAST_EVENTS_BYTES)
         self._asked: Mapping[str, Any] = {}
         self._turn: Row = {}
         self._monitor_turn: Row = {}
@@ -60,15 +61,15 @@ class FollowedRun:
         """Return what the run was asked to do, as far as that can be read by now."""
         if not self._asked:
             with suppress(UserError):
-                self._asked = read_run_json(self.path)
+                self._asked = tamed(read_run_json(self.path))
         return self._asked
 
     def refresh(self) -> list[Row]:
         """Read what is new; return the new events."""
-        held = is_held(self.path)  # before the events: when it is let go, all of them are written
+        held = self._held()  # before the events: when it is let go, all of them are written
         self.metrics = self._newest("metrics", self.metrics)
         self.hardware = self._newest("hardware", self.hardware)
-        events = self._events.new_rows()
+        events = [tamed(row) for row in self._events.new_rows()]
         for row in events:
             self._hear(row)
             if row.get("event") in TURNS:
@@ -82,13 +83,19 @@ class FollowedRun:
         rows = self._tails[name].new_rows()
         for row in rows:
             self._hear(row)
-            if isinstance(pss_bytes := row.get("pss_bytes"), int | float):
+            if (pss_bytes := measured(row.get("pss_bytes"))) is not None:
                 self.pss_bytes = pss_bytes
-        return rows[-1] if rows else before
+        return tamed(rows[-1]) if rows else before
 
     def _hear(self, row: Row) -> None:
-        if isinstance(unix_s := row.get("unix_s"), int | float):
+        if (unix_s := measured(row.get("unix_s"))) is not None:
             self._heard_unix_s = max(unix_s, self._heard_unix_s or unix_s)
+
+    def _held(self) -> bool | None:
+        try:
+            return is_held(self.path)
+        except (ValueError, OverflowError):  # the number of no process: not a lock of ours
+            return False
 
     def _run_status(self, held: bool | None) -> Status:
         ended = self._turn.get("event") in ("stop", "error")
@@ -97,18 +104,18 @@ class FollowedRun:
         if not ended:
             return Status("killed", "no process holds it, and it did not say that it stopped", self._heard_unix_s)
         reason = self._turn.get("reason") or f"error: {self._turn.get('message')}"
-        return Status("stopped", str(reason), _number(self._turn.get("unix_s")))
+        return Status("stopped", str(reason), measured(self._turn.get("unix_s")))
 
     def _recording_status(self) -> Status:
         end = self._monitor_turn
         if end.get("event") == "monitor-stop":
             code = end.get("exit_code")
             how = str(end.get("reason")) if code is None else f"{end.get('reason')}, exit code {code}"
-            return Status("stopped", how, _number(end.get("unix_s")))
-        hz, interval_s = _number(end.get("hz")), _number((self.hardware or {}).get("interval_s"))
+            return Status("stopped", how, measured(end.get("unix_s")))
+        hz, interval_s = measured(end.get("hz")), measured((self.hardware or {}).get("interval_s"))
         period_s = 1 / hz if hz else interval_s or 1.0
         silence_s = self._silence_s()
-        if silence_s < max(SILENCE_S, SILENT_SAMPLES * period_s):
+        if silence_s < min(max(SILENCE_S, SILENT_SAMPLES * period_s), SILENCE_ELSEWHERE_S):
             return Status("running", "", self._heard_unix_s)
         return Status("killed", "the monitor writes no more, and did not say that it stopped", self._heard_unix_s)
 
@@ -120,7 +127,3 @@ class FollowedRun:
             with suppress(OSError):
                 newest_unix_s = max(newest_unix_s, path.stat().st_mtime)
         return time.time() - newest_unix_s
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

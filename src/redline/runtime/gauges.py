@@ -1,8 +1,10 @@
 """Gauges: what a run shows of itself at one moment, the same for the panel, the records and the curves."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Self
+
+from redline.records import measured, plain_text
 
 REST = "rest"  # what a process waits for that has nothing to do
 
@@ -67,7 +69,8 @@ class Gauges:
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Return the reading that a row was made from, in this process or in another, by this version or an older one.
 
-        What an older version did not write is None, or none; ValueError where the row is no reading at all.
+        What an older version did not write, or nobody can have measured, is None, or none; names are plain text.
+        ValueError where the row is no reading at all.
         """
         roles = row.get("roles") or ()
         try:
@@ -79,17 +82,34 @@ class Gauges:
 
 def _role_from_row(row: Mapping[str, Any]) -> RoleGauges:
     """Return the reading of a process; without what only newer versions know."""
-    values = {field.name: row[field.name] for field in fields(RoleGauges) if row.get(field.name) is not None}
-    absent: dict[str, Any] = {"waiting": {}}
-    for known in fields(RoleGauges):
-        if known.default is MISSING and known.default_factory is MISSING:
-            absent.setdefault(known.name, None)
-    return RoleGauges(**{**absent, **values})
+    role = row.get("role")
+    if not isinstance(role, str):
+        raise TypeError(f"role is {role!r}")
+    told = {"restarts": 0, **{name: value for name, value in row.items() if value is not None}}
+    numbers = {
+        field.name: _number(field, told.get(field.name))
+        for field in fields(RoleGauges)
+        if field.name not in ("role", "waiting", "busy")
+    }
+    waiting, busy = (_shares(name, told.get(name, {})) for name in ("waiting", "busy"))
+    return RoleGauges(role=plain_text(role), waiting=waiting, busy=busy, **numbers)
+
+
+def _shares(name: str, value: object) -> Mapping[str, float]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is {value!r}")
+    known = {plain_text(what): _number_or_none(name, share) for what, share in value.items()}
+    return {what: share for what, share in known.items() if share is not None}
 
 
 def _number(field: "Field[Any]", value: object) -> Any:
-    if value is None and "None" in str(field.type):
-        return None
-    if not isinstance(value, int | float):
+    number = _number_or_none(field.name, value)
+    if number is None and "None" not in str(field.type):
         raise TypeError(f"{field.name} is {value!r}")
-    return value
+    return number
+
+
+def _number_or_none(name: str, value: object) -> float | None:
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}")
+    return measured(value)
