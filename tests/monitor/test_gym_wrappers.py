@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from redline.monitor import AttachedRecording, MonitorEnv, MonitorVectorEnv
@@ -56,7 +56,7 @@ def idle() -> Idle:
 @pytest.fixture
 def recording(tmp_path: Path, idle: Idle) -> AttachedRecording:
     """A recording whose samples the test writes."""
-    return AttachedRecording(tmp_path, idle)  # type: ignore[arg-type]
+    return AttachedRecording(tmp_path, idle, hz=10.0)  # type: ignore[arg-type]
 
 
 def sample(folder: Path, unix_s: float, *, interval_s: float = 1.0, **values: Any) -> None:
@@ -128,6 +128,19 @@ def test_a_recording_that_was_given_goes_on_when_the_env_is_closed(recording: At
     env.close()
     env.close()
     assert not idle.is_closed
+
+
+def test_an_env_can_be_played_after_it_was_closed(recording: AttachedRecording) -> None:
+    env = MonitorEnv(Corridor(2), recording)
+    play(env)
+    env.close()
+    assert play(env) == [{}, {"hardware": {}}]
+    assert len(episodes(recording.path)) == 1
+
+
+def test_samples_are_looked_for_at_the_rate_of_the_recording(recording: AttachedRecording) -> None:
+    env = MonitorEnv(Corridor(1), recording, hz=1.0)
+    assert env.episode_log.samples.period_s == 0.1
 
 
 def test_a_disk_that_refuses_is_told_once_and_training_goes_on(
@@ -262,3 +275,32 @@ def test_a_recording_of_its_own_is_made_and_ended(tmp_path: Path, monkeypatch: p
     events = [json.loads(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
     assert [row["event"] for row in events] == ["monitor-start", "monitor-stop"]
     assert read_records(folder / "hardware.jsonl")
+
+
+def test_an_env_that_nobody_closed_leaves_its_folder_free(tmp_path: Path) -> None:
+    def fail() -> None:
+        env = MonitorEnv(Corridor(1), tmp_path)
+        env.reset()
+        raise RuntimeError("a bug of somebody's")
+
+    with pytest.raises(RuntimeError) as caught:
+        fail()
+    del caught
+    MonitorEnv(Corridor(1), tmp_path).close()
+    events = read_records(tmp_path / "events.jsonl")
+    assert [row["event"] for row in events] == ["monitor-start", "monitor-stop"] * 2
+
+
+def test_an_env_whose_episodes_cannot_be_written_records_nothing(tmp_path: Path) -> None:
+    (tmp_path / "episodes.jsonl").mkdir()
+    with pytest.raises(IsADirectoryError):
+        MonitorEnv(Corridor(1), tmp_path)
+    assert read_records(tmp_path / "events.jsonl")[-1]["event"] == "monitor-stop"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # gymnasium says that a worker failed
+def test_workers_that_record_into_one_folder_are_told_what_to_use(tmp_path: Path) -> None:
+    envs = AsyncVectorEnv([lambda: MonitorEnv(Corridor(1), tmp_path)] * 2)
+    with pytest.raises(ValueError, match="around a vector of envs use one MonitorVectorEnv"):
+        envs.reset()
+    envs.close(terminate=True)

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 import redline.monitor
-from redline.monitor import record
-from redline.monitor.attaching import Watcher
 from redline.monitor.recording import TARGET_ENDED, NamedRoles, Recording
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row, read_records
@@ -68,12 +66,6 @@ def test_a_recording_ends_with_its_process(tmp_path: Path) -> None:
     recording.finish(TARGET_ENDED)
 
 
-@pytest.mark.parametrize("hz", [0.0, -1.0, 0.01, 20.5, float("nan"), float("inf")])
-def test_a_rate_that_cannot_be_kept_is_refused(hz: float, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"use 0\.05 to 20"):
-        record(tmp_path, hz=hz)
-
-
 def test_a_full_disk_costs_samples_and_not_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Row] = []
     recording = open_recording(tmp_path, hz=20.0, said=said)
@@ -103,48 +95,6 @@ def test_processes_have_the_roles_that_the_events_of_their_run_name(tmp_path: Pa
         writer.write({"event": "process", "role": "actor-0", "pid": 8})
         assert roles() == {7: "learner", 8: "actor-0"}
     assert NamedRoles(None)() == {}
-
-
-def test_the_watcher_leaves_itself_out_and_ends_when_asked(tmp_path: Path) -> None:
-    with record(tmp_path, hz=20.0) as recording:
-        time.sleep(0.2)
-    recording.close()
-    rows = read_records(tmp_path / "hardware.jsonl")
-    assert {process["name"] for row in rows for process in row["watched"] if process["pid"] == os.getpid()}
-    assert all(process["pid"] == os.getpid() for row in rows for process in row["watched"])
-    assert events_of(read_records(tmp_path / "events.jsonl")) == ["monitor-start", "monitor-stop"]
-
-
-def test_the_watcher_ends_when_its_process_is_killed(tmp_path: Path) -> None:
-    code = (
-        "import os, sys, redline.monitor as m\n"
-        "w = m.record(sys.argv[1], hz=20)\n"
-        "print(w._watcher.pid, flush=True)\n"
-        "os.kill(os.getpid(), 9)"
-    )
-    killed = subprocess.run([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, check=False)
-    assert killed.returncode == -9
-    end_s = time.monotonic() + 10.0
-    while Path(f"/proc/{int(killed.stdout)}").exists() and time.monotonic() < end_s:
-        time.sleep(0.02)
-    assert not Path(f"/proc/{int(killed.stdout)}").exists()
-    assert events_of(read_records(tmp_path / "events.jsonl"))[-1] == "monitor-stop"
-
-
-def test_a_watcher_that_is_lost_is_told_once(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path, hz=20.0, pid=os.getpid(), is_run=False)
-    assert events_of(watcher.wait_until_recording()) == ["monitor-start"]
-    os.kill(watcher.pid, 9)
-    os.waitid(os.P_PID, watcher.pid, os.WEXITED | os.WNOWAIT)
-    assert events_of(watcher.take_events()) == ["monitor-warning"]
-    assert watcher.take_events() == []
-    assert watcher.close() == []
-
-
-def test_a_monitor_that_cannot_write_says_so(tmp_path: Path) -> None:
-    (tmp_path / "hardware.jsonl").mkdir()
-    with pytest.raises(RuntimeError, match="did not start"):
-        record(tmp_path)
 
 
 def test_the_monitor_needs_neither_torch_nor_gymnasium_nor_numpy() -> None:

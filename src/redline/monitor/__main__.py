@@ -1,7 +1,7 @@
-"""The process that watches from outside: `python -m redline.monitor`, as `record` starts it.
+"""The process that watches from outside, as `record` starts it, or `python -m redline.monitor`.
 
-It ends when the watched process ends, or when whoever started it writes a line to its stdin or closes it. What happens
-is told as JSON lines on stdout, and written to events.jsonl unless a run writes its own.
+It ends when the watched process ends, on SIGTERM, or when whoever started it writes a line to its stdin or closes it.
+What happens is told as JSON lines on stdout, and written to events.jsonl unless a run writes its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,11 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for the watched process; its end is ours
+    terminated, terminate = os.pipe()  # a handler alone would not wake select
+    signal.signal(signal.SIGTERM, lambda *_: os.write(terminate, b"."))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # whoever started us may have blocked it
     os.set_blocking(sys.stdout.fileno(), False)  # whoever started us may not read
     writer = None if options.run else RecordWriter(options.out / EVENTS)
     sampler = Sampler(options.pid, folder=options.out, roles=NamedRoles(options.out / EVENTS if options.run else None))
     recording = Recording(sampler, options.out, hz=options.hz, say=partial(_say, writer))
-    recording.finish(recording.run(_stop_asked(sys.stdin.fileno())))
+    recording.finish(recording.run(_stop_asked({sys.stdin.fileno(): "closed", terminated: "SIGTERM"})))
     return 0
 
 
@@ -42,12 +45,12 @@ def _say(writer: RecordWriter | None, row: Row) -> None:
             writer.write(row)
 
 
-def _stop_asked(stdin: int) -> Wait:
-    """Return what waits for a line, or for the end of what can be read."""
+def _stop_asked(reasons: Mapping[int, str]) -> Wait:
+    """Return what waits until one of the descriptors has something to read, or its end; each stands for a reason."""
 
     def wait(seconds: float) -> str | None:
-        readable, _, _ = select.select([stdin], [], [], seconds)
-        return "closed" if readable else None
+        readable, _, _ = select.select(list(reasons), [], [], seconds)
+        return reasons[readable[0]] if readable else None
 
     return wait
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+import weakref
 from collections import deque
-from contextlib import suppress
-from itertools import count, takewhile
+from itertools import takewhile
 from pathlib import Path
 
-from redline.monitor.attaching import AttachedRecording, record
+from redline.monitor.attaching import AttachedRecording, new_folder, record
 from redline.monitor.hardware import HARDWARE, flat, means
-from redline.monitor.recording import DEFAULT_HZ, check_hz
+from redline.monitor.recording import DEFAULT_HZ
 from redline.records import RecordTail, RecordWriter, Row
 
 EPISODES = "episodes.jsonl"
@@ -27,7 +27,7 @@ class SampleWindow:
         # what an earlier recording left here is none of ours
         self._tail = RecordTail(path, last_bytes=0 if path.exists() else None)
         self._tail.new_rows()
-        self._period_s = 1 / hz
+        self.period_s = 1 / hz
         self._next_look_s = 0.0
         self._samples: deque[Row] = deque()
         self._newest_means: dict[str, float] = {}
@@ -51,7 +51,7 @@ class SampleWindow:
         now_s = time.monotonic()
         if now_s < self._next_look_s:
             return
-        self._next_look_s = now_s + self._period_s / 2
+        self._next_look_s = now_s + self.period_s / 2
         new = [numbers for row in self._tail.new_rows() if {"unix_s", "interval_s"} <= (numbers := flat(row)).keys()]
         if not new:
             return
@@ -78,36 +78,21 @@ def _halved(samples: deque[Row]) -> deque[Row]:
     return merged
 
 
-_recorded: set[Path] = set()  # folders that this process records into at the moment, by itself
-
-
-def _start(out: Path | str | None, hz: float) -> AttachedRecording:
-    path = _new_folder() if out is None else Path(out)
-    if path.resolve() in _recorded:
-        raise ValueError(f"{path} is being recorded already: give the first one's episode_log.recording in its place")
-    recording = record(path, hz=hz)
-    _recorded.add(path.resolve())
-    return recording
-
-
-def _new_folder() -> Path:
-    began = time.strftime("%Y%m%d-%H%M%S")
-    for attempt in count(1):
-        path = Path("monitor") / (began if attempt == 1 else f"{began}-{attempt}")
-        with suppress(FileExistsError):
-            path.mkdir(parents=True)
-            return path
-    raise AssertionError("count() has no end")
-
-
 class EpisodeLog:
     """Writes episodes.jsonl beside the hardware.jsonl of a recording, which it starts unless it is given one."""
 
     def __init__(self, out: Out | None, *, hz: float = DEFAULT_HZ) -> None:
         self._is_owner = not isinstance(out, AttachedRecording)
-        self.recording = out if isinstance(out, AttachedRecording) else _start(out, hz)
-        self.samples = SampleWindow(self.path / HARDWARE, hz=check_hz(hz))
-        self._writer = RecordWriter(self.path / EPISODES)
+        self.recording = (
+            out if isinstance(out, AttachedRecording) else record(new_folder() if out is None else out, hz=hz)
+        )
+        try:
+            self._writer = RecordWriter(self.path / EPISODES)
+        except OSError:
+            self._end_recording()
+            raise
+        self._close_writer = weakref.finalize(self, self._writer.close)
+        self.samples = SampleWindow(self.path / HARDWARE, hz=self.recording.hz)
         self._began_unix_s = time.time() - time.monotonic()
         self._repeats = (-1, 0)  # the sample that rows were written with, and how many
         self._is_refused = False
@@ -131,7 +116,9 @@ class EpisodeLog:
         lane: int = 0,
         is_truncated: bool = False,
     ) -> dict[str, float]:
-        """Write down an episode that ends now, and return the means of the hardware while it was played."""
+        """Write down an episode that ends now, and return the means of the hardware meanwhile; after `close`, {}."""
+        if not self._close_writer.alive:
+            return {}
         now = self.now()
         hardware = self.samples.means(begun_unix_s, now)
         row: dict[str, object] = {
@@ -152,10 +139,12 @@ class EpisodeLog:
 
     def close(self) -> None:
         """End the recording, unless somebody else started it; closing twice is harmless."""
-        self._writer.close()
+        self._close_writer()
+        self._end_recording()
+
+    def _end_recording(self) -> None:
         if self._is_owner:
             self.recording.close()
-            _recorded.discard(self.path.resolve())
 
     def _write(self, row: dict[str, object]) -> None:
         try:

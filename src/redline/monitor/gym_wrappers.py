@@ -6,6 +6,7 @@ such as `cpu_cores_used` and `gpus.0.power_w`, and the folder can be read by `re
 
 from __future__ import annotations
 
+import multiprocessing
 from typing import Any, Generic, SupportsFloat, TypeVar
 
 import gymnasium as gym
@@ -30,7 +31,14 @@ class MonitorEnv(gym.Wrapper[Observation, Action, Observation, Action], Generic[
 
     def __init__(self, env: gym.Env[Observation, Action], out: Out | None = None, hz: float = DEFAULT_HZ) -> None:
         super().__init__(env)
-        self.episode_log = EpisodeLog(out, hz=hz)
+        self._refusal: ValueError | None = None
+        try:
+            self.episode_log = EpisodeLog(out, hz=hz)
+        except ValueError as error:
+            if multiprocessing.parent_process() is None:
+                raise
+            self._refusal = error  # AsyncVectorEnv hears why a worker can't reset, but not why it can't make its env
+            return
         self._steps = 0
         self._begin(self.episode_log.now())
 
@@ -38,6 +46,8 @@ class MonitorEnv(gym.Wrapper[Observation, Action, Observation, Action], Generic[
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; one that was not over leaves no row."""
+        if self._refusal is not None:
+            raise self._refusal
         begun_unix_s = self.episode_log.now()
         result = super().reset(seed=seed, options=options)
         self._begin(begun_unix_s)
@@ -63,8 +73,11 @@ class MonitorEnv(gym.Wrapper[Observation, Action, Observation, Action], Generic[
 
     def close(self) -> None:
         """Close the env and end the recording."""
-        self.episode_log.close()
-        super().close()
+        try:
+            super().close()
+        finally:
+            if self._refusal is None:
+                self.episode_log.close()
 
     def _begin(self, unix_s: float) -> None:
         self._begun_unix_s = unix_s
@@ -129,8 +142,10 @@ class MonitorVectorEnv(
 
     def close(self, **kwargs: Any) -> None:
         """Close the envs and end the recording."""
-        self.episode_log.close()
-        super().close(**kwargs)
+        try:
+            super().close(**kwargs)
+        finally:
+            self.episode_log.close()
 
     def _begin(self, lanes: NDArray[np.bool_], unix_s: float) -> None:
         self._begun_unix_s[lanes] = unix_s
