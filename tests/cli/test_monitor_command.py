@@ -152,3 +152,80 @@ def test_a_folder_that_holds_a_recording_is_refused(tmp_path: Path, capfd: Any) 
     assert main(["monitor", "--out", str(tmp_path), "--", "true"]) == 0
     assert main(["monitor", "--out", str(tmp_path), "--", "true"]) == 2
     assert "holds a recording already" in capfd.readouterr().err
+
+
+def test_a_command_that_loses_its_parent_is_still_watched(tmp_path: Path, run_program: Any) -> None:
+    worker = "import time\nwhile time.process_time() < 0.5: pass"
+    starter = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}])"
+    code = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {starter!r}]); time.sleep(1.2)"
+    ended = run_program("monitor", "--out", tmp_path, "--hz", 1, "--json", *python(code))
+    assert json.loads(ended.stdout)["cpu_s"] >= 0.5
+
+
+def test_children_that_nobody_waits_for_count_beside_a_busy_parent(tmp_path: Path, run_program: Any) -> None:
+    code = (
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "def burn(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass\n"
+        "if os.fork() == 0:\n    burn(0.3); time.sleep(0.2); os._exit(0)\n"
+        "time.sleep(0.7); burn(0.5)"
+    )
+    ended = run_program("monitor", "--out", tmp_path, "--hz", 20, "--json", *python(code))
+    assert json.loads(ended.stdout)["cpu_s"] >= 0.78
+
+
+def test_a_broken_pipe_ends_a_command_as_it_would_without_us(tmp_path: Path, run_program: Any) -> None:
+    ended = run_program("monitor", "--out", tmp_path, "--", "bash", "-c", "yes | head -1; exit ${PIPESTATUS[0]}")
+    assert ended.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2> >(exit 0)"])
+def test_where_nobody_hears_us_the_command_goes_on_and_its_code_comes_back(redirection: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m redline.cli.main monitor --out {tmp_path}/out -- bash -c 'sleep 0.2; exit 3'"
+    assert subprocess.run(["bash", "-c", f"{command} {redirection}"], check=False).returncode == 3
+
+
+def test_a_recording_that_fails_does_not_take_the_command_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    from redline.cli.main import main
+    from redline.monitor.sampling import Sampler
+
+    def fail(_: object) -> None:
+        raise RuntimeError("the sensor fell off")
+
+    monkeypatch.setattr(Sampler, "sample", fail)
+    assert (
+        main(
+            [
+                "monitor",
+                "--out",
+                str(tmp_path / "out"),
+                "--hz",
+                "20",
+                *python("import time; time.sleep(0.3); print(5); exit(4)"),
+            ]
+        )
+        == 4
+    )
+    shown = capfd.readouterr()
+    assert shown.out == "5\n"
+    assert "the sensor fell off" in shown.err
+
+
+def test_what_never_ran_leaves_nothing_behind(tmp_path: Path, capfd: Any) -> None:
+    from redline.cli.main import main
+
+    script = tmp_path / "no-interpreter"
+    script.write_text("nonsense")
+    script.chmod(0o755)
+    for program in (script, "no-such-program"):
+        assert main(["monitor", "--out", str(tmp_path / "out"), "--", str(program)]) == 2
+        assert "can't be run" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recording_is_private(tmp_path: Path) -> None:
+    from redline.cli.main import main
+
+    assert main(["monitor", "--out", str(tmp_path / "out"), "--", "true"]) == 0
+    assert (tmp_path / "out").stat().st_mode & 0o077 == 0

@@ -53,6 +53,9 @@ def test_what_a_machine_does_not_tell_is_absent(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_that_is_gone_costs_only_its_own_values(tmp_path: Path) -> None:
-    row = MachineProbe(tmp_path / "gone").sample(1.0)
+    probe = MachineProbe(tmp_path / "gone")
+    time.sleep(0.05)
+    row = probe.sample(0.05)
     assert "disk_free_bytes" not in row
+    assert probe.absent.keys() == {"disk_read_bytes_per_s, disk_write_bytes_per_s"}
     assert "core_busy" in row

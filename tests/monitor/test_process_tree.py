@@ -5,48 +5,17 @@ import time
 from pathlib import Path
 
 import pytest
-from busy_workers import HOLD, worker
 
-from redline.monitor.process_files import read_pss_bytes, read_stat
-from redline.monitor.process_tree import ProcessTree, Total
+from redline.monitor.process_files import read_stat
+from redline.monitor.process_totals import Identity
+from redline.monitor.process_tree import ProcessTree
 from redline.records import Row
 
-A, B, C = (1, 10), (2, 20), (3, 30)
 
-
-def grown(*readings: dict[tuple[int, int], float]) -> list[float]:
-    total = Total()
-    return [total.advance(reading) for reading in readings]
-
-
-def sample(tree: ProcessTree, interval_s: float = 1.0, roles: dict[int, str] | None = None) -> Row:
+def sample(tree: ProcessTree, interval_s: float = 1.0, roles: dict[Identity, str] | None = None) -> Row:
     row = tree.sample(interval_s, roles or {})
     assert row is not None
     return row
-
-
-def test_a_count_begins_with_its_first_reading() -> None:
-    assert grown({A: 100.0}, {A: 103.0}) == [0.0, 3.0]
-
-
-def test_a_count_of_what_was_just_started_begins_with_nothing() -> None:
-    assert Total(last={}).advance({A: 0.5, B: 0.25}) == 0.75
-
-
-def test_a_new_process_brings_all_it_has_counted() -> None:
-    assert grown({A: 100.0}, {A: 101.0, B: 2.0}) == [0.0, 3.0]
-
-
-def test_what_a_child_hands_to_its_parent_when_it_ends_counts_once() -> None:
-    assert grown({A: 10.0, B: 5.0}, {A: 16.5}) == [0.0, 1.5]  # B used another 0.5, A 1.0
-
-
-def test_a_child_that_hands_its_count_to_nobody_is_not_taken_off() -> None:
-    assert grown({A: 10.0, B: 50.0}, {A: 11.0}) == [0.0, 1.0]
-
-
-def test_a_number_that_another_process_has_taken_is_another_process() -> None:
-    assert grown({A: 10.0, (2, 20): 7.0}, {A: 17.0, (2, 99): 1.0}) == [0.0, 1.0]
 
 
 def test_a_name_with_parentheses_and_spaces_is_read_whole(tmp_path: Path) -> None:
@@ -68,7 +37,10 @@ def test_descendants_are_found_and_the_excluded_is_not(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        seen = {process["pid"]: process["role"] for process in sample(tree, roles={child.pid: "learner"})["watched"]}
+        stat = read_stat(child.pid)
+        assert stat is not None
+        row = sample(tree, roles={stat.identity: "learner", (os.getpid(), 1): "somebody with our number before us"})
+        seen = {process["pid"]: process["role"] for process in row["watched"]}
         without = sample(ProcessTree(os.getpid(), excluded_pid=child.pid))
         child.communicate(b"\n")
     assert seen.pop(os.getpid()) == "main"
@@ -122,13 +94,23 @@ def test_proportional_memory_is_read_at_most_every_ten_seconds(monkeypatch: pyte
     assert "pss_bytes" in sample(tree)
 
 
+SHARE = """
+import os, sys
+held = bytearray(b"x") * 100_000_000  # before the fork: both have the same pages
+if os.fork():
+    print(flush=True)
+input()
+"""
+
+
 def test_proportional_memory_counts_a_shared_page_once() -> None:
-    with worker(HOLD) as process:
-        process.work()
+    with subprocess.Popen([sys.executable, "-c", SHARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         tree = ProcessTree(process.pid)
         row = sample(tree)
-        pss_bytes = read_pss_bytes(process.pid)
-    assert pss_bytes is not None
-    assert row["pss_bytes"] == pytest.approx(pss_bytes, rel=0.05)
-    assert 300_000_000 < row["pss_bytes"] <= row["rss_bytes"]
-    assert row["roles"] == {"main": {"cpu_cores_used": 0.0, "rss_bytes": row["rss_bytes"], "processes": 1}}
+        process.communicate(b"\n\n")
+    assert row["processes"] == 2
+    assert row["rss_bytes"] > 200_000_000
+    assert 100_000_000 < row["pss_bytes"] < 130_000_000
+    assert row["roles"]["main"]["rss_bytes"] + row["roles"]["other"]["rss_bytes"] == row["rss_bytes"]

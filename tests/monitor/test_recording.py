@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import redline.monitor
+from redline.monitor.process_files import read_stat
 from redline.monitor.recording import TARGET_ENDED, NamedRoles, Recording
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row, read_records
@@ -85,16 +86,24 @@ def test_a_full_disk_costs_samples_and_not_the_recording(tmp_path: Path, monkeyp
 
 
 def test_processes_have_the_roles_that_the_events_of_their_run_name(tmp_path: Path) -> None:
-    events = tmp_path / "events.jsonl"
+    events, stat = tmp_path / "events.jsonl", read_stat(os.getpid())
+    assert stat is not None
     roles = NamedRoles(events)
     assert roles() == {}
     with RecordWriter(events) as writer:
-        writer.write({"event": "process", "role": "learner", "pid": 7})
+        writer.write({"event": "process", "role": "learner", "pid": stat.pid, "unix_s": time.time()})
+        writer.write({"event": "process", "role": "gone", "pid": 2**22 + 1, "unix_s": time.time()})
         writer.write({"event": "stop", "reason": "x"})
-        assert roles() == {7: "learner"}
-        writer.write({"event": "process", "role": "actor-0", "pid": 8})
-        assert roles() == {7: "learner", 8: "actor-0"}
+        assert roles() == {stat.identity: "learner"}
     assert NamedRoles(None)() == {}
+
+
+def test_a_role_that_was_given_before_the_process_was_started_is_another_one_s(tmp_path: Path) -> None:
+    stat = read_stat(os.getpid())
+    assert stat is not None
+    with RecordWriter(tmp_path / "events.jsonl") as writer:
+        writer.write({"event": "process", "role": "old", "pid": stat.pid, "unix_s": stat.started_unix_s - 60.0})
+    assert NamedRoles(tmp_path / "events.jsonl")() == {}
 
 
 def test_the_monitor_needs_neither_torch_nor_gymnasium_nor_numpy() -> None:

@@ -18,6 +18,18 @@ def test_every_moment_belongs_to_one_phase() -> None:
     assert set(watch.seconds) == set(PHASES)
 
 
+def test_what_is_skipped_belongs_to_none() -> None:
+    watch = Stopwatch()
+    time.sleep(0.02)
+    watch.skip()
+    watch.lap("learn")
+    assert sum(watch.seconds.values()) < 0.01
+    time.sleep(0.02)
+    watch.lap("act")
+    watch.forget()
+    assert set(watch.seconds.values()) == {0.0}
+
+
 def test_waiting_is_not_work() -> None:
     spent_s = {"act": 1.0, "draw": 2.0, "learn": 4.0, "keep": 2.0, "other": 1.0}
     waited_s = {"envs": 1.5, "gather": 0.5, "rest": 9.0}

@@ -49,8 +49,8 @@ def test_a_run_records_its_hardware_and_says_what_that_cost(tmp_path: Path, list
 
 
 def test_the_roles_of_a_run_with_processes_of_its_own_are_told_apart(tmp_path: Path, listener: Watcher) -> None:
-    evaluator = EvaluatorConfig(every_minutes=0.0)
-    rows, events = play(start_run(job(tmp_path, topology="async", actors=2, evaluator=evaluator), "dqn", listener))
+    changes = {"evaluator": EvaluatorConfig(every_minutes=0.0), "limits": Limits(max_steps=None, max_minutes=0.03)}
+    rows, events = play(start_run(job(tmp_path, topology="async", actors=2, **changes), "dqn", listener))
     named = {row["pid"]: row["role"] for row in events if row["event"] == "process"}
     roles = {role for row in rows for role in row["roles"]}
     assert {"supervisor", "learner", "actor-0", "actor-1"} <= roles <= {*named.values(), "other"}

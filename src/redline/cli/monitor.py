@@ -1,10 +1,13 @@
 """`redline monitor`: record what a command, or a process that runs already, uses of the machine."""
 
 import json
+import os
+import select
 import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,15 +17,16 @@ from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.wording import duration, number, size
 from redline.errors import UserError
+from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import read_stat
-from redline.monitor.recording import DEFAULT_HZ, EVENTS, NamedRoles, Recording, check_hz
+from redline.monitor.recording import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRoles, Recording, check_hz
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row
 from redline.runs.errors import explain
 
-NOT_FOUND = "start it as: redline monitor --out DIR -- python train.py"
+HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"
 
 
 @dataclass(frozen=True)
@@ -54,21 +58,29 @@ def run(args: Sequence[str]) -> int:
     flags = parse(MonitorFlags, args[:at], default=MonitorFlags(), prog="redline monitor")
     if bool(command) == (flags.pid is not None):
         problem = "takes a command or --pid, not both" if command else "needs a command or --pid"
-        raise UserError(f"monitor {problem}: {NOT_FOUND}")
-    out = make_folder(flags.out or Path("monitor") / time.strftime("%Y%m%d-%H%M%S"))
+        raise UserError(f"monitor {problem}: {HOW_TO_START}")
+    out = new_folder() if flags.out is None else make_folder(flags.out)
     return record_command(flags, out, command) if command else record_process(flags, out)
 
 
 def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
-    """Run a command and record until it ends."""
+    """Run a command and record until it ends; whatever becomes of the recording, its exit code comes back."""
+    events = open_files(out)
     try:
-        with Command.start(words, stdout_to_stderr=flags.json) as command:
-            recording = open_recording(flags, out, command.pid, is_new=True)
+        command = Command(words, stdout_to_stderr=flags.json)
+    except OSError as error:
+        remove_files(out)
+        return refuse(f"{words[0]} can't be run ({error.strerror}): {HOW_TO_START}", as_json=flags.json)
+    with command:
+        try:
+            recording = open_recording(flags, out, command.pid, events, is_new=True)
             reason = recording.run(command.wait, command=shlex.join(words))
             code = command.exit_code()
             end = recording.finish(reason, exit_code=code)
-    except (FileNotFoundError, PermissionError) as error:
-        return refuse(f"{words[0]} can't be run ({error.strerror}): {NOT_FOUND}", as_json=flags.json)
+        except Exception as error:
+            say(f"the recording failed ({type(error).__name__}: {error}); the command goes on")
+            code = command.exit_code()
+            end = {"error": str(error), "exit_code": code}
     tell(out, end, as_json=flags.json)
     return code
 
@@ -78,19 +90,22 @@ def record_process(flags: MonitorFlags, out: Path) -> int:
     stat = read_stat(flags.pid or 0)
     if stat is None or stat.has_ended:
         raise UserError(f"there is no process {flags.pid}: ps -e lists those that run")
+    events = open_files(out)
     with StopRequest() as stop:
-        recording = open_recording(flags, out, stat.pid, is_new=False)
+        recording = open_recording(flags, out, stat.pid, events, is_new=False)
         say(f"watching {stat.name} ({stat.pid}); Ctrl-C ends the recording, not the process")
-        end = recording.finish(recording.run(partial(wait_for_stop, stop)))
+        end = recording.finish(recording.run(partial(wait_for_stop, stop, recording.end_descriptors)))
     tell(out, end, as_json=flags.json)
     return DONE
 
 
-def wait_for_stop(stop: StopRequest, seconds: float) -> str | None:
-    """Wait some time, or until a signal asks to stop."""
+def wait_for_stop(stop: StopRequest, end_descriptors: Sequence[int], seconds: float) -> str | None:
+    """Wait some time, or until a signal asks to stop or the process ends."""
     end_s = time.monotonic() + seconds
     while stop.reason() is None and (left_s := end_s - time.monotonic()) > 0:
-        time.sleep(min(left_s, 0.2))
+        ended, _, _ = select.select(end_descriptors, [], [], min(left_s, 0.2))
+        if ended:
+            return TARGET_ENDED
     return stop.reason()
 
 
@@ -99,19 +114,34 @@ def make_folder(out: Path) -> Path:
     if (out / HARDWARE).exists():
         raise UserError(f"{out} holds a recording already: use another --out")
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"out {explain(error, out)}: use another --out") from None
     return out
 
 
-def open_recording(flags: MonitorFlags, out: Path, pid: int, *, is_new: bool) -> Recording:
-    """Return a recording whose events are written beside its samples."""
-    sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
+def open_files(out: Path) -> RecordWriter:
+    """Make the files of a recording, before anything runs, and return the one for its events."""
     try:
-        recording = Recording(sampler, out, hz=flags.hz, say=partial(write_event, RecordWriter(out / EVENTS)))
+        RecordWriter(out / HARDWARE).close()
+        return RecordWriter(out / EVENTS)
     except OSError as error:
         raise UserError(f"out {explain(error, out)}: use another --out") from None
+
+
+def remove_files(out: Path) -> None:
+    """Leave nothing behind of a recording that never began."""
+    for path in (out / HARDWARE, out / EVENTS):
+        if path.stat().st_size == 0:
+            path.unlink()
+    with suppress(OSError):  # the folder was there before, with something in it
+        out.rmdir()
+
+
+def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWriter, *, is_new: bool) -> Recording:
+    """Return a recording whose events are written beside its samples."""
+    sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
+    recording = Recording(sampler, out, hz=flags.hz, say=partial(write_event, events))
     say(f"recording into {out} at {flags.hz:g} Hz; look at it with: redline watch {out}")
     return recording
 
@@ -131,15 +161,23 @@ def tell(out: Path, end: Row, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"schema": 1, "out": str(out), **end}))
         return
+    if "error" in end:
+        return
     cores = end["cpu_s"] / max(end["elapsed_s"], 1e-9)
+    peak = f"at most {size(end['peak_rss_bytes'])} of memory, " if "peak_rss_bytes" in end else ""
     say(
-        f"{end['reason']} after {duration(end['elapsed_s'])}: {number(cores)} cores used on average, "
-        f"at most {size(end['peak_rss_bytes'])} of memory, {end['samples']:,} samples; "
-        f"the monitor itself took {end['monitor_cpu_share']:.2%} of the machine's CPU time"
+        f"{end['reason']} after {duration(end['elapsed_s'])}: {number(cores)} cores used on average, {peak}"
+        f"{end['samples']:,} samples; the monitor itself took {end['monitor_cpu_share']:.2%} of the machine's CPU time"
     )
     say(f"look at it with: redline report {out} --out report.html")
 
 
 def say(text: str) -> None:
-    """Print beside what the command prints."""
-    print(f"redline monitor: {text}", file=sys.stderr, flush=True)
+    """Print beside what the command prints; where nobody listens, the command goes on all the same."""
+    if sys.stderr is None:  # closed by whoever started us
+        return
+    try:
+        print(f"redline monitor: {text}", file=sys.stderr, flush=True)
+    except OSError:
+        # what Python still flushes at its end has to go somewhere, or it would change our exit code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

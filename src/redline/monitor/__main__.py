@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from redline.monitor.recording import EVENTS, NamedRoles, Recording, Wait
+from redline.monitor.recording import EVENTS, TARGET_ENDED, NamedRoles, Recording, Wait
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row, encode_row
 
@@ -33,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     writer = None if options.run else RecordWriter(options.out / EVENTS)
     sampler = Sampler(options.pid, folder=options.out, roles=NamedRoles(options.out / EVENTS if options.run else None))
     recording = Recording(sampler, options.out, hz=options.hz, say=partial(_say, writer))
-    recording.finish(recording.run(_stop_asked({sys.stdin.fileno(): "closed", terminated: "SIGTERM"})))
+    reasons = {sys.stdin.fileno(): "closed", terminated: "SIGTERM"}
+    reasons |= dict.fromkeys(recording.end_descriptors, TARGET_ENDED)
+    recording.finish(recording.run(_stop_asked(reasons)))
     return 0
 
 

@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Self
 
 SIGNALS = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD}
 )
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+PR_SET_CHILD_SUBREAPER = 36
 COMMAND_ENDED = "the command ended"
 KILLED_BY_SIGNAL = 128  # a shell adds the signal's number
 
 
-class Command:
-    """A process in the terminal's foreground, like this one."""
+class Command(AbstractContextManager["Command"]):
+    """A process in the terminal's foreground, like this one. Signals are held back until `wait` asks for them."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    @classmethod
-    @contextmanager
-    def start(cls, words: Sequence[str], *, stdout_to_stderr: bool = False) -> Iterator[Command]:
-        """Start it; raises OSError where it can't be. Signals are held back until `wait` asks for them."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    def __init__(self, words: Sequence[str], *, stdout_to_stderr: bool = False) -> None:
+        """Start it; raises OSError where it can't be."""
+        # processes that lose their parent become ours instead of init's: they belong to the command
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            redirection = [(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout_to_stderr else []
             # unlike a fork with Python code before exec, this can give the child the mask that was
-            yield cls(os.posix_spawnp(words[0], list(words), os.environ, setsigmask=before, file_actions=redirection))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            self.pid = os.posix_spawnp(
+                words[0],
+                list(words),
+                os.environ,
+                setsigmask=self._mask_before,
+                setsigdef=IGNORED_BY_PYTHON,
+                file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout_to_stderr else [],
+            )
+        except BaseException:
+            self._unblock()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unblock()
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask_before)
 
     def wait(self, seconds: float) -> str | None:
         """Wait for a signal or the time to pass; pass the signal on; return a reason once the command has ended."""
@@ -41,15 +58,23 @@ class Command:
             return COMMAND_ENDED if self._has_ended() else None
         # the terminal (the kernel) sends to all processes in its foreground: the command has had it already
         if found.si_code <= 0:
-            os.kill(self.pid, found.si_signo)
+            with suppress(OSError):  # it is gone, or became another user's
+                os.kill(self.pid, found.si_signo)
         return None
 
     def _has_ended(self) -> bool:
-        """Tell whether it has ended, without taking its last readings from /proc."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        """Tell whether it has ended, without taking its last readings from /proc; let go of those we inherited."""
+        with suppress(ChildProcessError):
+            while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if found.si_pid == self.pid:
+                    return True
+                os.waitpid(found.si_pid, 0)
+        return False
 
     def exit_code(self) -> int:
         """Wait for the end and return the code; of a command that a signal ended, as a shell does."""
+        while not self._has_ended():
+            self.wait(60.0)
         _, status = os.waitpid(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else KILLED_BY_SIGNAL - code

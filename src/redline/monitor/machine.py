@@ -24,10 +24,17 @@ class MachineProbe:
         self._counters_path = _device_counters(folder)
         self._disk_bytes = self._read_disk()
 
+    @property
+    def absent(self) -> dict[str, str]:
+        """What can't be had here in any sample, and why."""
+        if self._counters_path is None:
+            return {"disk_read_bytes_per_s, disk_write_bytes_per_s": "the file system has no device with counters"}
+        return {}
+
     def sample(self, interval_s: float) -> Row:
         """Return what was used since the sample before, and what is left."""
         return {
-            **self._sample_cores(interval_s),
+            **self._sample_cores(),
             **self._sample_disk(interval_s),
             **without_absent(
                 load_average_1m=read_load_average(),
@@ -37,15 +44,14 @@ class MachineProbe:
             **_shared_memory(),
         }
 
-    def _sample_cores(self, interval_s: float) -> Row:
+    def _sample_cores(self) -> Row:
         before, now = self._cores, _core_times()
         self._cores = now
         if not now or len(now) != len(before):  # a core was switched on or off
             return {}
         shares = [_busy_share(then, since) for then, since in zip(before, now, strict=True)]
-        if interval_s <= 0:
-            shares = [0.0] * len(shares)
-        return {"core_busy": shares, "machine_cpu_cores_used": sum(shares)}
+        told = [share for share in shares if share is not None]
+        return {"core_busy": told, "machine_cpu_cores_used": sum(told)} if len(told) == len(shares) else {}
 
     def _sample_disk(self, interval_s: float) -> Row:
         before, now = self._disk_bytes, self._read_disk()
@@ -75,9 +81,9 @@ def _core_times() -> list[tuple[float, float]]:
     return []
 
 
-def _busy_share(before: tuple[float, float], now: tuple[float, float]) -> float:
+def _busy_share(before: tuple[float, float], now: tuple[float, float]) -> float | None:
     busy_s, all_s = now[0] - before[0], now[1] - before[1]
-    return min(max(busy_s / all_s, 0.0), 1.0) if all_s > 0 else 0.0
+    return min(max(busy_s / all_s, 0.0), 1.0) if all_s > 0 else None
 
 
 def _device_counters(folder: Path) -> Path | None:

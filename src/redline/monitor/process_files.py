@@ -6,6 +6,7 @@ psutil asks for the same in several reads and has no cheap way to find children;
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,12 @@ class ProcessStat:
     def has_ended(self) -> bool:
         """Tell whether it runs no more."""
         return self.state in ENDED
+
+    @property
+    def started_unix_s(self) -> float:
+        """When it was started, by the wall clock of now."""
+        since_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.started_ticks * TICK_S
+        return time.time() - since_s
 
     @property
     def identity(self) -> tuple[int, int]:

@@ -1,14 +1,9 @@
-"""A process and all that it started: what they use of processors, memory and storage, together, by role and each.
-
-The kernel hands the CPU time and the I/O of a process that ended to its parent, when the parent waits for it. So the
-sum over the living, each with its ended children, loses nothing, not even of children that lived between two samples.
-"""
+"""A process and all that it started: what they use of processors, memory and storage, together, by role and each."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from redline.monitor.machine import without_absent
 from redline.monitor.process_files import (
@@ -19,34 +14,13 @@ from redline.monitor.process_files import (
     read_stat,
     read_storage_bytes,
 )
+from redline.monitor.process_totals import Count, Identity, Total
 from redline.records import Row
 
 MAIN, OTHER = "main", "other"  # roles of processes that nobody has named
+MOST_LISTED = 500  # processes in a row, the largest: rows have a limit
 PSS_INTERVAL_S = 10.0
 PSS_MOST_OF_TIME = 0.005  # reading it of large processes takes long: then it is read less often
-
-Identity = tuple[int, int]
-
-
-@dataclass
-class Total:
-    """A count over processes that come and go, each of which brings what its ended children counted."""
-
-    value: float = 0.0
-    last: dict[Identity, float] | None = None  # None: the first reading is the base
-
-    def advance(self, now: Mapping[Identity, float]) -> float:
-        """Take in a reading of all processes, and return by how much the count grew."""
-        if self.last is None:
-            self.last = dict(now)
-            return 0.0
-        gained = sum(value - self.last.get(process, 0.0) for process, value in now.items())
-        gone = sum(value for process, value in self.last.items() if process not in now)
-        # where the time of those that are gone was handed to nobody here, it is not to be taken off
-        growth = gained - gone if gained >= gone else gained
-        self.last = dict(now)
-        self.value += growth
-        return growth
 
 
 class ProcessTree:
@@ -55,15 +29,17 @@ class ProcessTree:
     def __init__(self, pid: int, *, excluded_pid: int | None = None, is_new: bool = False) -> None:
         self.pid = pid
         self._excluded_pid = excluded_pid  # of the monitor itself
+        # a monitor that started the process inherits those that lose their parent
+        self._adopts = is_new
         self._root: Identity | None = None
-        self._members: set[Identity] = set()
+        self._members: list[Identity] = []  # parents before their children
         self._known: set[int] = set()  # processes whose parent was looked at already
         # all that a process has used counts if it was started to be watched
         self._cpu, self._read, self._written = (Total(last={} if is_new else None) for _ in range(3))
         self._own_cpu_s: dict[Identity, float] | None = None
         self._next_pss_s = 0.0  # monotonic
 
-    def sample(self, interval_s: float, roles: Mapping[int, str]) -> Row | None:
+    def sample(self, interval_s: float, roles: Mapping[Identity, str]) -> Row | None:
         """Return what was used since the sample before; None if the process has ended and was waited for.
 
         The first sample, after no time, is the base of the next: its rates are zero.
@@ -72,12 +48,13 @@ class ProcessTree:
         if stats is None:
             return None
         seconds = max(interval_s, 1e-9)
-        cpu_s = self._cpu.advance({stat.identity: stat.cpu_s + stat.ended_children_cpu_s for stat in stats})
+        counts = {stat.identity: Count(stat.parent, stat.cpu_s, stat.ended_children_cpu_s) for stat in stats}
+        cpu_s = self._cpu.advance({**self._heir(), **counts})
         cores = self._cores_used(stats, seconds)
-        watched = [
+        watched: list[Row] = [
             {
                 "pid": stat.pid,
-                "role": roles.get(stat.pid, MAIN if stat.pid == self.pid else OTHER),
+                "role": roles.get(stat.identity, MAIN if stat.pid == self.pid else OTHER),
                 "name": stat.name,
                 "cpu_cores_used": cores[stat.identity],
                 "rss_bytes": stat.rss_bytes,
@@ -96,7 +73,7 @@ class ProcessTree:
             "processes": len(watched),
             **self._storage(stats, seconds),
             "roles": _by_role(watched),
-            "watched": watched,
+            "watched": sorted(watched, key=lambda process: -process["rss_bytes"])[:MOST_LISTED],
         }
 
     @property
@@ -127,15 +104,23 @@ class ProcessTree:
                 stats[stat.pid] = stat
         self._add_descendants(stats, pids - self._known)
         self._known = pids
-        self._members = {stat.identity for stat in stats.values()} - {self._root}
+        self._members = [stat.identity for stat in stats.values() if stat.pid != self.pid]
         return list(stats.values())
 
     def _add_descendants(self, stats: dict[int, ProcessStat], new_pids: set[int]) -> None:
         """Add those of the new processes whose parents, over some generations, are in the tree."""
         strangers = [stat for pid in new_pids - stats.keys() - {self._excluded_pid} if (stat := read_stat(pid))]
-        while found := [stat for stat in strangers if stat.parent in stats]:
+        while found := [stat for stat in strangers if stat.parent in stats or self._is_adopted(stat)]:
             stats.update({stat.pid: stat for stat in found})
             strangers = [stat for stat in strangers if stat.pid not in stats]
+
+    def _heir(self) -> dict[Identity, Count]:
+        """Return the monitor as one that is handed the time of those it inherited; its own does not count."""
+        monitor = read_stat(self._excluded_pid) if self._adopts and self._excluded_pid else None
+        return {} if monitor is None else {monitor.identity: Count(0, 0.0, monitor.ended_children_cpu_s)}
+
+    def _is_adopted(self, stat: ProcessStat) -> bool:
+        return self._adopts and stat.parent == self._excluded_pid
 
     def _add_pss(self, watched: list[Row]) -> None:
         begun_s = time.monotonic()
@@ -148,11 +133,14 @@ class ProcessTree:
 
     def _storage(self, stats: list[ProcessStat], seconds: float) -> dict[str, float]:
         """Return the rates of storage I/O, or nothing where the kernel does not tell."""
-        counts = {stat.identity: count for stat in stats if (count := read_storage_bytes(stat.pid))}
+        counts = {stat: count for stat in stats if (count := read_storage_bytes(stat.pid))}
         if not counts:
             return {}
-        read = self._read.advance({process: count[0] for process, count in counts.items()})
-        written = self._written.advance({process: count[1] for process, count in counts.items()})
+        # what ended children did is not told apart here
+        read, written = (
+            total.advance({stat.identity: Count(stat.parent, 0.0, count[place]) for stat, count in counts.items()})
+            for place, total in enumerate((self._read, self._written))
+        )
         return {"read_bytes_per_s": read / seconds, "write_bytes_per_s": written / seconds}
 
 

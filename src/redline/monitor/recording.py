@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from redline.monitor.hardware import HARDWARE
+from redline.monitor.process_files import read_stat
+from redline.monitor.process_totals import Identity
 from redline.monitor.sampling import Sampler
 from redline.records import RecordTail, RecordWriter, Row
 
 EVENTS = "events.jsonl"
 DEFAULT_HZ, MIN_HZ, MAX_HZ = 1.0, 0.05, 20.0
 MIN_INTERVAL_S = 0.05  # the kernel counts in ticks of 10 ms: over less, a rate means nothing
+CLOCK_SLACK_S = 1.0
 TARGET_ENDED = "the watched process ended"
 
 Say = Callable[[Row], None]
@@ -32,13 +35,18 @@ class NamedRoles:
 
     def __init__(self, events: Path | None) -> None:
         self._tail = None if events is None else RecordTail(events)
-        self._roles: dict[int, str] = {}
+        self._roles: dict[Identity, str] = {}
 
-    def __call__(self) -> Mapping[int, str]:
-        """Return the roles by process number, with those of processes started since the last call."""
+    def __call__(self) -> Mapping[Identity, str]:
+        """Return the roles by process, with those of processes started since the last call."""
         for row in self._tail.new_rows() if self._tail else []:
-            if row.get("event") == "process" and isinstance(row.get("pid"), int):
-                self._roles[row["pid"]] = str(row.get("role"))
+            pid, unix_s = row.get("pid"), row.get("unix_s")
+            if row.get("event") != "process" or not isinstance(pid, int) or not isinstance(unix_s, int | float):
+                continue
+            stat = read_stat(pid)
+            # a number that was named before the process was started is that of an earlier one, before a resume
+            if stat is not None and unix_s > stat.started_unix_s - CLOCK_SLACK_S:
+                self._roles[stat.identity] = str(row.get("role"))
         return self._roles
 
 
@@ -53,8 +61,13 @@ class Recording:
         self._samples = 0
         self._starting_cpu_s = 0.0  # of this process, before it began to watch
         self._cpu_s = 0.0
-        self._peak_rss_bytes = 0
+        self._peak_rss_bytes: int | None = None  # until a process was seen
         self._is_refused = False
+
+    @property
+    def end_descriptors(self) -> list[int]:
+        """What can be read once the watched process has ended, for those that wait; none where that can't be told."""
+        return self._sampler.end_descriptors
 
     def run(self, wait: Wait, **facts: object) -> str:
         """Record until `wait`, which is given seconds to wait, returns a reason, or the watched process ends."""
@@ -83,14 +96,15 @@ class Recording:
         if row is None:
             return
         self._cpu_s = row["cpu_s"]
-        self._peak_rss_bytes = max(self._peak_rss_bytes, row.get("rss_bytes", 0))
+        if "rss_bytes" in row:
+            self._peak_rss_bytes = max(self._peak_rss_bytes or 0, row["rss_bytes"])
         try:
             self._writer.write(row)
             self._samples += 1
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the disk is full, or the row too long
             if not self._is_refused:
                 self._is_refused = True
-                self._tell("monitor-warning", message=f"samples can't be written: {error.strerror}")
+                self._tell("monitor-warning", message=f"samples can't be written: {error}")
 
     def finish(self, reason: str, **facts: object) -> Row:
         """Say how it ended and what it cost, and close the file; return what was said."""
@@ -101,7 +115,7 @@ class Recording:
             "samples": self._samples,
             "elapsed_s": elapsed_s,
             "cpu_s": self._cpu_s,
-            "peak_rss_bytes": self._peak_rss_bytes,
+            **({} if self._peak_rss_bytes is None else {"peak_rss_bytes": self._peak_rss_bytes}),
             "monitor_cpu_s": cpu_s,
             "monitor_cpu_share": share,
             **facts,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from redline.monitor.gpus import Gpus, open_gpus
 from redline.monitor.machine import MachineProbe, machine_facts
+from redline.monitor.process_totals import Identity
 from redline.monitor.process_tree import ProcessTree
 from redline.records import Row
 
@@ -16,11 +18,14 @@ from redline.records import Row
 class Sampler:
     """Asks all probes. It is meant for a process of its own, whose CPU time is the cost of the recording."""
 
-    def __init__(self, pid: int, *, folder: Path, roles: Callable[[], Mapping[int, str]], is_new: bool = False) -> None:
+    def __init__(
+        self, pid: int, *, folder: Path, roles: Callable[[], Mapping[Identity, str]], is_new: bool = False
+    ) -> None:
         self._roles = roles
         self._tree = ProcessTree(pid, excluded_pid=os.getpid(), is_new=is_new)
         self._machine = MachineProbe(folder)
         self._gpus, self._why_no_gpus = open_gpus()
+        self.end_descriptors = _open_process(pid)
         self._begun_unix_s, self._begun_s = time.time(), time.monotonic()
         self._sampled_s = self._begun_s
         self._tree.sample(0.0, {})  # the base of the first rates
@@ -42,7 +47,7 @@ class Sampler:
 
     def facts(self) -> Row:
         """Return what does not change while the recording lasts, and why something is missing in all samples."""
-        absent = {"gpus": self._why_no_gpus} if self._gpus is None else {}
+        absent = {**self._machine.absent, **({"gpus": self._why_no_gpus} if self._gpus is None else {})}
         names = [] if self._gpus is None else self._gpus.names
         return {"pid": self._tree.pid, **machine_facts(), "gpus": names, "absent": absent}
 
@@ -70,6 +75,16 @@ class Sampler:
         """Give back what the probes hold."""
         if self._gpus is not None:
             self._gpus.close()
+        for descriptor in self.end_descriptors:
+            os.close(descriptor)
+        self.end_descriptors = []
+
+
+def _open_process(pid: int) -> list[int]:
+    """Return a descriptor that can be read once the process has ended; none where it has, or can't be had."""
+    with suppress(OSError, OverflowError, AttributeError):
+        return [os.pidfd_open(pid)]
+    return []
 
 
 def _sample_gpus(gpus: Gpus | None) -> tuple[Row, list[Row]]:

@@ -154,7 +154,7 @@ class Measurer:
             updates_per_s=(now.updates - recent.updates) / seconds,
             waiting={what: min(waited / seconds, 1.0) for what, waited in waited_s.items()},
             weights_age_updates=0.0,
-            busy=busy_shares(spent_s, waited_s, seconds=sum(spent_s.values()) or 1e-9),
+            busy=busy_shares(spent_s, waited_s, seconds=seconds),
         )
 
     def _mark(self) -> _Mark:

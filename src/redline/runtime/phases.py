@@ -21,6 +21,15 @@ class Stopwatch:
         self.seconds[phase] += now_s - self._last_s
         self._last_s = now_s
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.skip()
+
+    def skip(self) -> None:
+        """Leave out the time since the last lap: it is not training."""
+        self._last_s = time.perf_counter()
+
 
 def busy_shares(spent_s: Mapping[str, float], waited_s: Mapping[str, float], *, seconds: float) -> dict[str, float]:
     """Return the share of some seconds that each phase was at work: without what it waited."""

@@ -83,6 +83,7 @@ class Session(AbstractContextManager["Session"]):
         self.run.open_records()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
         self._monitor.begin()
+        self.trainer.phases.skip()
         self._started_s = last_s = time.monotonic()
         next_show_s, next_metrics_s = last_s + DISPLAY_INTERVAL_S, last_s
         next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
@@ -92,7 +93,9 @@ class Session(AbstractContextManager["Session"]):
             now_s = time.monotonic()
             self.trainer.counters.count_time(now_s - last_s)
             if self._evaluator.is_due:
+                self.trainer.phases.lap("other")
                 self._evaluate(requested_stop)
+                self.trainer.phases.skip()
                 now_s = time.monotonic()
             last_s = now_s
             if now_s >= next_show_s:

@@ -84,6 +84,7 @@ class _Loop:
         """Go on until the supervisor says that it is enough."""
         board, trainer = self._place.board, self._trainer
         self._last_s = time.monotonic()
+        trainer.phases.skip()
         while not board.is_stopped:
             self._place.beat()
             if board.saves_ordered > self._saves:
@@ -138,6 +139,7 @@ class _Loop:
         now_s = time.monotonic()
         if self._trainer.counters.steps == self._steps_at_start:
             self._last_s = now_s
+            self._trainer.phases.forget()
         self._invocation_s += now_s - self._last_s
         self._trainer.counters.count_time(now_s - self._last_s)
         self._last_s = now_s
