@@ -46,6 +46,7 @@ def test_what_a_machine_does_not_tell_is_absent(tmp_path: Path, monkeypatch: pyt
     for name in ("virtual_memory", "disk_usage", "cpu_times"):
         monkeypatch.setattr(psutil, name, refuse)
     monkeypatch.setattr(machine, "SYS_BLOCK", tmp_path / "none")
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "none")
     assert MachineProbe(tmp_path).sample(1.0) == {}
     assert machine_facts() == {"cores": os.cpu_count()}
     monkeypatch.delattr(os, "getloadavg")  # as on Windows
