@@ -62,6 +62,19 @@ def test_shares_of_a_process_are_weighed_by_time_and_the_rest_is_named() -> None
     assert shares.unaccounted == pytest.approx(10 * 0.4 / 15)
 
 
+def test_every_second_counts_once_in_the_shares_of_a_process() -> None:
+    # busy in the first second and idle for 13 more, in a row each; resumed after 14 s, and busy for two
+    shares = [1.0 / min(second, 10) if second <= 10 else 0.0 for second in range(1, 15)]
+    shares += [1.0, 1.0]
+    metrics = [
+        reading(float(second), roles=[{"role": "inline", "busy": {"learn": share}}])
+        for second, share in enumerate(shares, start=1)
+    ]
+    [found] = process_shares(metrics, [14.0])
+    assert found.seconds == pytest.approx(16.0)
+    assert found.busy == pytest.approx({"learn": 3.0 / 16.0})
+
+
 def test_shares_that_come_to_more_than_all_are_scaled() -> None:
     [shares] = process_shares(
         [reading(5.0, roles=[{"role": "a", "waiting": {"x": 0.6}, "busy": {"y": 0.9, "z": 7.0}}])]
@@ -81,16 +94,21 @@ def test_an_adjustment_is_read_back_from_how_it_is_written() -> None:
 def test_settings_and_all_their_changes_are_listed(tmp_path: Path) -> None:
     run = facts() | {
         "adjustments": ["env.size: 96 → 84 (fixed)", 7],
-        "resumes": [{"steps": 8_000, "changes": {"max_steps": "8000 → 9000"}, "adjustments": ["a: 1 → 2 (b)"]}],
+        "resumes": [{"steps": 8_000, "changes": {"max_steps": "8000 → 9000"}, "adjustments": ["a_b: 1 → 2 (b)"]}],
     }
-    events = [event(90.0, "adjustment", message="replay.capacity: 9 → 8 (full)")]
+    events = [
+        event(30.0, "adjustment", message="samples_per_step: 8 → 7 (late)"),
+        event(90.0, "adjustment", message="replay.capacity: 9 → 8 (full)"),
+    ]
     table = settings_table(made_run(tmp_path / "run", run, events=events))
     assert dict(table.settings)["env.id"] == "CartPole-v1"
     assert dict(table.settings)["learner.threads"] == "1"
+    assert dict(table.settings)["batch-size"] == "32"
     assert table.changes == [
         Change("start", "env.size", "96", "84", "fixed"),
-        Change("resume at 8,000 steps", "max_steps", "8000", "9000", ""),
-        Change("resume at 8,000 steps", "a", "1", "2", "b"),
+        Change("at 3,000 steps", "samples-per-step", "8", "7", "late"),
+        Change("resume at 8,000 steps", "max-steps", "9000", "9000", "asked for by the resume; 8000 before"),
+        Change("resume at 8,000 steps", "a-b", "1", "2", "b"),
         Change("at 9,000 steps", "replay.capacity", "9", "8", "full"),
     ]
 

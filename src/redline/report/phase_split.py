@@ -42,7 +42,10 @@ def phase_split(run: RunFiles) -> PhaseSplit:
     is_beside = setting(run.run, "topology") == "async"
     beside_s = {"evaluation": evaluation_s} if is_beside and evaluation_s else {}
     phases_s = _phases(run, 0.0 if is_beside else evaluation_s)
-    return PhaseSplit(phases_s, beside_s, process_shares(run.metrics))
+    restarts_s = [
+        at_s for row in run.events if row["event"] == "resume" and (at_s := number(row, "time_s")) is not None
+    ]
+    return PhaseSplit(phases_s, beside_s, process_shares(run.metrics, restarts_s))
 
 
 def warmup_seconds(run: RunFiles) -> float:
@@ -95,15 +98,12 @@ def _sum(events: Sequence[Row], name: str, key: str) -> float:
     return sum(max(number(row, key) or 0.0, 0.0) for row in events if row["event"] == name)
 
 
-def process_shares(metrics: Sequence[Row]) -> list[ProcessShares]:
-    """Return the shares of each process over the run, each row by the time since the one before."""
+def process_shares(metrics: Sequence[Row], restarts_s: Sequence[float] = ()) -> list[ProcessShares]:
+    """Return the shares of each process over the run, from rows that tell of different seconds of training."""
     seconds: dict[str, float] = {}
     sums: dict[str, dict[tuple[str, str], float]] = {}
-    before_s = 0.0
-    for row in metrics:
-        weight_s = min(row["time_s"] - before_s, SHARES_OVER_S)
-        before_s = row["time_s"]
-        for process in members(row, "roles") if weight_s > 0 else []:
+    for row, weight_s in _apart(metrics, restarts_s):
+        for process in members(row, "roles"):
             role = text(process, "role") or "unnamed"
             seconds[role] = seconds.get(role, 0.0) + weight_s
             totals = sums.setdefault(role, {})
@@ -111,6 +111,23 @@ def process_shares(metrics: Sequence[Row]) -> list[ProcessShares]:
                 for what, share in _shares(part(process, kind)).items():
                     totals[kind, what] = totals.get((kind, what), 0.0) + weight_s * share
     return [_process(role, sums[role], over_s) for role, over_s in seconds.items()]
+
+
+def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Row, float]]:
+    """Return rows whose last 10 s do not overlap, from the last row back, and for how many seconds each tells.
+
+    Shares begin anew with the processes, at the start and at each resume.
+    """
+    found: list[tuple[Row, float]] = []
+    free_s = float("inf")
+    for row in reversed(metrics):
+        end_s = float(row["time_s"])
+        begun_s = max((at_s for at_s in (0.0, *restarts_s) if at_s < end_s), default=end_s)
+        begin_s = max(end_s - SHARES_OVER_S, begun_s)
+        if begin_s < end_s <= free_s and members(row, "roles"):
+            found.append((row, end_s - begin_s))
+            free_s = begin_s
+    return found[::-1]
 
 
 def _process(role: str, totals: Mapping[tuple[str, str], float], over_s: float) -> ProcessShares:

@@ -23,10 +23,10 @@ class Change:
     """A setting that is in force otherwise than asked for, or than before a resume."""
 
     when: str  # "start", "resume at 8,000 steps", "at 8,000 steps"
-    setting: str  # empty where the text tells no more than that something was changed
+    setting: str  # as on the command line; empty where the text tells no more than that something was changed
     requested: str
     effective: str
-    why: str  # empty where a resume asked for it
+    why: str
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,19 @@ class EventLine:
 def settings_table(run: RunFiles) -> SettingsTable:
     """Return the settings of run.json, and what was requested → effective."""
     facts = run.run or {}
-    changes = [parse_adjustment(item, "start") for item in _texts(facts, "adjustments")]
+    # with the steps at which each was made: a resume can come before or after an adjustment on the way
+    changes = [(0.0, parse_adjustment(item, "start")) for item in _texts(facts, "adjustments")]
     for resume in members(facts, "resumes"):
-        when = f"resume{_at(resume)}"
-        changes += [_asked_for(name, value, when) for name, value in part(resume, "changes").items()]
-        changes += [parse_adjustment(item, when) for item in _texts(resume, "adjustments")]
+        when, steps = f"resume{_at(resume)}", number(resume, "steps") or 0.0
+        changes += [(steps, _asked_for(name, value, when)) for name, value in part(resume, "changes").items()]
+        changes += [(steps, parse_adjustment(item, when)) for item in _texts(resume, "adjustments")]
     changes += [
-        parse_adjustment(row["message"], _at(row).strip())
+        (number(row, "steps") or 0.0, parse_adjustment(row["message"], _at(row).strip()))
         for row in run.events
         if row["event"] == "adjustment" and isinstance(row.get("message"), str)
     ]
-    return SettingsTable(list(_flatten(part(facts, "config"))), changes)
+    in_order = [change for _, change in sorted(changes, key=lambda item: item[0])]
+    return SettingsTable(list(_flatten(part(facts, "config"))), in_order)
 
 
 def event_table(run: RunFiles) -> list[EventLine]:
@@ -76,7 +78,7 @@ def parse_adjustment(adjustment: str, when: str) -> Change:
     if found is None:
         return Change(when, "", "", "", one_line(adjustment))
     parts = {name: one_line(value or "") for name, value in found.groupdict().items()}
-    return Change(when, **parts)
+    return Change(when, **{**parts, "setting": _as_flag(parts["setting"])})
 
 
 def _event_line(row: Mapping[str, Any], minutes_at: Callable[[float], float] | None) -> EventLine:
@@ -92,8 +94,15 @@ def _event_line(row: Mapping[str, Any], minutes_at: Callable[[float], float] | N
 
 
 def _asked_for(name: str, value: object, when: str) -> Change:
-    before, _, after = one_line(str(value)).partition(" → ")
-    return Change(when, name, before, after, "")
+    before, arrow, after = one_line(str(value)).partition(" → ")
+    if not arrow:
+        return Change(when, _as_flag(name), before, before, "asked for by the resume")
+    return Change(when, _as_flag(name), after, after, f"asked for by the resume; {before} before")
+
+
+def _as_flag(name: str) -> str:
+    """Return the name of a setting as it is written on the command line."""
+    return one_line(name).replace("_", "-")
 
 
 def _at(row: Mapping[str, Any]) -> str:
@@ -111,7 +120,7 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", _shown(value)
+            yield _as_flag(f"{prefix}{key}"), _shown(value)
 
 
 def _shown(value: object) -> str:
