@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from made_runs import T0, sample, write_run
 
+from redline.report import long_recording
 from redline.report.clean_rows import clean
 from redline.report.episode_means import Integrals
 from redline.report.long_recording import scan_samples
@@ -51,3 +52,15 @@ def test_rows_that_are_no_samples_are_not_merged(tmp_path: Path) -> None:
     rows = [sample(1.0), {"unix_s": "x"}, sample(2.0), sample(9.0), {**sample(10.0), "elapsed_s": None}, {"schema": 1}]
     scan, _ = scan_samples(write_run(tmp_path / "run", hardware=rows) / "hardware.jsonl", max_samples=1)
     assert len(scan.rows) == 6
+
+
+def test_samples_that_cannot_be_merged_are_not_tried_again_at_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    halve = long_recording._halved
+    monkeypatch.setattr(long_recording, "_halved", lambda rows: tried.append(len(rows)) or halve(rows))
+    rows = [{**sample(10.0 * n), "elapsed_s": None} for n in range(1, 1_001)]
+    scan, _ = scan_samples(write_run(tmp_path / "run", hardware=rows) / "hardware.jsonl", max_samples=50)
+    assert tried == [100, 200, 400, 800]
+    assert len(scan.rows) == 1_000

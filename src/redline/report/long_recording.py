@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from redline.records import Row, Scan, iterate_lines
+from redline.report.clean_samples import SAME_RECORDING_S
 from redline.report.row_values import as_number
 
 MAX_SAMPLES = 20_000  # five hours at one a second; more than any chart can show
-SAME_START_S = 0.5
 LAST_COUNTS = ("unix_s", "elapsed_s", "cpu_s", "monitor_cpu_s")
 MAX_DEPTH = 3
 
@@ -18,13 +18,15 @@ def scan_samples(path: Path, *, max_samples: int = MAX_SAMPLES) -> tuple[Scan, i
     rows: list[Row] = []
     unreadable_lines = count = 0
     is_torn = False
+    limit = 2 * max_samples
     for line, row in iterate_lines(path):
         is_whole = line.endswith(b"\n")
         if row is not None:
             count += 1
             rows.append({key: value for key, value in row.items() if key != "watched"})  # most of its bytes
-            if len(rows) >= 2 * max_samples:
+            if len(rows) >= limit:
                 rows = _halved(rows)
+                limit = 2 * max(max_samples, len(rows))  # where few could be merged, trying at each row takes for ever
         elif is_whole:
             unreadable_lines += 1
         is_torn = row is None and not is_whole
@@ -48,7 +50,7 @@ def _are_neighbours(before: Row, after: Row) -> bool:
         return False
     starts_s = [row["unix_s"] - row["elapsed_s"] for row in (before, after)]
     gap_s = after["unix_s"] - after["interval_s"] - before["unix_s"]
-    is_same = abs(starts_s[0] - starts_s[1]) < SAME_START_S and before.get("schema") == after.get("schema")
+    is_same = abs(starts_s[0] - starts_s[1]) < SAME_RECORDING_S and before.get("schema") == after.get("schema")
     return is_same and before["interval_s"] > 0 and abs(gap_s) < after["interval_s"] / 2.0
 
 
