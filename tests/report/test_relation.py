@@ -4,11 +4,13 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from made_runs import episode, event, facts, made_run, reading, sample
+from made_runs import T0, episode, event, facts, made_run, reading, sample
 
+from redline.report.coverage import LEARNING, RECORDING
 from redline.report.relation import ALL_RUNS, LESS, MORE, NOTHING, relate
-from redline.report.run_summary import RunSummary, mean_return, summarise
+from redline.report.run_summary import LAST_10_S, RunSummary, mean_return, summarise
 
 
 def known_run(folder: Path) -> RunSummary:
@@ -17,12 +19,16 @@ def known_run(folder: Path) -> RunSummary:
         reading(20.0, steps=2_500, updates=100, samples_per_step=8.0),
         reading(60.0, steps=4_500, updates=500, samples_per_step=6.4),
     ]
+    gpus = [
+        {"index": 0, "utilisation_percent": 30.0, "power_w": 50.0},
+        {"index": 1, "utilisation_percent": 10.0},
+    ]
     hardware = [
         # before the first row with an update: no part of the means, but of the sums
         sample(
             20.0, 20.0, cpu_s=10.0, cpu_cores_used=0.5, machine_cpu_cores_used=2.0, rss_bytes=9e9, monitor_cpu_s=0.1
         ),
-        sample(40.0, 20.0, cpu_s=40.0, cpu_cores_used=1.5, machine_cpu_cores_used=1.6, rss_bytes=2e9),
+        sample(40.0, 20.0, cpu_s=40.0, cpu_cores_used=1.5, machine_cpu_cores_used=1.6, rss_bytes=2e9, gpus=gpus),
         sample(
             60.0,
             20.0,
@@ -31,10 +37,7 @@ def known_run(folder: Path) -> RunSummary:
             machine_cpu_cores_used=1.1,
             pss_bytes=1e9,
             monitor_cpu_s=0.3,
-            gpus=[
-                {"index": 0, "utilisation_percent": 30.0, "power_w": 50.0},
-                {"index": 1, "utilisation_percent": 10.0},
-            ],
+            gpus=gpus,
         ),
     ]
     episodes = [episode(5.0 * n, 10.0 * n) for n in range(1, 11)]
@@ -61,7 +64,8 @@ def test_a_summary_is_what_one_works_out_by_hand(tmp_path: Path) -> None:
     assert summary.others_cpu_cores_used == pytest.approx(0.1)
     assert summary.gpu_utilisation_percent == pytest.approx(20.0)
     assert (summary.rss_peak_bytes, summary.pss_peak_bytes) == (9e9, 1e9)
-    assert (summary.cpu_s, summary.gpu_s, summary.energy_j) == pytest.approx((60.0, 0.4 * 20, 50.0 * 20))
+    assert (summary.cpu_s, summary.gpu_s, summary.energy_j) == pytest.approx((60.0, 0.4 * 40, 50.0 * 40))
+    assert (summary.power_s, summary.speed_over, summary.use_over) == (40.0, LEARNING, LEARNING)
     assert summary.cpu_s_per_1000_steps == pytest.approx(60 / 4.5)
     assert (summary.first_return, summary.final_return, summary.final_return_episodes) == (15.0, 95.0, 2)
     assert summary.best_return == 100.0
@@ -93,7 +97,14 @@ def many(base: RunSummary, count: int, **more: object) -> list[RunSummary]:
     """Return runs whose speed rises and whose return falls with use."""
     shift = {"cpu_share_of_machine": 0.1, "steps_per_s": 100.0, "updates_per_s": 0.0, "final_return": -1.0}
     return [
-        replace(base, label=f"{base.label} {n}", seed=n, **{name: step * n for name, step in shift.items()}, **more)
+        replace(
+            base,
+            label=f"{base.label} {n}",
+            seed=n,
+            num_envs=n + 1,
+            **{name: step * n for name, step in shift.items()},
+            **more,
+        )
         for n in range(count)
     ]
 
@@ -156,8 +167,8 @@ def test_caveats_come_from_the_runs(base: RunSummary) -> None:
     told = relate(runs).caveats
     for sentence in (
         "5 runs: a relation seen in so few",
-        "groups by algorithm also differ in batch size, so a difference",
-        "groups by batch size also differ in algorithm, so a difference",
+        "groups by algorithm also differ in batch size and number of envs, so a difference",
+        "groups by batch size also differ in algorithm and number of envs, so a difference",
         "by algorithm, one seed only: ppo;",
         "runs are of different length (4,500 … 9,000 steps)",
         "1 of 5 runs shorter than 5 minutes",
@@ -170,7 +181,8 @@ def test_caveats_come_from_the_runs(base: RunSummary) -> None:
 
 
 def test_what_does_not_differ_is_no_caveat(base: RunSummary) -> None:
-    told = " ".join(relate(many(base, 4)).caveats)
+    runs = [replace(base, seed=seed) for seed in range(4)]
+    told = " ".join(relate(runs).caveats)
     assert "also differ" not in told
     assert "one seed only" not in told
     assert "different length" not in told
@@ -181,3 +193,111 @@ def test_one_run_and_none_can_be_asked_for(base: RunSummary) -> None:
     alone = relate([base])
     assert alone.correlations == []
     assert any("No rank correlation" in caveat for caveat in alone.caveats)
+
+
+def test_seeds_of_the_same_settings_are_one_point_of_a_correlation(base: RunSummary) -> None:
+    runs = [
+        replace(run, seed=seed, steps_per_s=(run.steps_per_s or 0.0) + seed)
+        for run in many(base, 4)
+        for seed in range(3)
+    ]
+    relation = relate(runs)
+    found = {row.outcome: row for row in relation.correlations}["steps_per_s"]
+    assert (found.n, found.runs, found.rho, found.by_chance) == (4, 12, 1.0, pytest.approx(2 / 24))
+    assert any("more seeds make a point surer, and are no further points" in caveat for caveat in relation.caveats)
+    assert any("A perfect order (ρ = ±1) has no bootstrap interval" in caveat for caveat in relation.caveats)
+    alone = relate([replace(base, seed=seed, steps_per_s=100.0 + seed) for seed in range(8)])
+    assert alone.correlations == []
+    assert any("it takes 4 different settings" in caveat for caveat in alone.caveats)
+
+
+def test_settings_without_a_relation_are_rarely_called_related(base: RunSummary) -> None:
+    bare = replace(base, updates_per_s=None, final_return=None, mean_return=None)
+    rng = np.random.default_rng(1)
+    verdicts = []
+    for _ in range(100):
+        use, speed = (np.repeat(rng.normal(scale=5.0, size=5), 3) + rng.normal(size=15) for _ in range(2))
+        runs = [
+            replace(bare, num_envs=n // 3, seed=n % 3, cpu_share_of_machine=float(use[n]), steps_per_s=float(speed[n]))
+            for n in range(15)
+        ]
+        verdicts += [row.verdict for row in relate(runs).correlations]
+    assert len(verdicts) == 100
+    assert sum(verdict != NOTHING for verdict in verdicts) <= 14  # 10 are expected at most
+
+
+def test_a_run_whose_settings_a_resume_changed_is_in_no_group_of_others(tmp_path: Path, base: RunSummary) -> None:
+    resumes = [
+        {"changes": {"batch_size": "128 → 64", "learner.threads": "1 → 2"}},
+        {"changes": {"batch_size": "64 → 32", "max_steps": "8 → 9"}},
+    ]
+    changed = summarise(made_run(tmp_path / "changed", facts() | {"resumes": resumes}, metrics=[reading(5.0)]))
+    relation = relate([changed, base])
+    names = {(group.by, group.name) for group in relation.groups}
+    assert {("batch size", "128 → 64 → 32"), ("batch size", "32"), ("threads / cores", "1 → 2 of 2")} <= names
+    [caveat] = [caveat for caveat in relation.caveats if "changed at a resume" in caveat]
+    assert f"{changed.label} (batch_size 128 → 64 → 32 and learner.threads 1 → 2)" in caveat
+
+
+def test_the_span_of_speed_and_use_is_told(tmp_path: Path) -> None:
+    hardware = [sample(float(n), cpu_cores_used=1.0) for n in range(1, 11)]
+    short = summarise(made_run(tmp_path / "short", facts(), metrics=[reading(5.0)], hardware=hardware))
+    assert (short.speed_over, short.use_over) == (LAST_10_S, RECORDING)
+    foreign = summarise(
+        made_run(tmp_path / "foreign", hardware=hardware, episodes=[episode(1.0, 0.0), episode(9.0, 0)])
+    )
+    assert (foreign.speed_over, foreign.use_over, foreign.cpu_cores_used) == (RECORDING, RECORDING, 1.0)
+    older = summarise(made_run(tmp_path / "older", facts(), metrics=[reading(n, cpu_percent=50.0) for n in (1.0, 9.0)]))
+    assert (older.speed_over, older.use_over, older.cpu_cores_used) == (LEARNING, LEARNING, 0.5)
+
+
+def test_a_mean_over_little_of_the_learning_is_unknown(tmp_path: Path) -> None:
+    metrics = [reading(float(n)) for n in range(5, 101, 5)]
+    hardware = [sample(float(n), cpu_cores_used=2.0) for n in range(1, 21)]
+    run = made_run(tmp_path / "run", facts(), metrics=metrics, hardware=hardware)
+    summary = summarise(run)
+    assert (summary.cpu_cores_used, summary.cpu_share_of_machine, summary.use_over) == (None, None, None)
+    assert any("Samples cover 16% of the time of learning" in problem for problem in run.problems)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_gpu_that_is_lost_early_has_no_mean_of_the_run(tmp_path: Path, is_foreign: bool) -> None:
+    gpus = [{"index": index, "utilisation_percent": 90.0 - 60.0 * index, "power_w": 100.0} for index in (0, 1)]
+    hardware = [sample(float(n), cpu_cores_used=1.0, gpus=gpus[0 if n <= 10 else 1 :]) for n in range(1, 101)]
+    metrics = {} if is_foreign else {"metrics": [reading(float(n)) for n in range(1, 101)]}
+    run = made_run(tmp_path / "run", None if is_foreign else facts(), hardware=hardware, **metrics)
+    assert summarise(run).gpu_utilisation_percent == pytest.approx(30.0)
+    what = "10% of the recording" if is_foreign else "9% of the time of learning"
+    assert f"GPU 0 was sampled in {what}: its mean utilisation is left out." in run.problems
+    assert not any("GPU 1" in problem for problem in run.problems)
+
+
+def test_the_monitors_own_cost_is_what_it_told_at_its_end(tmp_path: Path) -> None:
+    first = [sample(float(n), monitor_cpu_s=0.5 * n) for n in range(1, 11)]
+    # killed, so that only its samples tell: 0.2 of 4 cores
+    second = [{**sample(100.0 + n, monitor_cpu_s=0.8 * n), "elapsed_s": float(n)} for n in range(1, 12)]
+    events = [
+        event(0.0, "monitor-start", cores=4),
+        event(30.0, "monitor-stop", elapsed_s=30.0, monitor_cpu_share=0.01),
+        event(100.0, "monitor-start", cores=4),
+    ]
+    summary = summarise(made_run(tmp_path / "run", hardware=[*first, *second], events=events))
+    assert summary.monitor_cpu_share == pytest.approx((30 * 0.01 + 10 * 0.2) / 40)
+
+
+def test_a_machine_that_does_not_tell_its_cores_is_named_without(tmp_path: Path) -> None:
+    for place, (host, name) in enumerate(
+        [({"cpu_model": "Abacus"}, "Abacus"), ({"cpu_model": "Abacus", "usable_cores": 1}, "Abacus, 1 core")]
+    ):
+        run = made_run(tmp_path / str(place), facts() | {"host": host}, metrics=[reading(5.0)])
+        assert summarise(run).host == name
+
+
+def test_a_run_that_was_stopped_for_long_is_covered_all_the_same(tmp_path: Path) -> None:
+    metrics = [*(reading(float(n)) for n in range(1, 11)), {**reading(20.0), "unix_s": T0 + 60.0}]
+    hardware = [sample(float(n), cpu_s=float(n), cpu_cores_used=1.0) for n in range(1, 11)]
+    again = [{**sample(50.0 + n, cpu_s=float(n), cpu_cores_used=1.0), "elapsed_s": float(n)} for n in range(1, 11)]
+    events = [event(10.0, "stop"), event(50.0, "resume"), event(60.0, "stop")]
+    run = made_run(tmp_path / "run", facts(), metrics=metrics, hardware=[*hardware, *again], events=events)
+    assert not any("cover" in problem for problem in run.problems)
+    assert summarise(run).cpu_s_per_1000_steps == pytest.approx(20.0 / 2.0)

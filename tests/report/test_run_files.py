@@ -86,6 +86,9 @@ def test_labels_tell_what_differs_and_are_unique(tmp_path: Path) -> None:
         "foreign",
     ]
     assert [run.label for run in load_runs([tmp_path / "1"])] == ["dqn CartPole-v1 s1"]
+    for threads in (1, 2):
+        write_run(tmp_path / "t" / str(threads), facts(learner={"threads": threads}), metrics=[reading(5.0)])
+    assert [run.label for run in load_runs([tmp_path / "t"])] == ["dqn 1 thread", "dqn 2 threads"]
     twins = [write_run(tmp_path / side / "x", hardware=[sample(1.0)]) for side in ("left", "right")]
     assert [run.label for run in load_runs(twins)] == ["x x", "x x (2)"]
 
@@ -95,7 +98,7 @@ def test_labels_tell_what_differs_and_are_unique(tmp_path: Path) -> None:
     [
         ("run.json", "run.json is missing or unusable: algorithm"),
         ("metrics.jsonl", "metrics.jsonl is missing: speed"),
-        ("episodes.jsonl", "No episode has ended"),
+        ("episodes.jsonl", "episodes.jsonl is missing: returns are unknown"),
         ("events.jsonl", "events.jsonl is missing"),
         ("hardware.jsonl", "hardware.jsonl is missing"),
     ],
@@ -168,6 +171,8 @@ def test_values_that_are_no_numbers_are_left_out_and_told(tmp_path: Path) -> Non
         "hardware.jsonl: 4 lines are without a usable unix_s or interval_s and left out.",
         # rss_bytes, cpu_cores_used, two cores, an interval, unix_s, the load average, and the power that became null
         "hardware.jsonl: 8 values are no numbers that could be right and left out.",
+        "hardware.jsonl covers 13% of the time between the first and the last row: "
+        "CPU seconds, GPU seconds and energy are those of that part.",
     )
     everything_of(run)
 
@@ -204,8 +209,44 @@ def test_a_run_that_goes_on_and_a_monitor_that_goes_on_are_told(tmp_path: Path) 
 def test_samples_of_only_a_part_of_the_run_are_told(tmp_path: Path) -> None:
     rows = {"metrics": [reading(100.0), reading(1_030.0)], "events": [event(0.0, "start")]}
     run = made_run(tmp_path / "run", facts(), hardware=[sample(500.0, 500.0)], **rows)
-    assert any(problem.startswith("hardware.jsonl covers 50% of the time") for problem in run.problems)
+    assert any(problem.startswith("hardware.jsonl covers 49% of the time") for problem in run.problems)
     assert summarise(run).cpu_s_per_1000_steps is None
+
+
+def test_a_short_run_needs_its_samples_as_well(tmp_path: Path) -> None:
+    rows = {"metrics": [reading(float(n)) for n in range(1, 29)], "episodes": [episode(20.0, 1.0)]}
+    run = made_run(tmp_path / "run", facts(), hardware=[sample(float(n), cpu_s=float(n)) for n in (1, 2)], **rows)
+    assert any(problem.startswith("hardware.jsonl covers 7% of the time") for problem in run.problems)
+    assert summarise(run).cpu_s_per_1000_steps is None
+
+
+def test_that_no_episode_has_ended_is_said_only_where_it_is_known(tmp_path: Path) -> None:
+    folder = whole_run(tmp_path / "run")
+    (folder / "metrics.jsonl").write_text("")
+    for content, told in {
+        b"": "No episode has ended: there is no learning curve.",
+        b"not JSON\n": "No episode of training can be read in episodes.jsonl: returns are unknown.",
+        b'{"unix_s": 1': "No episode of training can be read in episodes.jsonl: returns are unknown.",
+        b'{"unix_s": 1, "return": 2}\n': "No episode of training can be read in episodes.jsonl: returns are unknown.",
+    }.items():
+        (folder / "episodes.jsonl").write_bytes(content)
+        [run] = load_runs([folder])
+        assert run.problems[0] == told
+    (folder / "episodes.jsonl").unlink()
+    (folder / "episodes.jsonl").mkdir()
+    assert not any("has ended:" in problem for problem in load_runs([folder])[0].problems)
+    counted = made_run(tmp_path / "counted", facts(), metrics=[reading(5.0, episodes=3)], episodes=[])
+    told = "metrics.jsonl counts 3 episodes, but episodes.jsonl holds none: returns are unknown."
+    assert told in counted.problems
+
+
+def test_runs_behind_links_are_found_once(tmp_path: Path) -> None:
+    outside, inside = whole_run(tmp_path / "outside" / "run"), whole_run(tmp_path / "runs" / "one")
+    (tmp_path / "runs" / "link").symlink_to(outside)
+    (tmp_path / "runs" / "latest").symlink_to(inside)
+    (tmp_path / "runs" / "circle").symlink_to(tmp_path / "runs")
+    (tmp_path / "runs" / "broken").symlink_to(tmp_path / "nowhere")
+    assert [run.path.name for run in load_runs([tmp_path / "runs"])] == ["link", "one"]
 
 
 def test_files_that_are_none_are_not_read(tmp_path: Path) -> None:
@@ -226,7 +267,7 @@ def test_foreign_code_needs_neither_settings_nor_metrics(tmp_path: Path) -> None
     run = made_run(tmp_path / "sb3", hardware=hardware, events=events)
     assert [problem.split(":")[0] for problem in run.problems] == [
         "There is neither run.json nor metrics.jsonl, as for a program that is not Redline",
-        "No episode has ended",
+        "episodes.jsonl is missing",
     ]
     assert summarise(run).cpu_s == 4.0
     everything_of(run)

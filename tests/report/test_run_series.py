@@ -74,6 +74,7 @@ def test_gpu_seconds_and_energy_are_integrals_over_all_gpus() -> None:
     spent = spending(hardware)
     assert spent.total("gpu_s") == pytest.approx(0.5 * 2 + 1.0)
     assert spent.total("energy_j") == pytest.approx(100 * 2 + 200 + 30)
+    assert spent.total("power_s") == pytest.approx(3.0)
     assert spent.total("cpu_s") is None
     assert spent.at("energy_j", [T0 + 2.5]) == pytest.approx(np.array([315.0]))
 
@@ -88,6 +89,22 @@ def test_a_day_between_two_parts_of_a_run_is_no_minute_of_it(tmp_path: Path) -> 
     assert clock.total_s == pytest.approx(90.0)
     assert clock.minutes(T0 + 0.5 * day) == pytest.approx(1.0)
     assert speed_series(run)["steps_per_s"] == Series([0.5, 1.0, 1.5], [100.0, 100.0, 100.0])
+
+
+def test_the_shortest_stop_before_a_resume_is_a_pause(tmp_path: Path) -> None:
+    metrics = [reading(30.0), {**reading(50.0), "unix_s": T0 + 58.0}]
+    events = [event(30.5, "stop"), event(38.5, "resume"), event(39.0, "monitor-start"), event(58.0, "stop")]
+    clock = run_clock(made_run(tmp_path / "run", facts(), metrics=metrics, events=events))
+    assert clock is not None
+    assert clock.pauses == ((T0 + 30.5, T0 + 38.5),)
+    assert clock.total_s == pytest.approx(50.0)
+
+
+def test_cpu_seconds_before_the_first_sample_that_is_left_do_not_count() -> None:
+    told = [sample(float(n), cpu_s=2.0 * n, cpu_cores_used=2.0) for n in range(51, 101)]
+    assert spending(told).total("cpu_s") == pytest.approx(100.0)
+    bare = [sample(float(n), cpu_s=2.0 * n) for n in range(51, 101)]
+    assert spending(bare).total("cpu_s") == pytest.approx(100.0)
 
 
 def test_a_long_silence_without_a_resume_is_no_pause(tmp_path: Path) -> None:

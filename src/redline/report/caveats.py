@@ -10,6 +10,7 @@ SHORT_MINUTES = 5.0
 FEW_EPISODES = 20
 SHARED_CORES = 0.1  # used by others, of one core: more than a desktop's own noise
 LENGTHS_DIFFER = 1.1
+TELL_APART = frozenset({"batch_size", "learner.threads", "num_envs", "topology"})
 
 NameOf = Callable[[RunSummary], str | None]
 # what can make runs differ beside what they are grouped by
@@ -35,7 +36,7 @@ def caveats_of(summaries: Sequence[RunSummary], groupings: Mapping[str, NameOf])
         runs = [summary for summary in known if summary.env == env]
         about = f"{env}: " if len(envs) > 1 else ""
         told += [f"{about}{sentence}" for sentence in _confounding(runs, groupings) + _seeds(runs, groupings)]
-        told += [f"{about}{sentence}" for sentence in _lengths(runs)]
+        told += [f"{about}{sentence}" for sentence in _lengths(runs) + _changes(runs)]
     return told + _quality(summaries)
 
 
@@ -93,6 +94,18 @@ def _lengths(runs: Sequence[RunSummary]) -> list[str]:
         f"runs are of different length ({min(steps):,} … {max(steps):,} steps), "
         "so their returns are not after equal learning."
     ]
+
+
+def _changes(runs: Sequence[RunSummary]) -> list[str]:
+    """Name the runs of which a resume changed what runs are told apart by."""
+    named = []
+    for run in runs:
+        values = [f"{name} {value}" for name, value in (run.changed or {}).items() if name in TELL_APART]
+        if values:
+            named.append(f"{run.label} ({_listed(values)})")
+    if not named:
+        return []
+    return [f"settings were changed at a resume, so these runs belong to none of the other groups: {_listed(named)}."]
 
 
 def _quality(summaries: Sequence[RunSummary]) -> list[str]:

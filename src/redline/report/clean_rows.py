@@ -34,6 +34,7 @@ class Cleaned:
 
     rows: list[Row]
     problems: list[str]
+    is_damaged: bool = False  # whether there was more in the file than these rows tell
 
 
 def read_rows(folder: Path, kind: str) -> Cleaned | None:
@@ -43,10 +44,11 @@ def read_rows(folder: Path, kind: str) -> Cleaned | None:
         if not path.exists():
             return None
         if not path.is_file():  # a pipe would block
-            return Cleaned([], [f"{path.name} is no file, so it is not read."])
+            return Cleaned([], [f"{path.name} is no file, so it is not read."], is_damaged=True)
         scan, count = scan_samples(path) if kind == "hardware" else (scan_records(path), None)
     except OSError as error:
-        return Cleaned([], [f"{path.name} cannot be read: {(error.strerror or str(error)).lower()}."])
+        why = (error.strerror or str(error)).lower()
+        return Cleaned([], [f"{path.name} cannot be read: {why}."], is_damaged=True)
     problems = []
     if count is not None and count > len(scan.rows):
         problems.append(
@@ -60,7 +62,8 @@ def read_rows(folder: Path, kind: str) -> Cleaned | None:
     if not scan.rows:
         problems.append(f"{path.name} holds no rows.")
     cleaned = clean(scan.rows, kind)
-    return Cleaned(cleaned.rows, problems + cleaned.problems)
+    is_damaged = scan.unreadable_lines > 0 or scan.is_torn or cleaned.is_damaged
+    return Cleaned(cleaned.rows, problems + cleaned.problems, is_damaged)
 
 
 def clean(rows: list[Row], kind: str) -> Cleaned:
@@ -78,12 +81,12 @@ def clean(rows: list[Row], kind: str) -> Cleaned:
         values = "1 value is no number" if wrong == 1 else f"{wrong:,} values are no numbers"
         problems.append(f"{name}: {values} that could be right and left out.")
     if kind == "events":  # a log: its order is that of the file
-        return Cleaned(kept, problems)
+        return Cleaned(kept, problems, len(kept) < len(rows))
     ordered, told = _in_order(kept, name)
     if kind == "hardware":
         ordered, overlaps = disjoint(ordered)
         told += overlaps
-    return Cleaned(ordered, problems + told)
+    return Cleaned(ordered, problems + told, len(kept) < len(rows))
 
 
 def _lines(count: int) -> str:

@@ -17,6 +17,7 @@ RESAMPLES = 5_000
 COMPARISONS_AT_ONCE = 1_000_000  # bounds the memory
 LEAST_RESAMPLES = RESAMPLES // 2
 TOLERANCE = 1e-9
+PERFECT = 1.0 - TOLERANCE  # |rho| of pairs in one order
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class RankCorrelation:
     """What the order of the pairs tells."""
 
     rho: float
-    interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order, whose resamples are all perfect
+    interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order, or where resamples hardly differ
     by_chance: float  # share of random orders with a |rho| as large
 
     @property
@@ -69,7 +70,7 @@ def correlate(x: Sequence[float], y: Sequence[float], *, seed: int) -> RankCorre
 
 
 def _bootstrap(x: Doubles, y: Doubles, rho: float, rng: np.random.Generator) -> tuple[float, float] | None:
-    if abs(rho) >= 1.0 - TOLERANCE:
+    if abs(rho) >= PERFECT:
         return None
     drawn = rng.integers(len(x), size=(RESAMPLES, len(x)))
     at_once = max(COMPARISONS_AT_ONCE // len(x) ** 2, 1)

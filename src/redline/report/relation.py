@@ -8,7 +8,7 @@ from statistics import fmean
 
 from redline.report.caveats import caveats_of
 from redline.report.intervals import mean_interval
-from redline.report.rank_correlation import LEAST_PAIRS, correlate
+from redline.report.rank_correlation import LEAST_PAIRS, PERFECT, correlate
 from redline.report.run_summary import RunSummary
 
 UTILISATIONS = ("cpu_share_of_machine", "gpu_utilisation_percent")
@@ -48,15 +48,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's rank correlation of utilisation with an outcome, over runs of one game."""
+    """Spearman's rank correlation of utilisation with an outcome, over settings tried in one game.
+
+    Runs of the same settings are one point, their mean: seeds do not tell settings apart, so they are no more evidence.
+    """
 
     env: str
     within: str  # "all runs", "algorithm dqn", …
     utilisation: str  # of UTILISATIONS
     outcome: str  # of OUTCOMES
-    n: int  # runs that tell both
-    rho: float | None  # None for fewer than four, or where one of both is the same in all runs
-    interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order, which has no width to tell
+    n: int  # different settings of which runs tell both
+    runs: int  # that tell both
+    rho: float | None  # None for fewer than four, or where one of both is the same in all
+    interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order, whose resamples are all perfect
     by_chance: float | None  # share of random orders that give a |rho| as large
     verdict: str  # MORE, LESS or NOTHING
 
@@ -70,16 +74,37 @@ class Relation:
     caveats: list[str]
 
 
+def _valued(setting: str, field: str) -> Callable[[RunSummary], str | None]:
+    """Return how to name a run by a setting: by all values that it had, where a resume changed it."""
+
+    def name_of(summary: RunSummary) -> str | None:
+        value = getattr(summary, field)
+        return (summary.changed or {}).get(setting) or (None if value is None else str(value))
+
+    return name_of
+
+
 def _threads(summary: RunSummary) -> str | None:
-    if summary.learner_threads is None or summary.usable_cores is None:
-        return None
-    return f"{summary.learner_threads} of {summary.usable_cores}"
+    threads = THREADS(summary)
+    return None if threads is None or summary.usable_cores is None else f"{threads} of {summary.usable_cores}"
+
+
+BATCH_SIZE = _valued("batch_size", "batch_size")
+THREADS = _valued("learner.threads", "learner_threads")
+# runs that agree in all of these differ by their seed alone
+SETTINGS = (
+    lambda summary: summary.algorithm,
+    BATCH_SIZE,
+    THREADS,
+    _valued("num_envs", "num_envs"),
+    _valued("topology", "topology"),
+)
 
 
 # what runs are grouped by → the name of a run's group
 GROUPINGS: Mapping[str, Callable[[RunSummary], str | None]] = {
     "algorithm": lambda summary: summary.algorithm,
-    "batch size": lambda summary: None if summary.batch_size is None else str(summary.batch_size),
+    "batch size": BATCH_SIZE,
     "threads / cores": _threads,
 }
 
@@ -133,35 +158,49 @@ def _correlations(env: str, within: str, runs: Sequence[RunSummary]) -> list[Cor
 
 
 def _correlation(env: str, within: str, runs: Sequence[RunSummary], utilisation: str, outcome: str) -> Correlation:
-    points = [(getattr(run, utilisation), getattr(run, outcome)) for run in runs]
-    told = [(x, y) for x, y in points if x is not None and y is not None]
-    found = correlate([x for x, _ in told], [y for _, y in told], seed=SEED)
+    told: dict[tuple[str | None, ...], list[tuple[float, float]]] = {}
+    for run in runs:
+        x, y = getattr(run, utilisation), getattr(run, outcome)
+        if x is not None and y is not None:
+            told.setdefault(tuple(name_of(run) for name_of in SETTINGS), []).append((x, y))
+    sides = [[fmean(pair[side] for pair in pairs) for pairs in told.values()] for side in (0, 1)]
+    counts = (len(told), sum(map(len, told.values())))
+    found = correlate(*sides, seed=SEED)
     if found is None:
-        return Correlation(env, within, utilisation, outcome, len(told), None, None, None, NOTHING)
+        return Correlation(env, within, utilisation, outcome, *counts, None, None, None, NOTHING)
     verdict = (MORE if found.rho > 0 else LESS) if found.is_clear else NOTHING
-    return Correlation(
-        env, within, utilisation, outcome, len(told), found.rho, found.interval, found.by_chance, verdict
-    )
+    return Correlation(env, within, utilisation, outcome, *counts, found.rho, found.interval, found.by_chance, verdict)
 
 
 def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
     if not correlations:
-        return [f"No rank correlation: it takes {LEAST_PAIRS} runs of one game that tell both sides."]
+        return [
+            f"No rank correlation: it takes {LEAST_PAIRS} different settings of one game whose runs tell both sides; "
+            "runs that differ by their seed alone count as one."
+        ]
     told = []
     tried = [correlation for correlation in correlations if correlation.rho is not None]
+    if any(correlation.n < correlation.runs for correlation in correlations):
+        told.append(
+            "Rank correlations are over settings (algorithm, batch size, threads, envs, topology), each by the mean "
+            "of its runs: more seeds make a point surer, and are no further points."
+        )
     open_ones = sum(correlation.verdict == NOTHING for correlation in correlations)
     if open_ones:
         told.append(
             f"{open_ones} of {len(correlations)} rank correlations say nothing either way: the 90 % interval contains "
-            "0, random orders give as much in at least 1 of 10 cases, or one side is the same in all runs."
+            "0, random orders give as much in at least 1 of 10 cases, or one side is the same for all settings."
         )
     if len(tried) > 1:
         told.append(
             f"{len(tried)} rank correlations were tried: of as many without any relation, about one in ten would "
             "still look clear."
         )
-    if any(correlation.rho is not None and correlation.interval is None for correlation in correlations):
-        told.append("A perfect order has no bootstrap interval: look at its number of runs and at the share by chance.")
+    if any(abs(correlation.rho or 0.0) >= PERFECT for correlation in tried):
+        told.append(
+            "A perfect order (ρ = ±1) has no bootstrap interval and is not certain for that: look at how many settings "
+            "it is over and at the share by chance."
+        )
     if tried and min(correlation.n for correlation in tried) < 10:
-        told.append("Intervals of correlations over fewer than 10 runs are rough.")
+        told.append("Intervals of correlations over fewer than 10 settings are rough.")
     return told

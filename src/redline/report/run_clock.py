@@ -12,9 +12,8 @@ from redline.report.row_values import moment, number
 if TYPE_CHECKING:
     from redline.report.run_files import RunFiles  # which itself looks at the clock
 
-MIN_PAUSE_S = 60.0  # a shorter one is start-up
-START_UP_S = 30.0  # that may pass before the first sample and after the last
-BEGINS = frozenset({"resume", "monitor-start"})
+# a gap of no more is no pause: a resume tells that the run was stopped, but a monitor may just be slow to start
+MIN_PAUSE_S = {"resume": 0.0, "monitor-start": 60.0}
 MAX_START_UP_S = 600.0  # before the first row; what lies further back is another run's clock
 
 
@@ -49,24 +48,20 @@ def run_clock(run: RunFiles) -> RunClock | None:
     created_s = None if run.run is None else number(run.run, "created_unix_s")
     if created_s is not None and 0 <= first_s - created_s <= MAX_START_UP_S:
         first_s = created_s
-    begins = sorted(unix_s for row in run.events if row["event"] in BEGINS and (unix_s := moment(row)) is not None)
+    begins = sorted(
+        (unix_s, MIN_PAUSE_S[row["event"]])
+        for row in run.events
+        if row["event"] in MIN_PAUSE_S and (unix_s := moment(row)) is not None
+    )
     return RunClock(first_s, moments[-1], tuple(_pauses(moments, begins)))
 
 
-def _pauses(moments: Sequence[float], begins: Sequence[float]) -> list[tuple[float, float]]:
+def _pauses(moments: Sequence[float], begins: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the gaps before a resume or a new recording: only these show that nothing ran."""
-    found = []
-    for begin_s in begins:
+    found: list[tuple[float, float]] = []
+    for begin_s, least_s in begins:
         place = bisect_left(moments, begin_s)
-        if place > 0 and begin_s - moments[place - 1] > MIN_PAUSE_S:
-            found.append((moments[place - 1], begin_s))
+        pause = (moments[place - 1], begin_s) if place > 0 else (begin_s, begin_s)
+        if pause[1] - pause[0] > least_s and pause not in found[-1:]:
+            found.append(pause)
     return found
-
-
-def covered_share(run: RunFiles) -> float:
-    """Return the share of a run that samples of the hardware cover, 0 … 1; starting and ending count as covered."""
-    clock = run_clock(run)
-    covered_s = sum(row["interval_s"] for row in run.hardware)
-    if clock is None or covered_s == 0:
-        return 0.0
-    return float(min(covered_s / max(clock.total_s - START_UP_S, covered_s), 1.0))

@@ -9,15 +9,14 @@ from typing import Any
 
 from redline.errors import UserError
 from redline.records import Row
-from redline.report.clean_rows import read_rows
-from redline.report.row_values import part, role_of, without_depth
-from redline.report.run_clock import covered_share
+from redline.report.clean_rows import Cleaned, read_rows
+from redline.report.coverage import what_is_not_covered
+from redline.report.row_values import numbers, part, role_of, without_depth
 from redline.report.run_labels import label_runs
 from redline.runs.directory import RUN_JSON, read_run_json
 from redline.runs.locating import find_recorded
 
 KINDS = ("metrics", "episodes", "events", "hardware")
-ENOUGH_COVER = 0.95  # of a run by samples
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))
 
 
@@ -47,15 +46,11 @@ def load_run(folder: Path) -> RunFiles:
     """Read one run directory."""
     problems: list[str] = []
     run = _read_facts(folder, problems)
-    rows: dict[str, list[Row]] = {}
-    absent = []
-    for kind in KINDS:
-        cleaned = read_rows(folder, kind)
-        rows[kind] = [] if cleaned is None else cleaned.rows
-        problems += [] if cleaned is None else cleaned.problems
-        absent += [kind] if cleaned is None else []
+    files = {kind: read_rows(folder, kind) for kind in KINDS}
+    rows = {kind: [] if file is None else file.rows for kind, file in files.items()}
+    problems += [problem for file in files.values() if file is not None for problem in file.problems]
     found = RunFiles(folder, folder.name, run, **rows, problems=())
-    return replace(found, problems=(*_what_is_missing(run, rows, absent), *problems, *_what_is_not_covered(found)))
+    return replace(found, problems=(*_what_is_missing(found, files), *problems, *what_is_not_covered(found)))
 
 
 def _find_runs(path: Path) -> list[Path]:
@@ -82,8 +77,8 @@ def _read_facts(folder: Path, problems: list[str]) -> Mapping[str, Any] | None:
     return facts
 
 
-def _what_is_missing(run: Mapping[str, Any] | None, rows: Mapping[str, list[Row]], absent: Sequence[str]) -> list[str]:
-    missing = [*([RUN_JSON] if run is None else []), *(f"{kind}.jsonl" for kind in absent)]
+def _what_is_missing(run: RunFiles, files: Mapping[str, Cleaned | None]) -> list[str]:
+    missing = [*([RUN_JSON] if run.run is None else []), *(f"{kind}.jsonl" for kind in KINDS if files[kind] is None)]
     told = []
     if {RUN_JSON, "metrics.jsonl"} <= set(missing):
         told.append(
@@ -96,25 +91,28 @@ def _what_is_missing(run: Mapping[str, Any] | None, rows: Mapping[str, list[Row]
         told.append("metrics.jsonl is missing: speed, updates and phases are unknown.")
     if "hardware.jsonl" in missing:
         told.append("hardware.jsonl is missing, as for a run without the monitor: what the hardware did is unknown.")
-    if not rows["episodes"]:
-        told.append("No episode has ended: there is no learning curve.")
-    elif not any(role_of(row) == "actor" for row in rows["episodes"]):
-        told.append("No episode of training has ended, only some of evaluations: there is no learning curve.")
+    told += _which_episodes(run, files["episodes"])
     if "events.jsonl" in missing:
         told.append("events.jsonl is missing: checkpoints, evaluations and how the run ended are unknown.")
     else:
-        told += _how_it_ended(rows["events"])
+        told += _how_it_ended(run.events)
     return told
 
 
-def _what_is_not_covered(run: RunFiles) -> list[str]:
-    share = covered_share(run)
-    if not run.hardware or share > ENOUGH_COVER:
+def _which_episodes(run: RunFiles, file: Cleaned | None) -> list[str]:
+    """Say why there is no learning curve; that no episode has ended only where nothing speaks against it."""
+    if file is None:
+        return ["episodes.jsonl is missing: returns are unknown."]
+    if any(role_of(row) == "actor" for row in file.rows):
         return []
-    return [
-        f"hardware.jsonl covers {share:.0%} of the time between the first and the last row: "
-        "CPU seconds, GPU seconds and energy are those of that part."
-    ]
+    if file.is_damaged:
+        return ["No episode of training can be read in episodes.jsonl: returns are unknown."]
+    counted = max(numbers(run.metrics, "episodes"), default=0.0)
+    if counted > 0:
+        return [f"metrics.jsonl counts {counted:,.0f} episodes, but episodes.jsonl holds none: returns are unknown."]
+    if file.rows:
+        return ["No episode of training has ended, only some of evaluations: there is no learning curve."]
+    return ["No episode has ended: there is no learning curve."]
 
 
 def _how_it_ended(events: Sequence[Row]) -> list[str]:

@@ -40,8 +40,13 @@ def _label(folder: str, run: Mapping[str, Any] | None, told: Sequence[str]) -> s
     if not algorithm:
         return one_line(folder)[:MAX_LABEL_CHARACTERS] or "run"
     values = [(name, setting(run, name)) for name in told]
-    facts = [FACTS[name].format(one_line(str(value))) for name, value in values if value is not None]
+    facts = [_in_words(name, value) for name, value in values if value is not None]
     return " ".join([algorithm, *facts])[:MAX_LABEL_CHARACTERS].strip()
+
+
+def _in_words(name: str, value: object) -> str:
+    words = FACTS[name].format(one_line(str(value)))
+    return words.removesuffix("s") if value == 1 and words.startswith("1 ") else words
 
 
 def _numbered(labels: Sequence[str]) -> list[str]:

@@ -9,16 +9,26 @@ from statistics import fmean
 from typing import Any
 
 from redline.records import Row
-from redline.report.clean_samples import recordings
+from redline.report.coverage import (
+    LEARNING,
+    LEAST_COVER,
+    RECORDING,
+    gpu_covers,
+    is_covered,
+    learning_cover,
+    use_span,
+    while_learning,
+)
 from redline.report.episode_means import Integrals
-from redline.report.row_values import as_number, number, numbers, part, setting, text
-from redline.report.run_clock import covered_share, run_clock
-from redline.report.run_files import ENOUGH_COVER, RunFiles
+from redline.report.monitor_cost import monitor_share, monitored_cores
+from redline.report.row_values import as_number, members, number, numbers, one_line, part, setting, text
+from redline.report.run_clock import run_clock
+from redline.report.run_files import RunFiles
 from redline.report.run_series import episodes_of, moving_means, steps_of
 from redline.report.spending import spending
 
 END_SHARE = 0.2  # of the episodes: what the first and the final return are over
-LEAST_LEARNING_S = 2.0  # a shorter span between rows says nothing of the hardware while learning
+LAST_10_S = "last 10 s"
 
 
 @dataclass(frozen=True)
@@ -38,13 +48,13 @@ class RunSummary:
     steps: int | None
     updates: int | None
     minutes: float | None  # of training; of the recording for foreign code
-    steps_per_s: float | None  # while learning, after the warm-up
+    steps_per_s: float | None  # over `speed_over`
     updates_per_s: float | None
     samples_per_step: float | None
-    cpu_cores_used: float | None  # mean while learning, where that is known; else over the recording
+    cpu_cores_used: float | None  # mean over `use_over`; None where samples cover too little of it
     cpu_share_of_machine: float | None  # 0 … 1, of the cores that it may use
     others_cpu_cores_used: float | None  # by anybody else on the machine
-    gpu_utilisation_percent: float | None  # mean over time and GPUs, over the same span
+    gpu_utilisation_percent: float | None  # mean over time and GPUs, without those that were sampled too little
     rss_peak_bytes: float | None
     pss_peak_bytes: float | None
     cpu_s: float | None  # of all recordings, whatever they were spent on
@@ -59,54 +69,74 @@ class RunSummary:
     mean_return: float | None  # area under the curve against steps ÷ steps
     return_gained_per_cpu_minute: float | None  # final − first: a return can be negative, so a quotient says nothing
     monitor_cpu_share: float | None  # the monitor's own CPU time ÷ (wall × cores)
+    power_s: float | None = None  # seconds that energy_j is of: samples that hold a power
+    speed_over: str | None = None  # LEARNING (after the warm-up), RECORDING or LAST_10_S
+    use_over: str | None = None  # LEARNING or RECORDING
+    changed: Mapping[str, str] | None = None  # setting → "128 → 64", where a resume changed it
 
 
 def summarise(run: RunFiles) -> RunSummary:
     """Return the numbers of a run."""
-    returns = [float(row["return"]) for row in episodes_of(run, "actor")]
-    at_ends = max(round(END_SHARE * len(returns)), 1)
-    first, final = _mean(returns[:at_ends]), _mean(returns[-at_ends:])
-    cores, spent, used = _cores(run), spending(run.hardware), _used(run)
-    cpu_s, steps, cpu_cores_used = spent.total("cpu_s"), _last(run, "steps"), used.get("cpu_cores_used")
-    whole_cpu_s = cpu_s if covered_share(run) > ENOUGH_COVER else None  # else it is not of all these steps
-    gained = None if final is None or first is None else final - first
-    speed = _speed(run)
+    known = {**_settings(run), **_speed(run), **_use(run), **_costs(run), **_returns(run)}
+    steps, cores, cpu_s = known["steps"], known["usable_cores"], known["cpu_s"]
+    first, final = known["first_return"], known["final_return"]
+    whole_cpu_s = cpu_s if is_covered(run) else None  # else it is not of all these steps
     return RunSummary(
         label=run.label,
-        algorithm=None if run.run is None else text(run.run, "algorithm"),
-        env=_text_setting(run, "env.id"),
-        host=_host(run),
-        batch_size=_whole(setting(run.run, "batch_size")),
-        num_envs=_whole(setting(run.run, "num_envs")),
-        learner_threads=_whole(setting(run.run, "learner.threads")),
-        usable_cores=cores,
-        topology=_text_setting(run, "topology"),
-        seed=_whole(setting(run.run, "seed")),
-        steps=_whole(steps),
-        updates=_whole(_last(run, "updates")),
-        minutes=_minutes(run),
-        steps_per_s=speed.get("steps"),
-        updates_per_s=speed.get("updates"),
-        samples_per_step=_last(run, "samples_per_step"),
-        cpu_cores_used=cpu_cores_used,
-        cpu_share_of_machine=_over(cpu_cores_used, cores),
-        others_cpu_cores_used=used.get("others_cpu_cores_used"),
-        gpu_utilisation_percent=used.get("gpu_utilisation_percent"),
-        rss_peak_bytes=_peak(run, "rss_bytes"),
-        pss_peak_bytes=_peak(run, "pss_bytes"),
-        cpu_s=cpu_s,
-        gpu_s=spent.total("gpu_s"),
-        energy_j=spent.total("energy_j"),
+        cpu_share_of_machine=_over(known["cpu_cores_used"], cores),
         cpu_s_per_1000_steps=_over(whole_cpu_s, steps, 1_000.0),
-        episodes=len(returns),
-        first_return=first,
-        final_return=final,
-        final_return_episodes=at_ends if returns else 0,
-        best_return=max(returns, default=None),
-        mean_return=mean_return(episodes_of(run, "actor")),
-        return_gained_per_cpu_minute=_over(gained, whole_cpu_s, 60.0),
-        monitor_cpu_share=_monitor_share(run),
+        return_gained_per_cpu_minute=_over(None if first is None else final - first, whole_cpu_s, 60.0),
+        **known,
     )
+
+
+def _settings(run: RunFiles) -> dict[str, Any]:
+    return {
+        "algorithm": None if run.run is None else text(run.run, "algorithm"),
+        "env": _text_setting(run, "env.id"),
+        "host": _host(run),
+        "batch_size": _whole(setting(run.run, "batch_size")),
+        "num_envs": _whole(setting(run.run, "num_envs")),
+        "learner_threads": _whole(setting(run.run, "learner.threads")),
+        "usable_cores": _whole(number(part(run.run, "host"), "usable_cores")) or monitored_cores(run),
+        "topology": _text_setting(run, "topology"),
+        "seed": _whole(setting(run.run, "seed")),
+        "changed": _changed(run) or None,
+    }
+
+
+def _changed(run: RunFiles) -> dict[str, str]:
+    """Return every value that a setting had, of those that a resume changed."""
+    found: dict[str, str] = {}
+    for resume in members(run.run or {}, "resumes"):
+        for name, value in part(resume, "changes").items():
+            before, _, after = one_line(str(value)).partition(" → ")
+            found[one_line(name)] = f"{found.get(one_line(name), before)} → {after}"
+    return found
+
+
+def _costs(run: RunFiles) -> dict[str, Any]:
+    spent = spending(run.hardware)
+    return {
+        "minutes": _minutes(run),
+        "rss_peak_bytes": _peak(run, "rss_bytes"),
+        "pss_peak_bytes": _peak(run, "pss_bytes"),
+        **{name: spent.total(name) for name in ("cpu_s", "gpu_s", "energy_j", "power_s")},
+        "monitor_cpu_share": monitor_share(run),
+    }
+
+
+def _returns(run: RunFiles) -> dict[str, Any]:
+    returns = [float(row["return"]) for row in episodes_of(run, "actor")]
+    at_ends = max(round(END_SHARE * len(returns)), 1)
+    return {
+        "episodes": len(returns),
+        "first_return": _mean(returns[:at_ends]),
+        "final_return": _mean(returns[-at_ends:]),
+        "final_return_episodes": at_ends if returns else 0,
+        "best_return": max(returns, default=None),
+        "mean_return": mean_return(episodes_of(run, "actor")),
+    }
 
 
 def mean_return(episodes: Sequence[Row]) -> float | None:
@@ -128,19 +158,21 @@ def mean_return(episodes: Sequence[Row]) -> float | None:
     return sum(steps * height for steps, height in pairs) / width
 
 
-def _speed(run: RunFiles) -> dict[str, float]:
-    """Return steps and updates per second of training after the first row with an update, or of the wall clock."""
+def _speed(run: RunFiles) -> dict[str, Any]:
+    """Return how far the run came, and how fast: while learning by training time, of foreign code by the wall clock."""
     names = ("steps", "updates")
-    rates: dict[str, float | None] = {"steps": _rate(episodes_of(run, "actor"), "steps", "unix_s")}
+    over = RECORDING
+    rates: dict[str, float | None] = {"steps": _rate(episodes_of(run, "actor"), "steps", "unix_s"), "updates": None}
     if run.metrics:
-        rates = {name: _rate(_while_learning(run), name, "time_s") for name in names}
+        over, rates = LEARNING, {name: _rate(while_learning(run), name, "time_s") for name in names}
         if None in rates.values():  # too short for two rows: the rates of the last 10 s are all there is
-            rates = {name: number(run.metrics[-1], f"{name}_per_s") for name in names}
-    return {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def _while_learning(run: RunFiles) -> list[Row]:
-    return [row for row in run.metrics if (number(row, "updates") or 0.0) > 0]
+            over, rates = LAST_10_S, {name: number(run.metrics[-1], f"{name}_per_s") for name in names}
+    return {
+        **{name: _whole(_last(run, name)) for name in names},
+        **{f"{name}_per_s": rate for name, rate in rates.items()},
+        "samples_per_step": _last(run, "samples_per_step"),
+        "speed_over": None if set(rates.values()) == {None} else over,
+    }
 
 
 def _rate(rows: Sequence[Row], name: str, clock: str) -> float | None:
@@ -152,53 +184,51 @@ def _rate(rows: Sequence[Row], name: str, clock: str) -> float | None:
     return sum(grown for _, grown in usable) / seconds if seconds > 0 else None
 
 
-def _used(run: RunFiles) -> dict[str, float]:
+def _use(run: RunFiles) -> dict[str, Any]:
     """Return what was used on average while learning: by hardware.jsonl, else what metrics.jsonl tells."""
-    learning = _while_learning(run)
     if not run.hardware:
-        percent = numbers(learning[1:] or run.metrics, "cpu_percent")
-        return {"cpu_cores_used": fmean(percent) / 100.0} if percent else {}
-    integrals = Integrals(run.hardware)
-    begin_s, end_s = (learning[0]["unix_s"], learning[-1]["unix_s"]) if learning else (0.0, 0.0)
-    [found] = integrals.means([(begin_s, end_s)]) if end_s - begin_s >= LEAST_LEARNING_S else [{}]
-    if not found:
-        first = run.hardware[0]
-        [found] = integrals.means([(first["unix_s"] - first["interval_s"], run.hardware[-1]["unix_s"])])
-    used = {name: found[name] for name in ("cpu_cores_used",) if name in found}
-    if {"cpu_cores_used", "machine_cpu_cores_used"} <= found.keys():
-        used["others_cpu_cores_used"] = max(found["machine_cpu_cores_used"] - found["cpu_cores_used"], 0.0)
-    gpus = [
-        value for name, value in found.items() if name.startswith("gpus.") and name.endswith(".utilisation_percent")
+        return _told_use(run)
+    span = use_span(run)
+    [found] = [{}] if span is None else Integrals(run.hardware).means([span[0]])
+    cover = learning_cover(run)
+    is_known = cover is None or cover >= LEAST_COVER
+    cores, machine = (found.get(f"{whose}cpu_cores_used") if is_known else None for whose in ("", "machine_"))
+    gpus = _gpu_mean(run, found)
+    return {
+        "cpu_cores_used": cores,
+        "others_cpu_cores_used": None if cores is None or machine is None else max(machine - cores, 0.0),
+        "gpu_utilisation_percent": gpus,
+        "use_over": None if span is None or (cores is None and gpus is None) else span[1],
+    }
+
+
+def _told_use(run: RunFiles) -> dict[str, Any]:
+    learning = while_learning(run)[1:]
+    percent = _mean(numbers(learning or run.metrics, "cpu_percent"))
+    unknown = dict.fromkeys(("others_cpu_cores_used", "gpu_utilisation_percent"))
+    over = LEARNING if learning else RECORDING
+    return {
+        "cpu_cores_used": _over(percent, 100.0),
+        "use_over": None if percent is None else over,
+        **unknown,
+    }
+
+
+def _gpu_mean(run: RunFiles, means: Mapping[str, float]) -> float | None:
+    """Return the mean over GPUs by the time in which each was sampled; one lost early has no mean of the run."""
+    weighed = [
+        (means[name], cover) for name, cover in gpu_covers(run).items() if cover >= LEAST_COVER and name in means
     ]
-    return used | ({"gpu_utilisation_percent": fmean(gpus)} if gpus else {})
-
-
-def _monitor_share(run: RunFiles) -> float | None:
-    """Return the monitor's own CPU time while it sampled ÷ (wall × cores), over all recordings."""
-    own_s = wall_s = 0.0
-    for rows in recordings(run.hardware):
-        told = [row for row in rows if number(row, "monitor_cpu_s") is not None and number(row, "elapsed_s")]
-        if len(told) > 1:
-            own_s += told[-1]["monitor_cpu_s"] - told[0]["monitor_cpu_s"]
-            wall_s += told[-1]["elapsed_s"] - told[0]["elapsed_s"]
-    cores = _monitored_cores(run)
-    return max(own_s, 0.0) / (wall_s * cores) if cores and wall_s > 0 else None
-
-
-def _monitored_cores(run: RunFiles) -> int | None:
-    told = [number(row, "cores") for row in run.events if row["event"] == "monitor-start"]
-    busy = run.hardware[-1].get("core_busy") if run.hardware else None
-    return _whole(told[-1]) if told and told[-1] else len(busy) if isinstance(busy, list) and busy else None
-
-
-def _cores(run: RunFiles) -> int | None:
-    return _whole(number(part(run.run, "host"), "usable_cores")) or _monitored_cores(run)
+    total = sum(cover for _, cover in weighed)
+    return sum(mean * cover for mean, cover in weighed) / total if weighed else None
 
 
 def _host(run: RunFiles) -> str | None:
     host: Mapping[str, Any] = part(run.run, "host")
     model, cores = text(host, "cpu_model"), _whole(host.get("usable_cores"))
-    return None if model is None else f"{model}, {cores} cores"
+    if model is None or cores is None:
+        return model
+    return f"{model}, {cores} core{'' if cores == 1 else 's'}"
 
 
 def _last(run: RunFiles, name: str) -> float | None:

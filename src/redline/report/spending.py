@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.records import Row
-from redline.report.clean_samples import recordings
+from redline.report.clean_samples import SAME_RECORDING_S, recordings
 from redline.report.row_values import as_number, members, number
 
 Doubles = npt.NDArray[np.float64]
@@ -20,7 +20,7 @@ class Spending:
     """Running totals at moments between which they grow evenly; None for what no sample tells."""
 
     unix_s: Doubles  # [K]
-    totals: dict[str, Doubles]  # cpu_s, gpu_s, energy_j; each [K]
+    totals: dict[str, Doubles]  # cpu_s, gpu_s, energy_j, and power_s: seconds that energy_j is of; each [K]
 
     def at(self, name: str, unix_s: Sequence[float]) -> Doubles | None:
         """Return what was spent up to each moment; before the first sample nothing, after the last all."""
@@ -41,6 +41,9 @@ def spending(hardware: Sequence[Row]) -> Spending:
         "gpu_s": [_summed(row, "utilisation_percent", lambda percent: percent / 100.0) for row in rows],
         "energy_j": [_summed(row, "power_w", lambda watts: watts) for row in rows],
     }
+    parts["power_s"] = [
+        None if joules is None else row["interval_s"] for row, joules in zip(rows, parts["energy_j"], strict=True)
+    ]
     knots = [edge for row in rows for edge in (row["unix_s"] - row["interval_s"], row["unix_s"])]
     totals = {}
     for name, steps in parts.items():
@@ -60,7 +63,7 @@ def _cpu_steps(rows: list[Row]) -> list[float | None]:
     """Return the CPU seconds of each sample; the counter begins anew with each recording."""
     steps: dict[int, float] = {}
     for recording in recordings(rows):
-        before_s = 0.0
+        before_s = _before_first(recording[0])
         for row in recording:
             now_s = as_number(row.get("cpu_s"))
             if now_s is not None:
@@ -68,3 +71,14 @@ def _cpu_steps(rows: list[Row]) -> list[float | None]:
                 steps[id(row)] = now_s - before_s if now_s >= before_s else now_s
                 before_s = now_s
     return [steps.get(id(row)) for row in rows]
+
+
+def _before_first(row: Row) -> float:
+    """Return the counter before a recording's first sample: where earlier ones are lost, what they counted."""
+    counted_s, elapsed_s = number(row, "cpu_s"), number(row, "elapsed_s")
+    interval_s = float(row["interval_s"])
+    if counted_s is None or elapsed_s is None or elapsed_s <= interval_s + SAME_RECORDING_S:
+        return 0.0
+    cores = number(row, "cpu_cores_used")
+    used_s = counted_s * interval_s / elapsed_s if cores is None else cores * interval_s
+    return max(counted_s - used_s, 0.0)

@@ -30,6 +30,7 @@ def find_recorded(folder: Path) -> list[Path]:
     if is_recorded(folder):
         return [folder]
     found = []
+    links = []
     for root, folders, _ in os.walk(folder):
         here = Path(root)
         if here != folder and is_recorded(here):
@@ -37,7 +38,10 @@ def find_recorded(folder: Path) -> list[Path]:
             folders.clear()
         elif len(here.relative_to(folder).parts) >= MAX_DEPTH:
             folders.clear()
-    return sorted(found)
+        # a link may lead in a circle, so it is looked at and not walked into
+        links += [here / name for name in folders if (here / name).is_symlink() and is_recorded(here / name)]
+    known = {path.resolve() for path in found}
+    return sorted([*found, *(link for link in links if link.resolve() not in known)])
 
 
 def newest_recorded(folder: Path) -> Path:
