@@ -6,9 +6,11 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +38,7 @@ LAUNCHER = (
 )
 LOWEST_DESCRIPTOR = 10
 PATIENCE_S = 30.0
+CLOSING_S = 10.0
 
 Message = dict[str, Any]
 
@@ -102,14 +105,14 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.call("Browser.close")
-        try:
-            self._process.wait(timeout=PATIENCE_S)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            os.close(self._orders)
-            os.close(self._answers)
+        with suppress(OSError, AssertionError, subprocess.TimeoutExpired):  # a browser that hangs is ended anyhow
+            self.call("Browser.close")
+            self._process.wait(timeout=CLOSING_S)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session: its helpers end with it
+        self._process.wait()
+        os.close(self._orders)
+        os.close(self._answers)
 
     def open(self, path: Path, *, scheme: str = "light", width: int = 1280, has_script: bool = True) -> Page:
         """Open a file in a new page, and return when it is loaded."""

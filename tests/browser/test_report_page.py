@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chromium import Chromium, Page
 from full_runs import HOSTILE, write_broken_run, write_full_run, write_hostile_run
+from PIL import Image
 
 pytestmark = pytest.mark.browser
 
@@ -89,12 +90,17 @@ def test_every_chart_of_several_runs_is_drawn(browser: Chromium, several: Path, 
     assert several.stat().st_size < 2_000_000
 
 
-def test_light_and_dark_differ_in_page_and_lines(browser: Chromium, one: Path) -> None:
+def test_light_and_dark_differ_in_page_and_lines(browser: Chromium, one: Path, tmp_path: Path) -> None:
     light, dark = (browser.open(one, scheme=scheme) for scheme in ("light", "dark"))
     assert light.evaluate(BACKGROUND) == "rgb(245, 246, 248)"
     assert dark.evaluate(BACKGROUND) == "rgb(16, 19, 23)"
     assert light.evaluate(LINE_COLOUR) == "rgb(0, 114, 178)"
     assert dark.evaluate(LINE_COLOUR) == "rgb(79, 171, 234)"
+    for page, margin in ((light, (245, 246, 248)), (dark, (16, 19, 23))):
+        page.screenshot(tmp_path / "page.png")
+        with Image.open(tmp_path / "page.png") as picture:
+            assert picture.size[0] == 1280
+            assert picture.convert("RGB").getpixel((2, 400)) == margin
 
 
 def test_ids_are_unique(browser: Chromium, several: Path) -> None:
