@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from PIL import Image
 from redline.report.amounts import amount, moment, share, size, span
 from redline.report.chart_drawing import SERIES, draw, shorten, tick_text
 from redline.report.charts import Bar, Chart, Line, LineChart, ShareChart, Spread, SpreadChart, over_time, thinned
-from redline.report.html_parts import Html, as_script_data, element, table
+from redline.report.html_parts import Compared, Gallery, Html, as_script_data, element, table
 from redline.report.inline_svg import inline_svg, readout, save_png
 
 TIMES = [0.0, 1.0, 2.0, 3.0]
@@ -142,7 +143,32 @@ def test_thinned_lines_keep_their_means_and_dots_are_kept_all() -> None:
     chart = thinned(line_chart(Line("a", many, many), Line("b", many, many, is_points=True)), max_points=200)
     assert [len(line.x) for line in chart.lines] == [100, 1_000]
     assert chart.lines[0].y[:2] == [4.5, 14.5]
+    assert chart.unit == "steps/s, means of neighbours"
     assert thinned(line_chart(Line("a", TIMES, TIMES)), max_points=1_000).lines[0].y == TIMES
+
+
+def test_line_ends_where_samples_are_missing() -> None:
+    times = [0.0, 1.0, 2.0, 3.0, 60.0, 61.0, 62.0]
+    chart = line_chart(Line("a", times, times))
+    assert [list(drawn.get_xdata()) for drawn in draw(chart).figure.axes[0].lines] == [times]
+    sampled = draw(replace(chart, is_sampled=True))
+    assert [list(drawn.get_xdata()) for drawn in sampled.figure.axes[0].lines] == [times[:4], times[4:]]
+
+
+def test_no_mean_is_of_values_from_both_sides_of_a_gap() -> None:
+    times = [float(value) for value in (*range(150), *range(1_000, 1_150))]
+    chart = thinned(replace(line_chart(Line("a", times, times)), is_sampled=True), max_points=100)
+    assert len(chart.lines[0].x) == 100
+    assert not [x for x in chart.lines[0].x if 150 <= x < 1_000]
+
+
+def test_charts_of_a_run_called_comparison_and_of_the_comparison_are_all_kept() -> None:
+    gallery = Gallery(max_points=100)
+    chart = line_chart(Line("a", TIMES, TIMES))
+    figures = [gallery.chart(chart, owner=owner).markup for owner in ("comparison", Compared("comparison"))]
+    figures.append(gallery.chart(chart, owner="comparison").markup)
+    assert len(gallery.charts) == 2
+    assert len(set(re.findall(r'<figure class="card" id="(c\d)"', "".join(figures)))) == 3
 
 
 def test_short_runs_are_shown_in_seconds() -> None:
@@ -191,6 +217,7 @@ def test_amounts_have_three_digits_that_matter() -> None:
         "90 s",
         "2 h",
     )
+    assert [amount(value) for value in (99.94, 99.96, 999.6, 0.9999)] == ["99.9", "100", "1,000", "1.00"]
     assert (moment(0.0), moment(1e30)) == ("1970-01-01 00:00:00 UTC", "–")
 
 
@@ -199,7 +226,7 @@ def test_text_is_escaped_and_markup_is_not() -> None:
     assert (
         element("p", Html("<b>x</b>"), css='a" onclick="x').markup == '<p class="a&quot; onclick=&quot;x"><b>x</b></p>'
     )
-    assert "<td>&lt;i&gt;</td>" in table(("a",), [["<i>"]]).markup
+    assert "<td>&lt;i&gt;</td>" in table("<x>", ("a",), [["<i>"]]).markup
 
 
 def test_data_cannot_end_the_script_that_holds_it() -> None:

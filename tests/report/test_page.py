@@ -9,7 +9,9 @@ from full_runs import HOSTILE, write_broken_run, write_full_run, write_hostile_r
 from made_runs import episode, event, facts, reading, sample, write_run
 
 from redline.monitor.hardware import flat
+from redline.report.charts import SpreadChart
 from redline.report.hardware_charts import hardware_charts
+from redline.report.html_parts import Compared
 from redline.report.page import Page, build_page
 from redline.report.relation import relate
 from redline.report.run_files import load_runs
@@ -77,6 +79,7 @@ def test_page_of_a_run_has_every_part(full_page: Page) -> None:
     outline(full_page)
     assert headings(full_page) == [
         "dqn on CartPole-v1",
+        "What is missing",  # a GPU is lost in the end
         "Learning and speed",
         "Where the time went",
         "Hardware",
@@ -89,14 +92,16 @@ def test_page_of_a_run_has_every_part(full_page: Page) -> None:
         "Events",
         "Episodes and the hardware meanwhile",
     ]
-    for text in ("12_558_848", "gpu-lost", "GPU is lost", "samples_per_step", "replay.bytes", "batch_size"):
+    for text in ("12_558_848", "gpu-lost", "GPU is lost", "samples_per_step", "replay.bytes", "batch-size"):
         assert text in full_page.html
 
 
 def test_every_series_of_the_hardware_is_in_some_chart(full: Path) -> None:
     [run] = load_runs([full])
     wanted = {name for row in run.hardware for name in flat(row)} - {"unix_s", "elapsed_s", "interval_s"}
-    assert sum(len(chart.lines) for charts in hardware_charts(run).values() for chart in charts) == len(wanted)
+    charts = [chart for charts in hardware_charts(run).values() for chart in charts]
+    assert sum(len(chart.lines) for chart in charts if chart.name != "gpu-throttling") == len(wanted)
+    assert [len(chart.lines) for chart in charts if chart.name == "gpu-throttling"] == [2]
 
 
 def test_many_cores_are_drawn_faintly_under_their_mean(tmp_path: Path) -> None:
@@ -132,7 +137,7 @@ def test_several_runs_are_compared_first_and_shown_folded(tmp_path: Path) -> Non
     assert headings(page)[:4] == ["2 runs compared", "Learning", "Use, speed and cost", "All runs"]
     assert "How utilisation relates to learning" in headings(page)
     assert page.html.count('<details class="run"') == 2
-    names = {name for owner, name in page.charts if owner == "comparison"}
+    names = {name for owner, name in page.charts if owner == Compared("comparison")}
     assert {
         "return-steps", "return-minutes", "return-cpu-s", "return-gpu-s", "cpu-share-of-machine", "steps-per-s",
         "updates-per-s", "cpu-s-per-1000-steps", "gpu-utilisation-percent", "energy-j", "power-w", "cpu-s", "gpu-s",
@@ -149,7 +154,7 @@ def test_games_are_never_in_one_chart(tmp_path: Path) -> None:
         )
     page = page_of(tmp_path)
     assert {"Learning on CartPole-v1", "Learning on pong"} <= set(headings(page))
-    assert all(len(page.charts[f"comparison-{place}", "return-steps"].lines) == 1 for place in (0, 1))  # type: ignore[union-attr]
+    assert all(len(page.charts[Compared(f"comparison-{place}"), "return-steps"].lines) == 1 for place in (0, 1))  # type: ignore[union-attr]
 
 
 def test_broken_run_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
@@ -163,7 +168,7 @@ def test_broken_run_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> No
 FILES = {
     "run.json": "run.json",
     "metrics.jsonl": "metrics.jsonl",
-    "episodes.jsonl": "No episode has ended",
+    "episodes.jsonl": "episodes.jsonl",
     "events.jsonl": "events.jsonl",
     "hardware.jsonl": "hardware.jsonl",
 }
@@ -184,3 +189,58 @@ def test_page_is_made_without_any_one_file(tmp_path: Path, file: str) -> None:
     outline(page)
     assert headings(page)[1] == "What is missing"
     assert FILES[file] in page.html
+
+
+def test_largest_processes_are_named(tmp_path: Path) -> None:
+    watched = [{"pid": 4321, "role": "learner", "name": "<python>", "cpu_cores_used": 1.5, "rss_bytes": 2e8}]
+    page = page_of(write_run(tmp_path, hardware=[sample(1.0, watched=watched), sample(2.0, watched=watched)]))
+    assert "Largest processes" in headings(page)
+    cells = re.findall(r"<td.*?>(.*?)</td>", page.html)
+    assert cells == ["4321", "learner", "&lt;python&gt;", "1.50", "200 MB"]
+
+
+def test_recordings_without_a_game_are_compared_by_run(tmp_path: Path) -> None:
+    for name, cores in (("one", 1.0), ("two", 2.0)):
+        rows = [sample(float(at_s), cpu_cores_used=cores, cpu_s=cores * at_s) for at_s in range(1, 9)]
+        write_run(tmp_path / name, hardware=rows)
+    page = page_of(tmp_path)
+    assert "Use, speed and cost" in headings(page)
+    chart = page.charts[Compared("comparison"), "cpu-s"]
+    assert isinstance(chart, SpreadChart)
+    assert [(row.label, row.values, row.low) for row in chart.rows] == [("one", (8.0,), None), ("two", (16.0,), None)]
+
+
+def test_estimate_says_of_how_many_runs_it_is(tmp_path: Path) -> None:
+    for place in range(3):
+        played = [episode(float(at_s), at_s + place) for at_s in range(1, 9)] if place else []
+        write_run(tmp_path / str(place), facts(seed=place), metrics=[reading(10.0), reading(20.0)], episodes=played)
+    page = page_of(tmp_path)
+    assert "<small>n = 2 · " in page.html
+    assert page.html.count("<small>n = ") == page.html.count("<small>n = 2 · ")
+
+
+def test_power_is_over_the_samples_that_hold_it_and_spans_are_named(tmp_path: Path) -> None:
+    for place in range(2):
+        rows = [
+            sample(float(at_s), cpu_cores_used=1.0, gpus=[{"index": 0, "power_w": 100.0}] if at_s <= 5 else [])
+            for at_s in range(1, 21)
+        ]
+        readings = [reading(float(at_s)) for at_s in (5, 10, 20)]
+        write_run(tmp_path / str(place), facts(seed=place), metrics=readings, hardware=rows)
+    page = page_of(tmp_path)
+    power, speed = (page.charts[Compared("comparison"), name] for name in ("power-w", "steps-per-s"))
+    assert isinstance(power, SpreadChart)
+    assert power.rows[0].values == pytest.approx((100.0, 100.0))
+    assert speed.unit == "steps/s, while learning"
+
+
+def test_speed_of_a_run_that_was_too_short_is_not_called_that_of_learning(tmp_path: Path) -> None:
+    page = page_of(write_run(tmp_path, facts(), metrics=[reading(1.0)]))
+    assert "<small>over the last 10 s</small>" in page.html
+    assert "while learning" not in page.html
+
+
+def test_what_scrolls_has_a_name(full_page: Page) -> None:
+    for tag, attributes in outline(full_page).tags:
+        if tag == "nav" or "scroll" in (attributes.get("class") or "").split():
+            assert attributes["aria-label"]

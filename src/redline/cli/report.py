@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
 
 WITH_VALUE = ("--out", "--png", "--episodes")
+USUAL_NAMES = {"--out": "report.html", "--episodes": "episodes.jsonl"}
 EXAMPLE = "redline report runs/pong/dqn/20260101-120000-s1 --out report.html"
 MAX_NAME_CHARS = 60
 
@@ -65,9 +67,7 @@ def run(args: Sequence[str]) -> int:
     if not flags.runs:
         raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")
     runs = load_runs(flags.runs)
-    for target in (flags.out, flags.png, flags.episodes):
-        if target is not None:
-            check_target(target, runs, is_folder=target is flags.png)
+    check_targets(flags, runs)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=plain) as progress:
         summaries = [summarise(found) for found in runs]
@@ -91,21 +91,37 @@ def runs_first(args: Sequence[str]) -> list[str]:
     return runs + flags
 
 
-def check_target(target: Path, runs: Sequence[RunFiles], *, is_folder: bool) -> None:
-    """Refuse what can't be written to, or must not be."""
+def check_targets(flags: ReportFlags, runs: Sequence[RunFiles]) -> None:
+    """Refuse what can't be written to, or must not be, before anything is drawn."""
+    given = {"--out": flags.out, "--png": flags.png, "--episodes": flags.episodes}
+    targets = {flag: target for flag, target in given.items() if target is not None}
+    for flag, target in targets.items():
+        check_target(flag, target, runs)
+    for flag, other in permutations(targets, 2):
+        target, place = targets[flag].resolve(), targets[other].resolve()
+        if target == place:
+            raise UserError(f"{flag} and {other} are both {targets[flag]}: use another {other}")
+        if flag in USUAL_NAMES and place.is_relative_to(target):
+            raise UserError(
+                f"{targets[other]} lies inside {targets[flag]}, which {flag} makes a file: use another {other}"
+            )
+
+
+def check_target(flag: str, target: Path, runs: Sequence[RunFiles]) -> None:
+    """Refuse a run, a file where a folder belongs, and a folder where a file does."""
     for found in runs:
         if target.resolve().is_relative_to(found.path.resolve()):
-            raise UserError(f"{target} lies inside the run {found.path}, which is only read: use another place")
-    if is_folder and target.exists() and not target.is_dir():
-        raise UserError(f"{target} is no folder: use another --png")
-    if not is_folder and target.is_dir():
-        raise UserError(f"{target} is a folder: use {target / 'report.html'}")
+            raise UserError(f"{target} lies inside the run {found.path}, which is only read: use another {flag}")
+    if flag not in USUAL_NAMES and target.exists() and not target.is_dir():
+        raise UserError(f"{target} is no folder: use another {flag}")
+    if flag in USUAL_NAMES and target.is_dir():
+        raise UserError(f"{target} is a folder: use {flag} {target / USUAL_NAMES[flag]}")
 
 
 def write(page: Page, runs: Sequence[RunFiles], flags: ReportFlags) -> Written:
     """Write everything that was asked for."""
     text = page.html.encode()
-    write_file(flags.out, [text])
+    write_file("--out", flags.out, [text])
     num_episodes = None
     if flags.episodes is not None:
         num_episodes = write_episodes(flags.episodes, runs)
@@ -113,12 +129,12 @@ def write(page: Page, runs: Sequence[RunFiles], flags: ReportFlags) -> Written:
     return Written(out=flags.out, num_bytes=len(text), pictures=pictures, episodes=num_episodes)
 
 
-def write_file(target: Path, chunks: Iterable[bytes]) -> None:
+def write_file(flag: str, target: Path, chunks: Iterable[bytes]) -> None:
     """Write a file whole or not at all."""
     try:
         replace_file(target, chunks)
     except OSError as error:
-        raise UserError(f"cannot write {explain(error, target)}: use another place") from None
+        raise UserError(f"cannot write {explain(error, target)}: use another {flag}") from None
 
 
 def write_episodes(target: Path, runs: Sequence[RunFiles]) -> int:
@@ -132,7 +148,7 @@ def write_episodes(target: Path, runs: Sequence[RunFiles]) -> int:
                 yield encode_row({"run": found.label, **row})
                 count += 1
 
-    write_file(target, lines())
+    write_file("--episodes", target, lines())
     return count
 
 
@@ -142,7 +158,7 @@ def write_pictures(folder: Path, page: Page) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for (owner, name), chart in page.charts.items():
-            path = folder / f"{file_name(owner)}-{file_name(name)}.png"
+            path = folder / f"{file_name(str(owner))}-{file_name(name)}.png"
             if path in paths:  # two runs whose names differ in signs that no file's name should have
                 path = path.with_stem(f"{path.stem}-{len(paths)}")
             save_png(draw(chart), path)

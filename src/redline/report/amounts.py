@@ -13,7 +13,7 @@ def amount(value: float | None, unit: str = "") -> str:
     """Return a number with three digits that matter, thousands grouped, a true minus sign."""
     if value is None or not math.isfinite(value):
         return DASH
-    text = f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:#.3g}"
+    text = f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:#.3g}".removesuffix(".")
     text = f"{value:.1e}" if value and abs(value) < 1e-3 else text
     text = text.replace("-", "−")
     return f"{text} {unit}" if unit else text

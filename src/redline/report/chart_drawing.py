@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from redline.report.charts import Chart, Line, LineChart, ShareChart, SpreadChart
+from redline.report.charts import Chart, Line, LineChart, ShareChart, SpreadChart, pieces
 
 PIXELS_PER_INCH = 72  # a figure's point is a pixel of the page
 WIDTH_PX = 430
@@ -119,7 +119,8 @@ def _draw_lines(chart: LineChart) -> Drawing:
     ]
     figure, axes, box = _frame(chart.title, chart.unit, entries if len(entries) > 1 else [], PLOT_HEIGHT_PX)
     for line in lines:
-        _draw_line(axes, line)
+        for piece in pieces(line) if chart.is_sampled and not line.is_points else [line]:
+            _draw_line(axes, piece)
     if not lines:
         axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center", va="center", color=MUTED, size=11)
         axes.set_xlim(0.0, 1.0)
@@ -197,7 +198,8 @@ def _draw_spreads(chart: SpreadChart) -> Drawing:
         if row.low is not None and row.high is not None:
             axes.plot([row.low, row.high], [place, place], color=colour, linewidth=6, alpha=0.28, solid_capstyle="butt")
         axes.plot([row.mean, row.mean], [place - 0.32, place + 0.32], color=colour, linewidth=2, zorder=4)
-        axes.plot(row.values, [place] * len(row.values), "o", color=colour, markersize=6, markeredgewidth=0)
+        spots = axes.plot(row.values, [place] * len(row.values), "o", color=colour, markersize=6, markeredgewidth=0)
+        spots[0].set_clip_on(False)  # a run at 0 is a whole dot
         reach += [row.mean, *row.values]
     _name_rows(axes, [row.label for row in chart.rows])
     low, high = min(reach), max(reach)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class LineChart:
     lines: tuple[Line, ...]
     bottom: float | None = None
     top: float | None = None
+    is_sampled: bool = False  # values come at a steady pace: a line ends where some are missing
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class SpreadChart:
 
 
 SHORT_MINUTES = 3.0
+GAP_STEPS = 3.0  # usual steps beyond which a step is a gap
+OF_NEIGHBOURS = "means of neighbours"
 
 
 def over_time(chart: LineChart) -> LineChart:
@@ -91,15 +94,37 @@ def over_time(chart: LineChart) -> LineChart:
 def thinned(chart: LineChart, *, max_points: int, least: int = 60) -> LineChart:
     """Return a chart of at most about so many points in all, as means of neighbours; dots are left as they are."""
     most = max(least, max_points // max(len(chart.lines), 1))
-    return replace(chart, lines=tuple(line if line.is_points else _thinned(line, most) for line in chart.lines))
+    lines = tuple(_thinned(line, most, pieces(line) if chart.is_sampled else [line]) for line in chart.lines)
+    return means_of_neighbours(replace(chart, lines=lines)) if lines != chart.lines else chart
 
 
-def _thinned(line: Line, most: int) -> Line:
-    if len(line.x) <= most:
+def means_of_neighbours(chart: LineChart) -> LineChart:
+    """Return a chart that says that its values are means."""
+    return chart if OF_NEIGHBOURS in chart.unit else replace(chart, unit=f"{chart.unit}, {OF_NEIGHBOURS}")
+
+
+def pieces(line: Line) -> list[Line]:
+    """Return the parts of a line between which values are missing."""
+    steps = [after - before for before, after in pairwise(line.x)]
+    usual = median(steps) if steps else 0.0
+    ends = [place for place, step in enumerate(steps, start=1) if usual > 0 and step > GAP_STEPS * usual]
+    cuts = pairwise([0, *ends, len(line.x)])
+    return [replace(line, x=line.x[begin:end], y=line.y[begin:end]) for begin, end in cuts]
+
+
+def _thinned(line: Line, most: int, parts: Sequence[Line]) -> Line:
+    """Return a line of about so many points, none of which is the mean of values of two parts."""
+    count = len(line.x)
+    if line.is_points or count <= most:
         return line
-    cuts = [place * len(line.x) // most for place in range(most + 1)]
-    pieces = [slice(begin, end) for begin, end in pairwise(cuts)]
-    return replace(line, x=[fmean(line.x[piece]) for piece in pieces], y=[fmean(line.y[piece]) for piece in pieces])
+    x: list[float] = []
+    y: list[float] = []
+    for part in parts:
+        number = max(1, most * len(part.x) // count)
+        for begin, end in pairwise(place * len(part.x) // number for place in range(number + 1)):
+            x.append(fmean(part.x[begin:end]))
+            y.append(fmean(part.y[begin:end]))
+    return replace(line, x=x, y=y)
 
 
 Chart = LineChart | ShareChart | SpreadChart

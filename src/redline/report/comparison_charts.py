@@ -6,34 +6,49 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from redline.report.amounts import amount, share
 from redline.report.chart_drawing import SERIES
 from redline.report.charts import Line, LineChart, Spread, SpreadChart, over_time
 from redline.report.relation import Group, Relation
 from redline.report.run_charts import AXES, TITLES
 from redline.report.run_series import learning_curve
 from redline.report.run_summary import RunSummary
-from redline.report.shown_run import ShownRun
+from redline.report.shown_run import ShownRun, span_words
 
 UNKNOWN = "unknown"
+BY_RUN = "run"  # where nothing groups them
 FEW = 8  # runs beyond this share the entry of their group in a legend
 
 
 def mean_power_w(summary: RunSummary) -> float | None:
-    """Return what the GPUs drew on average."""
-    if summary.energy_j is None or not summary.minutes:
-        return None
-    return summary.energy_j / (summary.minutes * 60)
+    """Return what the GPUs drew on average while that was sampled."""
+    return summary.energy_j / summary.power_s if summary.energy_j is not None and summary.power_s else None
 
 
-# measure → title, unit, factor
-SPREADS = {
-    "cpu_share_of_machine": ("CPU utilisation", "% of the machine's cores", 100.0),
-    "gpu_utilisation_percent": ("GPU utilisation", "%, mean over GPUs", 1.0),
-    "steps_per_s": ("Steps per second", "steps/s while learning", 1.0),
-    "updates_per_s": ("Updates per second", "updates/s while learning", 1.0),
-    "cpu_s_per_1000_steps": ("CPU time for 1,000 steps", "CPU seconds", 1.0),
-    "final_return": ("Final return", "mean of the last fifth of the episodes, unclipped", 1.0),
-    "return_gained_per_cpu_minute": ("Return gained per CPU minute", "final − first return, per CPU minute", 1.0),
+@dataclass(frozen=True)
+class Measure:
+    """How a measure of `RunSummary` that has estimates across runs is shown."""
+
+    title: str  # of its chart
+    unit: str
+    column: str  # of a table
+    write: Callable[[float | None], str] = amount
+    factor: float = 1.0  # from the measure to the unit of the chart
+    over: str = ""  # field of the summary that tells its span
+
+
+MEASURES = {
+    "cpu_share_of_machine": Measure(
+        "CPU utilisation", "% of the cores it may use", "CPU utilisation", write=share, factor=100.0, over="use_over"
+    ),
+    "gpu_utilisation_percent": Measure("GPU utilisation", "%, mean over GPUs", "GPU utilisation, %", over="use_over"),
+    "steps_per_s": Measure("Steps per second", "steps/s", "steps/s", over="speed_over"),
+    "updates_per_s": Measure("Updates per second", "updates/s", "updates/s", over="speed_over"),
+    "cpu_s_per_1000_steps": Measure("CPU time for 1,000 steps", "CPU seconds", "CPU s per 1,000 steps"),
+    "final_return": Measure("Final return", "mean of the last fifth of the episodes, unclipped", "final return"),
+    "return_gained_per_cpu_minute": Measure(
+        "Return gained per CPU minute", "final − first return, per CPU minute", "return gained per CPU min"
+    ),
 }
 # what has no estimate across runs → title, unit, value
 COSTS: dict[str, tuple[str, str, Callable[[RunSummary], float | None]]] = {
@@ -54,18 +69,18 @@ class Game:
 
     env: str
     runs: list[ShownRun]
-    by: str  # the first that differs among them: algorithm, batch size, threads / cores
+    by: str  # the first that differs among them: algorithm, batch size, threads / cores; the run where nothing is known
     groups: list[Group]
     colours: dict[str, int]  # of each group, the same in every chart of the page
 
     def kind(self, run: ShownRun) -> str:
         """Return the group of a run."""
         found = (group.name for group in self.groups if run.files.label in group.labels)
-        return next(found, run.summary.algorithm or UNKNOWN)
+        return run.files.label if self.by == BY_RUN else next(found, run.summary.algorithm or UNKNOWN)
 
     def words(self, kind: str) -> str:
         """Return how a legend names a group."""
-        return kind if self.by == "algorithm" else f"{self.by} {kind}"
+        return kind if self.by in ("algorithm", BY_RUN) else f"{self.by} {kind}"
 
 
 def games_of(runs: Sequence[ShownRun], relation: Relation) -> list[Game]:
@@ -80,7 +95,7 @@ def games_of(runs: Sequence[ShownRun], relation: Relation) -> list[Game]:
         for group in relation.groups:
             if group.env == env:
                 groupings.setdefault(group.by, []).append(group)
-        by = next((name for name, groups in groupings.items() if len(groups) > 1), "algorithm")
+        by = next((name for name, groups in groupings.items() if len(groups) > 1), "algorithm" if groupings else BY_RUN)
         game = Game(env, members, by, groupings.get(by, []), colours)
         for kind in (*(group.name for group in game.groups), *map(game.kind, members)):
             colours.setdefault(kind, len(colours))
@@ -113,46 +128,52 @@ def learning_charts(game: Game) -> list[LineChart]:
 
 
 def spread_charts(game: Game) -> list[SpreadChart]:
-    """Return what each group used and reached, with every run as a dot."""
-    groups, colours = game.groups, game.colours
-    by_label = {run.files.label: run.summary for run in game.runs}
+    """Return what each group used and reached, every run as a dot; a row for each run where nothing groups them."""
+    summaries = {run.files.label: run.summary for run in game.runs}
+    groups = game.groups if game.by != BY_RUN else [Group(game.env, BY_RUN, name, (name,), {}) for name in summaries]
     charts = []
-    for measure, (title, unit, factor) in SPREADS.items():
-        rows = [_spread(group, measure, by_label, colours, factor) for group in groups if measure in group.estimates]
-        if rows:
-            charts.append(SpreadChart(measure.replace("_", "-"), title, unit, tuple(rows)))
+    for name, measure in MEASURES.items():
+        rows = [_spread(group, name, summaries, game.colours, _value_of(name, measure.factor)) for group in groups]
+        told = [summary for summary in summaries.values() if getattr(summary, name) is not None]
+        over = span_words(getattr(summary, measure.over) for summary in told) if measure.over else ""
+        unit = ", ".join(filter(None, (measure.unit, over)))
+        charts.append(SpreadChart(name.replace("_", "-"), measure.title, unit, tuple(filter(None, rows))))
     for name, (title, unit, value) in COSTS.items():
-        rows = []
-        for group in groups:
-            values = [found for label in group.labels if (found := value(by_label[label])) is not None]
-            if values:
-                rows.append(Spread(group.name, tuple(values), fmean(values), None, None, colours.get(group.name, 0)))
-        if rows:
-            charts.append(SpreadChart(name.replace("_", "-"), title, unit, tuple(rows)))
-    return charts
+        rows = [_spread(group, name, summaries, game.colours, value) for group in groups]
+        charts.append(SpreadChart(name.replace("_", "-"), title, unit, tuple(filter(None, rows))))
+    return [chart for chart in charts if chart.rows]
+
+
+def _value_of(measure: str, factor: float) -> Callable[[RunSummary], float | None]:
+    def value(summary: RunSummary) -> float | None:
+        found: float | None = getattr(summary, measure)
+        return None if found is None else found * factor
+
+    return value
 
 
 def _spread(
-    group: Group, measure: str, by_label: dict[str, RunSummary], colours: dict[str, int], factor: float
-) -> Spread:
-    estimate = group.estimates[measure]
-    low, high = estimate.interval or (None, None)
-    found = [getattr(by_label[label], measure) for label in group.labels]
-    return Spread(
-        label=group.name,
-        values=tuple(value * factor for value in found if value is not None),
-        mean=estimate.mean * factor,
-        low=None if low is None else low * factor,
-        high=None if high is None else high * factor,
-        colour=colours.get(group.name, 0),
-    )
+    group: Group,
+    measure: str,
+    summaries: dict[str, RunSummary],
+    colours: dict[str, int],
+    value: Callable[[RunSummary], float | None],
+) -> Spread | None:
+    """Return the runs of a group that tell a measure; None where none does."""
+    values = tuple(found for label in group.labels if (found := value(summaries[label])) is not None)
+    if not values:
+        return None
+    low = high = None
+    if (estimate := group.estimates.get(measure)) is not None and estimate.interval is not None:
+        low, high = (end * MEASURES[measure].factor for end in estimate.interval)
+    return Spread(group.name, values, fmean(values), low, high, colours.get(group.name, 0))
 
 
 def relation_charts(game: Game) -> list[LineChart]:
     """Return utilisation against speed and learning, a dot for each run."""
     charts = []
     for use, use_words, factor in (
-        ("cpu_share_of_machine", "CPU utilisation, % of the machine", 100.0),
+        ("cpu_share_of_machine", "CPU utilisation, % of the cores it may use", 100.0),
         ("gpu_utilisation_percent", "GPU utilisation, %", 1.0),
     ):
         for outcome, title in (("final_return", "Final return"), ("steps_per_s", "Steps per second")):

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from redline.report.amounts import DASH, amount, share, span
-from redline.report.comparison_charts import FEW, Game, games_of, learning_charts, relation_charts, spread_charts
-from redline.report.html_parts import Content, Gallery, Html, element, join, notice, section, table
-from redline.report.relation import Correlation, Estimate, Group, Relation
+from redline.report.comparison_charts import (
+    BY_RUN,
+    FEW,
+    MEASURES,
+    Game,
+    games_of,
+    learning_charts,
+    relation_charts,
+    spread_charts,
+)
+from redline.report.html_parts import Compared, Content, Gallery, Html, element, join, notice, section, table
+from redline.report.relation import Correlation, Group, Relation
 from redline.report.run_summary import RunSummary
 from redline.report.shown_run import ShownRun
 
-OWNER = "comparison"
+SPREAD_WORDS = "A dot is a run, a stroke the mean, a band the mean's 90 % interval (cut if too wide)."
+NO_GROUPS = "One row for each run: they do not tell their game, so nothing groups them."
 MAX_POINTS = 2_000  # of a chart that holds all runs
 
-MEASURES = {
-    "cpu_share_of_machine": ("CPU utilisation", share),
-    "gpu_utilisation_percent": ("GPU utilisation, %", amount),
-    "steps_per_s": ("steps/s", amount),
-    "updates_per_s": ("updates/s", amount),
-    "cpu_s_per_1000_steps": ("CPU s per 1,000 steps", amount),
-    "final_return": ("final return", amount),
-    "return_gained_per_cpu_minute": ("return gained per CPU min", amount),
-}
 OUTCOMES = {
     "steps_per_s": "steps per second",
     "updates_per_s": "updates per second",
@@ -32,7 +33,8 @@ OUTCOMES = {
 UTILISATIONS = {"cpu_share_of_machine": "CPU", "gpu_utilisation_percent": "GPU"}
 SENTENCE = (
     "Groups: mean over runs, with its 90 % interval (Student's t) below; one run has no interval. "
-    "ρ is Spearman's rank correlation: 1 where more use always went with more, −1 where it went with less."
+    "ρ is Spearman's rank correlation over settings, seeds averaged: 1 where more use always went with more, "
+    "−1 where it went with less."
 )
 
 
@@ -42,19 +44,21 @@ def comparison_sections(runs: Sequence[ShownRun], relation: Relation, gallery: G
     parts: list[Content] = []
     for place, game in enumerate(games):
         suffix = f" on {game.env}" if len(games) > 1 else ""
-        owner = f"{OWNER}-{place}" if len(games) > 1 else OWNER
+        owner = _owner(place, games)
         if curves := learning_charts(game):
             drawn = gallery.grid(curves, owner=owner, max_points=MAX_POINTS)
             parts.append(section(f"Learning{suffix}", drawn, identity=f"learning-{place}", lead=_legend_words(game)))
         if spreads := spread_charts(game):
-            lead = (
-                f"By {game.by}. A dot is a run, a stroke the mean, a band the mean's 90 % interval (cut if too wide)."
-            )
+            lead = f"By {game.by}. {SPREAD_WORDS}" if game.by != BY_RUN else NO_GROUPS
             drawn = gallery.grid(spreads, owner=owner)
             parts.append(section(f"Use, speed and cost{suffix}", drawn, identity=f"use-{place}", lead=lead))
     parts.append(section("All runs", _all_runs(runs), identity="all-runs"))
     parts.append(_relation_section(games, relation, gallery))
     return join(parts)
+
+
+def _owner(place: int, games: Sequence[Game]) -> Compared:
+    return Compared(f"comparison-{place}" if len(games) > 1 else "comparison")
 
 
 def _legend_words(game: Game) -> str:
@@ -92,7 +96,7 @@ def _all_runs(runs: Sequence[ShownRun]) -> Html:
     ]
     words = ("algorithm", "env")
     numeric = [place for place, name in enumerate(shown, start=1) if name not in words]
-    return table(("run", *shown), rows, numeric=numeric, css="card")
+    return table("All runs", ("run", *shown), rows, numeric=numeric, css="card")
 
 
 def _relation_section(games: Sequence[Game], relation: Relation, gallery: Gallery) -> Html:
@@ -100,7 +104,7 @@ def _relation_section(games: Sequence[Game], relation: Relation, gallery: Galler
     if relation.caveats:
         parts.append(notice("Read this first", relation.caveats, css="caveats"))
     for place, game in enumerate(games):
-        owner = f"{OWNER}-{place}" if len(games) > 1 else OWNER
+        owner = _owner(place, games)
         if charts := relation_charts(game):
             parts.append(gallery.grid(charts, owner=owner))
     if relation.correlations:
@@ -118,19 +122,23 @@ def _group_table(by: str, groups: Sequence[Group]) -> Html:
             group.env,
             group.name,
             amount(len(group.labels)),
-            *(_estimate(name, group.estimates.get(name)) for name in measures),
+            *(_estimate(name, group) for name in measures),
         ]
         for group in groups
     ]
-    head = ("game", by, "runs", *(MEASURES[name][0] for name in measures))
-    return table(head, rows, numeric=range(2, len(head)), css="card")
+    head = ("game", by, "runs", *(MEASURES[name].column for name in measures))
+    return table(f"Runs by {by}", head, rows, numeric=range(2, len(head)), css="card")
 
 
-def _estimate(measure: str, found: Estimate | None) -> Html:
+def _estimate(measure: str, group: Group) -> Html:
+    found = group.estimates.get(measure)
     if found is None:
         return Html(DASH)
-    write = MEASURES[measure][1]
-    band = "one run" if found.interval is None else f"{write(found.interval[0])} … {write(found.interval[1])}"
+    write = MEASURES[measure].write
+    band = "" if found.interval is None else f"{write(found.interval[0])} … {write(found.interval[1])}"
+    if found.n != len(group.labels):  # some of its runs do not tell this
+        band = " · ".join(filter(None, (f"n = {found.n}", band)))
+    band = band or "one run"
     return Html(f"{Html.of(write(found.mean)).markup}<small>{Html.of(band).markup}</small>")
 
 
@@ -142,6 +150,7 @@ def _correlation_table(correlations: Sequence[Correlation]) -> Html:
             UTILISATIONS.get(found.utilisation, found.utilisation),
             OUTCOMES.get(found.outcome, found.outcome),
             amount(found.n),
+            amount(found.runs),
             _rho(found.rho),
             DASH if found.interval is None else f"{_rho(found.interval[0])} … {_rho(found.interval[1])}",
             _scale(found),
@@ -150,8 +159,20 @@ def _correlation_table(correlations: Sequence[Correlation]) -> Html:
         ]
         for found in correlations
     ]
-    head = ("game", "within", "use of", "against", "runs", "ρ", "90 % interval", "−1 · 0 · 1", "by chance", "reading")
-    return table(head, rows, numeric=(4, 5, 6, 8), css="card")
+    head = (
+        "game",
+        "within",
+        "use of",
+        "against",
+        "settings",
+        "runs",
+        "ρ",
+        "90 % interval",
+        "−1 · 0 · 1",
+        "by chance",
+        "reading",
+    )
+    return table("Rank correlations", head, rows, numeric=(4, 5, 6, 7, 9), css="card")
 
 
 def _rho(value: float | None) -> str:

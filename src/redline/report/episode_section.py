@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import islice
 
 from redline.records import Row
 from redline.report.amounts import DASH, amount, size
@@ -30,20 +30,25 @@ EPISODE_MEANS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
 def episode_section(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     """Return a part with every episode as a dot, and a table of the newest."""
     identity, title = f"{run.key}-episodes", "Episodes and the hardware meanwhile"
-    rows = list(joined_rows(run.files))
-    if not rows:
+    count = len(run.files.episodes)
+    if not count:
         return section(title, Html("<p>No episode is on record.</p>"), identity=identity, level=level)
+    stride = -(-count // MAX_DOTS)
+    newest: deque[Row] = deque(maxlen=MAX_EPISODES)
+    dotted: list[Row] = []
+    for place, row in enumerate(joined_rows(run.files)):  # a hundred thousand would not fit into memory
+        newest.append(row)
+        if place % stride == 0:
+            dotted.append(row)
     parts: list[Content] = []
-    if dots := _dots(rows):
+    if dots := _dots(dotted, stride):
         parts.append(gallery.grid(dots, owner=run.files.label))
-    columns = [name for name in EPISODE_MEANS if any(name in _means(row) for row in rows[-MAX_EPISODES:])]
-    shown = [_episode_cells(row, columns) for row in reversed(rows[-MAX_EPISODES:])]
+    columns = [name for name in EPISODE_MEANS if any(name in _means(row) for row in newest)]
+    shown = [_episode_cells(row, columns) for row in reversed(newest)]
     head = ("steps", "played by", "return", "length", *(EPISODE_MEANS[name][0] for name in columns))
     numeric = [place for place in range(len(head)) if place != 1]
-    words = (
-        f"The newest {len(shown):,} of {len(rows):,} episodes" if len(rows) > len(shown) else f"{len(rows):,} episodes"
-    )
-    parts.append(folded(words, table(head, shown, numeric=numeric, css="card long"), css="fold"))
+    words = f"The newest {len(shown):,} of {count:,} episodes" if count > len(shown) else f"{count:,} episodes"
+    parts.append(folded(words, table("Episodes", head, shown, numeric=numeric, css="card long"), css="fold"))
     lead = (
         "Means of the samples while each episode was played. redline report --episodes FILE.jsonl writes all of them."
     )
@@ -66,15 +71,14 @@ def _episode_cells(row: Row, columns: list[str]) -> list[str]:
     return begin + [EPISODE_MEANS[name][1](_number(means.get(name))) for name in columns]
 
 
-def _dots(rows: list[Row]) -> list[LineChart]:
+def _dots(rows: list[Row], stride: int) -> list[LineChart]:
     """Return each episode as a dot: what it used, and what it earned."""
-    stride = -(-len(rows) // MAX_DOTS)
     charts: list[LineChart] = []
     for name, words in (
         ("cpu_cores_used", "CPU cores used"),
         ("gpus.0.utilisation_percent", "utilisation of GPU 0, %"),
     ):
-        pairs = [(_number(_means(row).get(name)), _number(row.get("return"))) for row in islice(rows, 0, None, stride)]
+        pairs = [(_number(_means(row).get(name)), _number(row.get("return"))) for row in rows]
         known = [(x, y) for x, y in pairs if x is not None and y is not None]
         if len(known) > 1:
             line = Line("episode", [x for x, _ in known], [y for _, y in known], is_points=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from redline.report.amounts import size_unit
-from redline.report.charts import Line, LineChart, over_time
+from redline.report.charts import Line, LineChart, means_of_neighbours, over_time
+from redline.report.gpu_throttling import throttling_chart
 from redline.report.run_files import RunFiles
-from redline.report.run_series import Series, hardware_series
+from redline.report.run_series import MAX_POINTS, Series, hardware_series
 
 MANY = 8  # series beyond this are drawn faintly, under their mean
 MAX_OTHERS = 24  # charts of series that we do not know
@@ -110,6 +111,8 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
             shown |= {name for name, _ in lines}
             if lines:
                 subjects.setdefault(subject, []).append(_chart(chart, [line for _, line in lines]))
+    if (throttling := throttling_chart(run)) is not None:
+        subjects.setdefault("GPUs", []).append(throttling)
     others = [name for name in series if name not in shown]
     for place, name in enumerate(others[:MAX_OTHERS]):
         single = HardwareChart(f"other-{place}", name, "as recorded", ((name, name),), bottom=None)
@@ -142,9 +145,8 @@ def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
         lines = _with_mean(lines)
     elif len(lines) == 1 and lines[0].label != chart.title:
         unit = f"{unit} · {lines[0].label}"
-    return over_time(
-        LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), bottom=chart.bottom, top=chart.top)
-    )
+    drawn = LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
+    return over_time(means_of_neighbours(drawn) if any(len(line.x) >= MAX_POINTS for line in lines) else drawn)
 
 
 def _with_mean(lines: list[Line]) -> list[Line]:

@@ -57,9 +57,17 @@ def section(title: str, *content: Content, identity: str = "", lead: str = "", l
 
 
 def table(
-    head: Sequence[Content], rows: Iterable[Sequence[Content]], *, numeric: Collection[int] = (), css: str = ""
+    name: str,
+    head: Sequence[Content],
+    rows: Iterable[Sequence[Content]],
+    *,
+    numeric: Collection[int] = (),
+    css: str = "",
 ) -> Html:
-    """Return a table that scrolls where it is large; the columns at `numeric` are aligned to the right."""
+    """Return a table that scrolls where it is large; the columns at `numeric` are aligned to the right.
+
+    `name` is for those who can't see it.
+    """
     align = [' class="n"' if place in numeric else "" for place in range(len(head))]
     cells = "".join(f'<th scope="col"{side}>{render(title)}</th>' for title, side in zip(head, align, strict=True))
     lines = [
@@ -68,7 +76,8 @@ def table(
     ]
     body = "\n".join(lines)
     inner = f"<table><thead><tr>{cells}</tr></thead><tbody>\n{body}\n</tbody></table>"
-    return Html(f'<div class="{escape(f"scroll {css}".strip())}" tabindex="0">{inner}</div>')
+    about = f'role="region" aria-label="{Html.of(name).markup}" tabindex="0"'
+    return Html(f'<div class="{escape(f"scroll {css}".strip())}" {about}>{inner}</div>')
 
 
 def folded(summary: Content, *content: Content, css: str = "", identity: str = "", is_open: bool = False) -> Html:
@@ -94,26 +103,41 @@ def notice(title: str, sentences: Sequence[Content], *, css: str) -> Html:
     return element("aside", join([element("h3", title), element("ul", items)]), css=f"notice {css}")
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Several runs as what a chart shows; no run's label equals it, whatever a run is called."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Owner = str | Compared  # the label of a run, or several runs
+
+
 class Gallery:
     """Draws the charts of one page: each has ids of its own, and the values that a cursor reads."""
 
     def __init__(self, *, max_points: int) -> None:
         self.max_points = max_points  # of each chart
-        self.charts: dict[tuple[str, str], Chart] = {}  # by owner and name; a figure would take a megabyte
+        self.charts: dict[tuple[Owner, str], Chart] = {}  # by owner and name; a figure would take a megabyte
+        self._drawn = 0
 
-    def chart(self, chart: Chart, *, owner: str, max_points: int | None = None) -> Html:
+    def chart(self, chart: Chart, *, owner: Owner, max_points: int | None = None) -> Html:
         """Return a chart as a figure; `owner` is what it shows: a run, or the comparison."""
         if isinstance(chart, LineChart):
             chart = thinned(chart, max_points=max_points or self.max_points)
         drawing = draw(chart)
-        key = f"c{len(self.charts)}"
+        key = f"c{self._drawn}"
+        self._drawn += 1
         self.charts[owner, chart.name] = chart
         picture = inline_svg(drawing, prefix=f"{key}-", title=printable(f"{chart.title}, {chart.unit}"))
         values = readout(drawing)
         data = "" if values is None else f'<script type="application/json">{as_script_data(values)}</script>'
         return Html(f'<figure class="card" id="{key}">{picture}{data}</figure>')
 
-    def grid(self, charts: Iterable[Chart], *, owner: str, max_points: int | None = None) -> Html:
+    def grid(self, charts: Iterable[Chart], *, owner: Owner, max_points: int | None = None) -> Html:
         """Return charts side by side, as many in a row as there is room for."""
         drawn = [self.chart(chart, owner=owner, max_points=max_points) for chart in charts]
         return element("div", join(drawn), css="grid")

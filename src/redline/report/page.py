@@ -12,7 +12,7 @@ from redline import __version__
 from redline.report.amounts import moment
 from redline.report.charts import Chart
 from redline.report.comparison_section import comparison_sections, describe
-from redline.report.html_parts import Content, Gallery, Html, element, folded, join, notice
+from redline.report.html_parts import Content, Gallery, Html, Owner, element, folded, join, notice
 from redline.report.relation import Relation
 from redline.report.run_files import RunFiles
 from redline.report.run_section import run_sections
@@ -45,7 +45,7 @@ class Page:
     """A page, and the charts on it by what they show and their name."""
 
     html: str
-    charts: dict[tuple[str, str], Chart]
+    charts: dict[tuple[Owner, str], Chart]
 
 
 def build_page(
@@ -106,7 +106,7 @@ def _heading(title: str, words: str) -> Html:
 
 def _links(places: Iterable[tuple[str, str]]) -> Html:
     items = "".join(f'<a href="{target}">{words}</a>' for target, words in places)
-    return Html(f"<nav>{items}</nav>")
+    return Html(f'<nav aria-label="Parts of this page">{items}</nav>')
 
 
 def _document(title: str, body: Html, *, unix_s: float) -> str:

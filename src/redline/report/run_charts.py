@@ -45,6 +45,7 @@ def speed_charts(run: RunFiles) -> list[LineChart]:
                 "minutes",
                 (Line(words[name][1], series.x, series.y, colour=place),),
                 bottom=0.0,
+                is_sampled=True,
             )
         )
         for place, (name, series) in enumerate(speed_series(run).items())

@@ -11,14 +11,15 @@ from redline.report.episode_section import episode_section
 from redline.report.hardware_charts import hardware_charts
 from redline.report.html_parts import Content, Gallery, Html, folded, join, notice, section, table, tiles
 from redline.report.phase_split import PhaseSplit, phase_split
+from redline.report.process_section import process_section
 from redline.report.run_charts import learning_charts, phase_charts, speed_charts
 from redline.report.run_files import RunFiles
 from redline.report.run_summary import RunSummary
 from redline.report.run_tables import event_table, settings_table
-from redline.report.shown_run import ShownRun
+from redline.report.shown_run import ShownRun, span_words
 
 MAX_EVENTS = 300
-NO_CURVE = "No episode has ended and no speed is on record, so there is no curve."
+NO_CURVE = "Neither an episode nor a speed is on record, so there is no curve."
 NO_HARDWARE = (
     "No sample of the hardware is on record, so nothing is known of processor, memory, disk and GPUs over time."
 )
@@ -49,15 +50,19 @@ def _facts(summary: RunSummary) -> list[tuple[str, str, str]]:
     """Return the figures that one looks for first; those that are unknown are left out."""
     minutes_s = _seconds(summary.minutes)
     last = f"mean of the last {summary.final_return_episodes:,} episodes" if summary.final_return_episodes else ""
-    use = share(summary.cpu_share_of_machine)
+    use, over = share(summary.cpu_share_of_machine), span_words([summary.use_over])
     facts = [
         ("final return", amount(summary.final_return), last),
         ("best return", amount(summary.best_return), f"of {summary.episodes:,} episodes"),
         ("steps", amount(summary.steps), f"in {span(minutes_s)}" if minutes_s is not None else ""),
         ("updates", amount(summary.updates), _beside("{} samples per step", summary.samples_per_step)),
-        ("steps per second", amount(summary.steps_per_s), "while learning"),
-        ("updates per second", amount(summary.updates_per_s), "while learning"),
-        ("CPU cores used", amount(summary.cpu_cores_used), f"{use} of the machine" if use != DASH else ""),
+        ("steps per second", amount(summary.steps_per_s), span_words([summary.speed_over])),
+        ("updates per second", amount(summary.updates_per_s), span_words([summary.speed_over])),
+        (
+            "CPU cores used",
+            amount(summary.cpu_cores_used),
+            f"{use} of the cores it may use, {over}" if use != DASH else over,
+        ),
         ("CPU time", span(summary.cpu_s), _beside("{} s per 1,000 steps", summary.cpu_s_per_1000_steps)),
         ("GPU utilisation", amount(summary.gpu_utilisation_percent, "%"), _beside("{} GPU seconds", summary.gpu_s)),
         ("energy of the GPUs", amount(_in_kilojoules(summary.energy_j), "kJ"), ""),
@@ -130,7 +135,7 @@ def _time_section(split: PhaseSplit, run: ShownRun, gallery: Gallery, *, level: 
     total_s = sum(split.phases_s.values())
     rows = [(name, span(seconds), share(seconds / total_s)) for name, seconds in split.phases_s.items() if total_s]
     rows += [(f"{name}, beside training", span(seconds), DASH) for name, seconds in split.beside_s.items()]
-    times = [table(("phase", "time", "share"), rows, numeric=(1, 2), css="card")] if rows else []
+    times = [table("Phases of the run", ("phase", "time", "share"), rows, numeric=(1, 2), css="card")] if rows else []
     drawn = [gallery.chart(chart, owner=run.files.label) for chart in charts]
     grid = Html(f'<div class="grid">{join([*drawn, *times]).markup}</div>')
     return section("Where the time went", grid, identity=f"{run.key}-time", level=level)
@@ -139,12 +144,15 @@ def _time_section(split: PhaseSplit, run: ShownRun, gallery: Gallery, *, level: 
 def _hardware_section(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     identity = f"{run.key}-hardware"
     subjects = hardware_charts(run.files)
-    if not subjects:
+    processes = process_section(run, level=level + 1)
+    if not subjects and processes is None:
         return section("Hardware", Html(f"<p>{NO_HARDWARE}</p>"), identity=identity, level=level)
     parts = [
         section(subject, gallery.grid(charts, owner=run.files.label), level=level + 1)
         for subject, charts in subjects.items()
     ]
+    if processes is not None:
+        parts.append(processes)
     lead = f"{len(run.files.hardware):,} samples. Where the machine does not have a value, there is no chart for it."
     return section("Hardware", *parts, identity=identity, lead=lead, level=level)
 
@@ -156,14 +164,15 @@ def _settings_section(run: ShownRun, *, level: int) -> Html:
         rows = [
             (change.when, change.setting, change.requested, change.effective, change.why) for change in found.changes
         ]
-        parts.append(table(("when", "setting", "requested", "effective", "why"), rows, css="card wrap"))
+        head = ("when", "setting", "requested", "effective", "why")
+        parts.append(table("Settings that were changed", head, rows, css="card wrap"))
     else:
         text = (
             "Every setting is in force as it was asked for." if found.settings else "There are no settings on record."
         )
         parts.append(Html(f"<p>{text}</p>"))
     if found.settings:
-        settings = table(("setting", "in force"), found.settings, css="card columns")
+        settings = table("All settings", ("setting", "in force"), found.settings, css="card columns")
         parts.append(folded(f"All {len(found.settings)} settings", settings, css="fold"))
     return section("Requested → effective", *parts, identity=f"{run.key}-settings", level=level)
 
@@ -178,5 +187,5 @@ def _event_section(run: ShownRun, *, level: int) -> Html:
         for line in events[-MAX_EVENTS:]
     ]
     lead = f"The last {MAX_EVENTS} of {len(events):,}." if len(events) > MAX_EVENTS else ""
-    shown = table(("after", "steps", "event", "details"), rows, numeric=(0, 1), css="card long wrap")
+    shown = table("Events", ("after", "steps", "event", "details"), rows, numeric=(0, 1), css="card long wrap")
     return section("Events", shown, identity=identity, lead=lead, level=level)

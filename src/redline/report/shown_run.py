@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from redline.report.coverage import LEARNING, RECORDING
 from redline.report.run_files import RunFiles
-from redline.report.run_summary import RunSummary
+from redline.report.run_summary import LAST_10_S, RunSummary
+
+# spans that numbers of a summary are over, in words
+SPANS = {LEARNING: "while learning", RECORDING: "over the whole recording", LAST_10_S: "over the last 10 s"}
 
 
 @dataclass(frozen=True)
@@ -23,3 +28,9 @@ def title_of(run: ShownRun) -> str:
     if summary.algorithm and summary.env:
         return f"{summary.algorithm} on {summary.env}"
     return summary.algorithm or summary.env or run.files.label
+
+
+def span_words(spans: Iterable[str | None]) -> str:
+    """Say over what span numbers are; nothing where that is unknown."""
+    known = {SPANS.get(name, name) for name in spans if name}
+    return "over different spans" if len(known) > 1 else "".join(known)
