@@ -72,9 +72,16 @@ def episodes(run: Path) -> list[dict[str, Any]]:
     return [{key: row[key] for key in timeless} for row in read_records(run / "episodes.jsonl")]
 
 
-@pytest.mark.parametrize("sample", [Uniform(), Prioritized()])
-@pytest.mark.parametrize("prefetch", [0, 3])
-@pytest.mark.parametrize("make_job", [cartpole, pong])
+@pytest.mark.parametrize(
+    ("make_job", "prefetch", "sample"),
+    [
+        *((cartpole, prefetch, sample) for prefetch in (0, 3) for sample in (Uniform(), Prioritized())),
+        (pong, 0, Uniform()),
+        (pong, 3, Prioritized()),
+        pytest.param(pong, 3, Uniform(), marks=pytest.mark.slow),
+        pytest.param(pong, 0, Prioritized(), marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
     make_job: Callable[..., Job], prefetch: int, sample: Sampling, tmp_path: Path, listener: Watcher
 ) -> None:
