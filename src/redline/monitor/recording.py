@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from redline.monitor.hardware import HARDWARE
@@ -28,6 +29,19 @@ def check_hz(hz: float) -> float:
     if not MIN_HZ <= hz <= MAX_HZ:
         raise ValueError(f"hz is {hz:g}: use {MIN_HZ:g} to {MAX_HZ:g}, such as 1")
     return hz
+
+
+@contextmanager
+def unobtrusive() -> Iterator[None]:
+    """Let this process wait until a core is free, rather than take one from what it watches when it wakes."""
+    before = os.sched_getscheduler(0)
+    if before == os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        yield
+    finally:
+        if before == os.SCHED_OTHER:
+            os.sched_setscheduler(0, before, os.sched_param(0))
 
 
 class NamedRoles:
@@ -71,6 +85,10 @@ class Recording:
 
     def run(self, wait: Wait, **facts: object) -> str:
         """Record until `wait`, which is given seconds to wait, returns a reason, or the watched process ends."""
+        with unobtrusive():
+            return self._run(wait, facts)
+
+    def _run(self, wait: Wait, facts: Mapping[str, object]) -> str:
         self._starting_cpu_s = time.process_time()
         start = {"hz": 1 / self._period_s, **self._sampler.facts(), "monitor_cpu_s": self._starting_cpu_s}
         self._tell("monitor-start", **start, **facts)
