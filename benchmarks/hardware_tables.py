@@ -58,9 +58,10 @@ def make_study_table(records: Records, study: str) -> str:
         groups.setdefault(tuple(run[key] for key in keys), []).append(run)
     head = (*titles, *STUDY_COLUMNS)
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(titles) + "---:|" * len(STUDY_COLUMNS)]
-    for name, members in sorted(
-        groups.items(), key=lambda item: (item[0][1:], _mean(item[1], "cpu_cores_used"), item[0])
-    ):
+    # a sweep by what was swept, algorithms by what they used
+    order = (lambda name: name[::-1]) if study == "sweep" else (lambda name: _mean(groups[name], "cpu_cores_used"))
+    for name in sorted(groups, key=order):
+        members = groups[name]
         cells = (*(str(part) for part in name), str(len(members)), *(_cell(members, measure) for measure in MEASURES))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
