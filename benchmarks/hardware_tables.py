@@ -42,7 +42,8 @@ def describe_overhead(records: Records) -> str:
     record = records.get("monitor-overhead")
     if record is None:
         return NOT_YET
-    return f"{record['title']}: {record['headline']}. {record['learning'].capitalize()}."
+    learning = record["learning"]
+    return f"{record['title']}: {record['headline']}. {learning[0].upper()}{learning[1:]}."
 
 
 def make_study_table(records: Records, study: str) -> str:
