@@ -50,8 +50,8 @@ def test_a_run_directory_is_complete(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (run / "checkpoints" / "0").is_dir()
     assert list((run / "tensorboard").glob("events.out.tfevents.*"))
     events = [row["event"] for row in read_records(run / "events.jsonl")]
-    assert events == ["start", "checkpoint", "process", "stop", "checkpoint"]
-    for name in ("metrics", "episodes", "events"):
+    assert events == ["start", "checkpoint", "process", "monitor-start", "monitor-stop", "stop", "checkpoint"]
+    for name in ("metrics", "episodes", "events", "hardware"):
         assert all(row["schema"] == 1 for row in read_records(run / f"{name}.jsonl"))
     assert summary["steps"] == 1_000
     assert summary["frames"] == 1_000

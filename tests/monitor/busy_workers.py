@@ -15,7 +15,8 @@ def counters():
     io = dict(line.split(": ") for line in open("/proc/self/io").read().splitlines())
     return {
         "cpu_s": usage.ru_utime + usage.ru_stime + children.ru_utime + children.ru_stime,
-        "peak_rss_bytes": usage.ru_maxrss * 1024,
+        # not ru_maxrss: that begins with what the parent held when it forked
+        "rss_bytes": int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
         "write_bytes": int(io["write_bytes"]),
         "monotonic_s": time.monotonic(),
     }
@@ -55,11 +56,11 @@ class Worker:
         self.before = self._read()
 
     def work(self) -> dict[str, Any]:
-        """Let it work, and return by how much its counters grew; `peak_rss_bytes` is what it is now."""
+        """Let it work, and return by how much its counters grew; `rss_bytes` is what it holds now."""
         self.go_on()
         after = self._read()
         grown = {name: after[name] - self.before[name] for name in after}
-        return {**grown, "peak_rss_bytes": after["peak_rss_bytes"]}
+        return {**grown, "rss_bytes": after["rss_bytes"]}
 
     def go_on(self) -> None:
         """Give it the line it waits for."""
