@@ -10,7 +10,7 @@ COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
 STAMP := $(VENV)/.installed-$(subst $(COMMA),-,$(INSTALL))
 
-.PHONY: setup train test test-browser test-slow format bench chromium
+.PHONY: setup train test check unit test-browser test-slow format bench chromium
 
 setup: $(STAMP)
 
@@ -23,13 +23,19 @@ $(STAMP): pyproject.toml constraints.txt
 train: setup
 	$(BIN)/redline train $(if $(findstring --config,$(ARGS)),,$(PONG)) $(ARGS)
 
+# side by side: most tests leave the second core alone
 test: setup
+	$(MAKE) --jobs 2 --no-print-directory check unit
+
+check: setup
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python benchmarks/tables.py --check
+
+unit: setup
 	$(BIN)/pytest $(ARGS)
 
 test-browser: setup chromium

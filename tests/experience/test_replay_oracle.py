@@ -254,7 +254,7 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
 
 
 ReplayAgainstOracle.TestCase.settings = settings(
-    max_examples=500,
+    max_examples=250,
     stateful_step_count=8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

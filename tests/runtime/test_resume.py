@@ -76,8 +76,8 @@ def episodes(run: Path) -> list[dict[str, Any]]:
     ("make_job", "prefetch", "sample"),
     [
         *((cartpole, prefetch, sample) for prefetch in (0, 3) for sample in (Uniform(), Prioritized())),
-        (pong, 0, Uniform()),
         (pong, 3, Prioritized()),
+        pytest.param(pong, 0, Uniform(), marks=pytest.mark.slow),
         pytest.param(pong, 3, Uniform(), marks=pytest.mark.slow),
         pytest.param(pong, 0, Prioritized(), marks=pytest.mark.slow),
     ],
