@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.monitor.fields import FIELDS, field_of
+from redline.monitor.fields import FIELDS
 from redline.monitor.hardware import flat, means
 from redline.records import RecordTail, Row
 
@@ -54,12 +54,6 @@ def test_counters_have_no_mean_and_an_empty_span_has_none() -> None:
     assert means(rows, begin_unix_s=0.0, end_unix_s=1.0) == {"x": 1.0}
     assert means(rows, begin_unix_s=2.0, end_unix_s=3.0) == {}
     assert means([{"x": 1.0}], begin_unix_s=0.0, end_unix_s=3.0) == {}
-
-
-def test_a_field_is_found_by_its_pattern() -> None:
-    assert field_of("gpus.12.power_w") is FIELDS["gpus.*.power_w"]
-    assert field_of("cpu_s") is FIELDS["cpu_s"]
-    assert field_of("nothing") is None
 
 
 def test_the_page_names_every_field_with_its_unit() -> None:

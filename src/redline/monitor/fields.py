@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 
@@ -50,12 +49,3 @@ FIELDS = {
     "gpus.*.clock_memory_mhz": Field("MHz", "clock of the GPU's memory"),
     "monitor_cpu_s": Field("CPU s", "used by the monitor itself since it was started"),
 }
-
-_PATTERNS = {re.compile(re.escape(name).replace(r"\*", r".+")): field for name, field in FIELDS.items() if "*" in name}
-
-
-def field_of(name: str) -> Field | None:
-    """Return what is known of a field by its dotted name, such as `gpus.0.power_w`."""
-    if name in FIELDS:
-        return FIELDS[name]
-    return next((field for pattern, field in _PATTERNS.items() if pattern.fullmatch(name)), None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from redline.records import Row
+from redline.records import Row, measured
 
 HARDWARE = "hardware.jsonl"
 COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # a mean of them says nothing
 NO_SERIES = frozenset({"schema", "watched"})
-LARGEST = 1e300
 LABELS = frozenset({"index", "processes"})  # of a GPU: not measured
 
 
@@ -24,9 +23,8 @@ def flat(row: Row) -> dict[str, float]:
 
 
 def _numbers(name: str, value: object, *, depth: int) -> Iterator[tuple[str, float]]:
-    if isinstance(value, int | float):
-        if not isinstance(value, bool) and -LARGEST < value < LARGEST:  # false for NaN
-            yield name, float(value)
+    if (number := measured(value)) is not None:
+        yield name, float(number)
     elif isinstance(value, dict) and depth < 2:
         is_gpu = name.startswith("gpus.")
         for key, item in value.items():
