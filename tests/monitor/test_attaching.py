@@ -110,7 +110,9 @@ def test_a_watcher_that_hangs_is_killed_in_time(tmp_path: Path, monkeypatch: pyt
     os.kill(pid, signal.SIGSTOP)
     with pytest.warns(RuntimeWarning, match="the monitor was lost"):
         recording.close()
+    wait_for_end(pid)
     record(tmp_path).close()  # its folder is free again
+    assert events_in(tmp_path) == ["monitor-start", "monitor-start", "monitor-stop"]
 
 
 def test_who_waits_for_all_children_does_not_wait_for_the_watcher(tmp_path: Path) -> None:

@@ -371,3 +371,5 @@ def test_deeply_nested_values_do_not_raise(tmp_path: Path) -> None:
             file.write(f'"roles": {deep}, "gpus": {deep}, "message": {deep}, "hardware": {deep}}}\n')
     [run] = load_runs([folder])
     everything_of(run)
+    assert summarise(run).algorithm is None
+    assert len(run.episodes) > 1

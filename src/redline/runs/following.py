@@ -66,7 +66,7 @@ class FollowedRun:
 
     def refresh(self) -> list[Row]:
         """Read what is new; return the new events."""
-        held = self._held()  # before the events: when it is let go, all of them are written
+        held = is_held(self.path)  # before the events: when it is let go, all of them are written
         self.metrics = self._newest("metrics", self.metrics)
         self.hardware = self._newest("hardware", self.hardware)
         events = [tamed(row) for row in self._events.new_rows()]
@@ -90,12 +90,6 @@ class FollowedRun:
     def _hear(self, row: Row) -> None:
         if (unix_s := measured(row.get("unix_s"))) is not None:
             self._heard_unix_s = max(unix_s, self._heard_unix_s or unix_s)
-
-    def _held(self) -> bool | None:
-        try:
-            return is_held(self.path)
-        except (ValueError, OverflowError):  # the number of no process: not a lock of ours
-            return False
 
     def _run_status(self, held: bool | None) -> Status:
         ended = self._turn.get("event") in ("stop", "error")

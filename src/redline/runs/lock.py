@@ -132,5 +132,5 @@ def _is_alive(pid: int, start_unix_s: object) -> bool:
         # a recycled pid has another start time; the clock's resolution is 10 ms
         is_same = isinstance(start_unix_s, int | float) and abs(process.create_time() - start_unix_s) < 1.0
         return is_same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except (psutil.Error, ValueError, OverflowError):  # gone, or the number of no process: not a lock of ours
         return False
