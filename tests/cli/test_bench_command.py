@@ -56,7 +56,7 @@ def test_a_table_without_json(quick: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "bench needs a subject: redline bench replay"),
+        ([], "bench needs a subject, one of replay"),
         (["--json"], "bench needs a subject"),
         (["replya"], "unknown bench 'replya': did you mean replay"),
         (["replay", "--games", "pongg"], "did you mean pong"),

@@ -1,147 +1,34 @@
-"""`redline bench replay`: measure the replay memory here, against its peers."""
+"""`redline bench SUBJECT`: measurements that a user can repeat; each subject has a module of its own."""
 
-import contextlib
-import json
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from importlib import import_module
 
-from redline.bench.replay import GAMES, ReplayBench
-from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table
-from redline.cli.wording import duration
-from redline.envs import catalog as env_catalog
-from redline.envs.vector import EnvError
+from redline.cli.main import DONE
 from redline.errors import UserError, unknown_name
-from redline.experience import ReplayError
-from redline.records import as_json_value
-from redline.runs.errors import explain
 
-SUBJECTS = ("replay",)
-
-
-@dataclass(frozen=True)
-class BenchReplayFlags:
-    """Measure what a transition takes and how fast the replay memory is, beside other libraries' on the same data."""
-
-    games: str = ",".join(GAMES)
-    """Atari games to play at random, with commas between them."""
-    transitions: int = 20_000
-    """Transitions to play of each game."""
-    rounds: int = 7
-    """Rounds in which all contenders are measured by turns."""
-    turn_seconds: float = 0.4
-    """Seconds that each of them works in each round."""
-    path: Path = Path()
-    """Folder on the disk that is measured."""
-    seed: int = 1
-    """Seed of the games and of the actions."""
-    out: Path | None = None
-    """File for the JSON object."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print the result as one JSON object on stdout, and nothing else there."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.turn_seconds <= 60.0:
-            raise UserError(f"turn-seconds is {self.turn_seconds:g}: use more than 0 and at most 60")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
-        if self.out is not None and not self.out.absolute().parent.is_dir():
-            raise UserError(f"out {self.out} lies in no folder: create {self.out.parent} first")
+SUBJECTS = {
+    "replay": "the replay memory, beside other libraries' on the same data",
+    "env": "the env layer, beside the bare emulators",
+    "learner": "updates per second, beside what the machine's arithmetic allows",
+    "train": "whole trainings, beside the machine's limit and other libraries at the same work",
+    "ladder": "from the textbook loop to Redline, one thing switched on at a time",
+}
 
 
 def run(args: Sequence[str]) -> int:
     """Measure what the first word names, and return the exit code."""
     at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
     if at == len(args) or (args[at].startswith("-") and args[at] not in ("--help", "-h")):
-        raise UserError("bench needs a subject: redline bench replay")
+        raise UserError(f"bench needs a subject, one of {', '.join(SUBJECTS)}: redline bench train")
     if args[at] in ("--help", "-h"):
-        print("usage: redline bench replay [options]\n\nredline bench replay --help shows the options")
+        print(_help())
         return DONE
     if args[at] not in SUBJECTS:
         raise unknown_name("bench", args[at], SUBJECTS)
-    return run_replay([*args[:at], *args[at + 1 :]])
+    code: int = import_module(f"redline.cli.bench_{args[at]}").run([*args[:at], *args[at + 1 :]])
+    return code
 
 
-def run_replay(args: Sequence[str]) -> int:
-    """Measure, print."""
-    flags = parse(BenchReplayFlags, args, default=BenchReplayFlags(), prog="redline bench replay")
-    bench = ReplayBench(
-        games=[_game(name) for name in flags.games.split(",") if name.strip()],
-        transitions=flags.transitions,
-        rounds=flags.rounds,
-        turn_s=flags.turn_seconds,
-        path=flags.path,
-        seed=flags.seed,
-    )
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # whatever a peer prints
-            result = bench.run(lambda text: print(text, file=sys.stderr, flush=True))
-    except (EnvError, ReplayError) as error:
-        return refuse(str(error), as_json=flags.json, code=FAILED)
-    except OSError as error:
-        return refuse(f"the bench stopped: {explain(error, flags.path)}", as_json=flags.json, code=FAILED)
-    whole: Any = as_json_value({**result, "command": shlex.join(["redline", "bench", "replay", *args])})
-    text = json.dumps(whole, allow_nan=False)
-    if flags.out is not None:
-        flags.out.write_text(text + "\n", encoding="utf-8")
-    if flags.json:
-        print(text)
-    else:
-        show(whole, plain=is_plain(plain=flags.plain, as_json=flags.json))
-    return DONE
-
-
-def _game(name: str) -> str:
-    kind = env_catalog.resolve(name.strip())
-    if kind.game is None:
-        raise UserError(f"{name.strip()!r} is no Atari game: use names such as pong,breakout")
-    return kind.name
-
-
-def show(result: Mapping[str, Any], *, plain: bool) -> None:
-    """Print the result as tables."""
-    per_transition = result["bytes_per_transition"]
-    print(f"bytes per transition, zstd, everything noted beside the frames included; staging {_staging(result)}")
-    print_table(
-        ("game", "bytes"), [(name, f"{n:,.0f}") for name, n in per_transition.items()], plain=plain, numeric=(1,)
-    )
-    print(f"batches of {result['config']['batch_size']} per second on {result['config']['sampled_game']}")
-    rows = [
-        (codec, sampler, *(_rate(rates[state]) for state in ("off", "on")))
-        for codec, samplers in result["batches_per_s"].items()
-        for sampler, rates in samplers.items()
-    ]
-    worst = result["batches_per_s_worst_game"]
-    rows += [(f"zstd, {worst['game']}", name, _rate(r["off"]), _rate(r["on"])) for name, r in worst["zstd"].items()]
-    print_table(("frames", "sampler", "prefetch off", "prefetch on"), rows, plain=plain, numeric=(2, 3))
-    peers = [
-        (name, _rate(peer["batches_per_s"]), f"{peer['bytes_per_transition']:,.0f}", f"{result['ratio'][name]:.2f} ×")
-        if peer["batches_per_s"]
-        else (name, "–", "–", peer["reason"])
-        for name, peer in result["peers"].items()
-    ]
-    print_table(("peer", "batches/s", "bytes per transition", "ours (raw) ÷ it"), peers, plain=plain, numeric=(1, 2, 3))
-    inserts = [(name, _rate(rate)) for name, rate in result["insert_steps_per_s"].items()]
-    print_table(("frames", "steps inserted per second"), inserts, plain=plain, numeric=(1,))
-    trees = result["sum_tree"]
-    print(f"sum tree: {trees['ratio_to_pure_python']:.1f} × pure Python, parents exact: {trees['parents_exact']}")
-    words = {True: "met", False: "NOT met", None: "not judged"}
-    for name, goal in result["goals"].items():
-        value = "–" if goal["value"] is None else f"{goal['value']:,.2f}"
-        print(f"{name}: {value}, goal {goal['goal']:,}: {words[goal['met']]}")
-    print(f"measured in {duration(result['duration_s'])}")
-
-
-def _staging(result: Mapping[str, Any]) -> str:
-    return f"{result['staging_bytes'] / 1e6:.2f} MB once"
-
-
-def _rate(rate: Mapping[str, float]) -> str:
-    return f"{rate['median']:,.0f} ({rate['low']:,.0f}–{rate['high']:,.0f})"
+def _help() -> str:
+    subjects = "\n".join(f"  {name:<10}{summary}" for name, summary in SUBJECTS.items())
+    return f"usage: redline bench SUBJECT [options]\n\n{subjects}\n\nredline bench SUBJECT --help shows the options"

@@ -26,7 +26,8 @@ COMMANDS = {
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process does to the hardware",
     "report": "make a page of charts from one run, or compare several",
-    "bench": "measure the replay memory against its peers",
+    "profile": "find where the time of a training goes, by leaving out one part at a time",
+    "bench": "measure speed and memory here, beside the limit and beside peers",
 }
 
 
