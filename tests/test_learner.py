@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
+from redline.errors import UserError
 from redline.learner import Learner, describe_batch
-from redline.networks import Mlp, Small
+from redline.networks import Mlp, Noisy, Small
+from redline.returns import NStep
 from redline.types import Batch, EnvSpec
 
 PICTURES = EnvSpec("test", (40, 40), "uint8", stack=4, num_actions=3, frames_per_step=4)
@@ -94,6 +97,37 @@ def test_a_learner_saved_before_its_first_update_comes_back() -> None:
     for learner in (whole, restored):
         learn(learner, batch_for(VECTORS, seed=0))
     assert all(torch.equal(value, weights(restored)[name]) for name, value in weights(whole).items())
+
+
+@pytest.mark.parametrize(
+    "algorithm", [PICTURE_DQN, replace(PICTURE_DQN, bootstrap=OnlineChooses(), returns=NStep(n=1))]
+)
+def test_updates_foreseen_together_are_those_done_one_by_one_across_a_sync_of_the_target(algorithm: QLearning) -> None:
+    together, alone = (Learner(algorithm, PICTURES, seed=1, device=CPU) for _ in range(2))
+    batches = [batch_for(PICTURES, seed=number) for number in range(6)]
+    for group in (batches[:1], batches[1:6]):  # the target changes after updates 2, 4 and 6
+        foreseen = together.foresee(group)
+        for batch, known in zip(group, foreseen, strict=True):
+            together.update(batch, steps=0, rng=np.random.default_rng(0), foreseen=known)
+            alone.update(batch, steps=0, rng=np.random.default_rng(0))
+    for name, value in weights(together).items():
+        torch.testing.assert_close(value, weights(alone)[name], atol=1e-5, rtol=1e-4)
+
+
+def test_nothing_is_foreseen_beyond_the_next_sync_nor_through_noise() -> None:
+    batches = [batch_for(PICTURES, seed=number) for number in range(4)]
+    learner = Learner(replace(PICTURE_DQN, target_sync_updates=3), PICTURES, seed=1, device=CPU)
+    assert [known is not None for known in learner.foresee(batches)] == [True, True, True, False]
+    noisy = Learner(replace(PICTURE_DQN, layers=Noisy()), PICTURES, seed=1, device=CPU)
+    assert noisy.foresee(batches) == [None] * 4
+
+
+def test_weights_of_another_network_are_refused() -> None:
+    learner, other = (
+        Learner(replace(VECTOR_DQN, network=Mlp((width,))), VECTORS, seed=1, device=CPU) for width in (8, 9)
+    )
+    with pytest.raises(UserError, match="train anew"):
+        learner.load_state(other.state(), updates=0)
 
 
 def test_weights_that_are_no_numbers_are_named() -> None:

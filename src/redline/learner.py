@@ -1,7 +1,7 @@
 """The learner: one update = loss × weights, optimiser step, and a target sync when due."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -33,10 +33,22 @@ class Learner:
         self._loss_sum = torch.zeros((), device=device)
         self._losses_summed = 0
 
-    def update(self, batch: AnyBatch, *, steps: int, rng: np.random.Generator) -> torch.Tensor:
+    def foresee(self, batches: Sequence[AnyBatch]) -> list[torch.Tensor | None]:
+        """Return for each batch of the next updates what the target network says of it, None if it is to be asked then.
+
+        Beyond its next sync the target is another one.
+        """
+        sync = self.algorithm.target_sync_updates
+        known = batches if sync is None else batches[: sync - self.updates % sync]
+        foreseen = self.algorithm.foresee(known, stack=self._stack, target=self.target)
+        return [*foreseen, *[None] * (len(batches) - len(known))]
+
+    def update(
+        self, batch: AnyBatch, *, steps: int, rng: np.random.Generator, foreseen: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Learn from one batch on the learner's device, after `steps` steps; return a priority per row drawn.
 
-        Noisy networks draw their noise from `rng`.
+        Noisy networks draw their noise from `rng`; `foreseen` is what `foresee` gave.
         """
         recipe = self.algorithm.optimizer
         if self.online.is_noisy:
@@ -44,7 +56,7 @@ class Learner:
             if self.target is not self.online:
                 self.target.resample(rng)
         losses, weights, priorities = self.algorithm.losses(
-            batch, stack=self._stack, online=self.online, target=self.target
+            batch, stack=self._stack, online=self.online, target=self.target, foreseen=foreseen
         )
         loss = weighted_mean(losses, weights)
         self.optimizer.zero_grad(set_to_none=True)
@@ -88,9 +100,9 @@ class Learner:
 
     def load_state(self, state: Mapping[str, Tensors], *, updates: int) -> None:
         """Go on from what `state()` gave, after `updates` updates."""
-        self.online.load_state_dict(state["weights"])
+        self.online.take_weights(state["weights"])
         if self.target is not self.online:
-            self.target.load_state_dict(state["target"])
+            self.target.take_weights(state["target"])
         for name, parameter in self.online.named_parameters():
             prefix = f"{name}."
             saved = {k.removeprefix(prefix): v for k, v in state["optimizer"].items() if k.startswith(prefix)}
@@ -106,8 +118,13 @@ class Learner:
 
 def describe_batch(batch: AnyBatch) -> str:
     """Say in one line what a batch held, for the report of a loss that is no number."""
-    tensors = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return ", ".join(f"{name} {value.min():.4g} … {value.max():.4g}" for name, value in tensors.items())
+    return ", ".join(f"{name} {value.min():.4g} … {value.max():.4g}" for name, value in batch_tensors(batch).items())
+
+
+def batch_tensors(batch: AnyBatch) -> dict[str, torch.Tensor]:
+    """Return what a batch holds by name; not what only lives where it was computed."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
 
 def _host(value: torch.Tensor) -> torch.Tensor:

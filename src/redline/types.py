@@ -127,6 +127,7 @@ class RolloutBatch:
     log_probability: torch.Tensor  # [B] float32: of the action, by the weights that acted
     advantage: torch.Tensor  # [B] float32
     target: torch.Tensor  # [B] float32: value to fit
+    features: tuple[torch.Tensor, ...] = ()  # [N, F] each, B rows in all: what the torso gave when the rows were played
 
 
 AnyBatch: TypeAlias = "Batch | SequenceBatch | RolloutBatch"

@@ -70,9 +70,9 @@ def watch_updates(trainer: Trainer, seen: Callable[[AnyBatch, int], None]) -> No
     """Call `seen` with each batch and the steps that its update is told."""
     update = trainer.learner.update
 
-    def watched(batch: AnyBatch, *, steps: int, rng: np.random.Generator) -> torch.Tensor:
+    def watched(batch: AnyBatch, *, steps: int, **rest: Any) -> torch.Tensor:
         seen(batch, steps)
-        return update(batch, steps=steps, rng=rng)
+        return update(batch, steps=steps, **rest)
 
     trainer.learner.update = watched  # type: ignore[method-assign]
 

@@ -64,6 +64,27 @@ def test_the_first_step_of_rmsprop_worked_by_hand() -> None:
     assert parameter.tolist() == pytest.approx([1 - 0.1, -2 + 0.4 / 3])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "plain"),
+    [
+        (Rmsprop(), torch.optim.RMSprop([torch.zeros(1)], lr=7e-4, eps=1e-5)),
+        (Radam(), torch.optim.RAdam([torch.zeros(1)], lr=2.5e-4, eps=1e-8)),
+    ],
+)
+def test_fused_or_not_the_weights_go_the_same_way(recipe: Optimizer, plain: torch.optim.Optimizer) -> None:
+    own, other = (torch.nn.Parameter(torch.linspace(-1.0, 1.0, 64)) for _ in range(2))
+    optimizer = recipe.build([own])
+    plain.param_groups[0]["params"] = [other]
+    rng = torch.Generator().manual_seed(0)
+    for update in range(30):
+        own.grad = torch.randn(64, generator=rng) * 10.0 ** (update % 5 - 3)
+        other.grad = own.grad.clone()
+        optimizer.step()
+        plain.step()
+    assert not torch.allclose(own, torch.linspace(-1.0, 1.0, 64), atol=1e-3)
+    torch.testing.assert_close(own, other, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_the_learning_rate_falls_to_zero_over_the_steps_asked_for(kind: Any) -> None:
     recipe = kind(lr=0.5, anneal_steps=100)

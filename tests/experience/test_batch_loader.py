@@ -44,13 +44,13 @@ def test_batches_are_what_the_memory_held_when_they_were_drawn(
     out = BatchBuffers(player.memory.layout, batch_size=16)
     with loader(player, prefetch) as batches:
         for _ in range(60):
-            while batches.is_due:
+            while batches.is_short_of(1):
                 draw = sampler.draw(rng, 16)
                 gather(player.memory, draw, gamma=0.9, clip_rewards=False, out=out)
                 expected.append((draw, out.frames.tobytes()))
                 batches.submit(draw)
             assert len(batches.pending) == prefetch + 1
-            draw, batch = batches.next()
+            ((draw, batch),) = batches.take(1)
             assert (draw, batch.frames.numpy().tobytes()) == expected.pop(0)
             player.check_batch(batch, draw.handles, n_steps=1, gamma=0.9, clip=False)
             player.play(rng, 1)  # what is written meanwhile makes no difference
@@ -64,7 +64,7 @@ def test_a_batch_in_hand_is_not_overwritten_while_the_next_are_gathered() -> Non
     with loader(player, 3) as batches:
         for _ in range(4):
             batches.submit(sampler.draw(rng, 16))
-        _, first = batches.next()
+        ((_, first),) = batches.take(1)
         before = first.frames.numpy().tobytes()
         batches.submit(sampler.draw(rng, 16))
         time.sleep(0.05)  # for the thread to gather all that is pending
@@ -79,7 +79,7 @@ def test_without_prefetch_there_is_no_thread() -> None:
     threads = threading.active_count()
     with loader(player, 0) as batches:
         batches.submit(UniformSampler(player.memory).draw(np.random.default_rng(0), 16))
-        batches.next()
+        batches.take(1)
         assert threading.active_count() == threads
 
 
@@ -95,4 +95,4 @@ def test_a_reader_that_fails_is_heard(tmp_path: Path) -> None:
         player.memory.close()
         batches.submit(draw)
         with pytest.raises(ReplayError, match="can't be read"):
-            batches.next()
+            batches.take(1)

@@ -181,7 +181,7 @@ def test_what_a_norm_gives_has_mean_zero_and_variance_one_in_each_row(torso: Mlp
     seen: list[torch.Tensor] = []
     for layer in network.modules():
         if isinstance(layer, nn.LayerNorm):
-            layer.register_forward_hook(lambda _, __, out: seen.append(out.flatten(1)))
+            layer.register_forward_hook(lambda _, __, out: seen.append(out.flatten(1).clone()))
     obs = torch.randn(5, 2, 3) if spec is VECTORS else torch.randint(0, 256, (5, 4, 40, 40), dtype=torch.uint8)
     network(obs)
     assert len(seen) >= 2

@@ -48,6 +48,26 @@ def test_pixels_count_as_if_divided_by_255() -> None:
     torch.testing.assert_close(layer(pixels), plain(pixels / 255.0), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("frame_shape", [(40, 40), (3, 44, 52)])
+def test_features_and_gradients_are_those_of_plain_convolutions_with_the_channels_outermost(
+    frame_shape: tuple[int, ...],
+) -> None:
+    torso = build(Nature(), spec(*frame_shape)).torso
+    obs = torch.randint(0, 256, (3, 4, *frame_shape), dtype=torch.uint8)
+    features = torso(obs)
+    features.square().sum().backward()
+    found = {name: value.grad.clone() for name, value in torso.named_parameters()}
+    torso.zero_grad()
+    plain = obs.flatten(1, -3).float() / 255.0
+    for layer in torso.convolutions:
+        if isinstance(layer, nn.Conv2d):
+            plain = nn.functional.conv2d(plain, layer.weight.contiguous(), layer.bias, layer.stride).relu()
+    plain.square().sum().backward()
+    torch.testing.assert_close(features, plain.permute(0, 2, 3, 1).flatten(1), atol=1e-5, rtol=1e-4)
+    for name, value in torso.named_parameters():
+        torch.testing.assert_close(found[name], value.grad, atol=1e-4, rtol=1e-4)
+
+
 def test_same_seed_same_weights_and_the_global_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
     first, second, other = (build(Small(), spec(84, 84), seed).state_dict() for seed in (1, 1, 2))

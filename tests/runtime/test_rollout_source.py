@@ -22,7 +22,7 @@ STACK, ENVS = 2, 3
 
 
 def trainer_for(algorithm: OnPolicy, *, env: str = "redline/Counting-v0", **changes: Any) -> Trainer:
-    algorithm = replace(algorithm, network=Mlp((16,)), **changes)
+    algorithm = replace(algorithm, **{"network": Mlp((16,)), **changes})
     job = Job(env=EnvConfig(env, stack=STACK, skip=1), algorithm=algorithm, num_envs=ENVS)
     trainer = build_trainer(settle(job), env_seed=1)
     trainer.begin()
@@ -47,9 +47,9 @@ class Log:
             self.rows.append({name: np.array(value) for name, value in row.items()})
             append(**row)
 
-        def logged_update(batch: RolloutBatch, *, steps: int, rng: np.random.Generator) -> torch.Tensor:
+        def logged_update(batch: RolloutBatch, *, steps: int, **rest: Any) -> torch.Tensor:
             self.batches.append((steps, batch))
-            return update(batch, steps=steps, rng=rng)
+            return update(batch, steps=steps, **rest)
 
         monkeypatch.setattr(trainer.world.env, "recv", logged_recv)
         monkeypatch.setattr(buffer, "append", logged_append)
@@ -168,3 +168,30 @@ def test_a_batch_size_that_does_not_divide_the_rollout_is_changed_aloud() -> Non
     assert settled.job.algorithm.batch_size == 20
     (adjustment,) = (item for item in settled.adjustments if item.setting == "batch-size")
     assert (adjustment.requested, adjustment.effective) == ("30", "20")
+
+
+def test_what_acting_computed_is_learnt_from_where_a_rollout_is_learnt_from_once() -> None:
+    keeping, asking = (trainer_for(A2C_CLASSIC, network=Mlp((16, 16))) for _ in range(2))
+    asking.source.keeps_features = False  # type: ignore[misc]
+    torso_calls = {id(trainer): 0 for trainer in (keeping, asking)}
+
+    def count(trainer: Trainer) -> None:
+        torso_calls[id(trainer)] += 1
+
+    rollouts, steps = 3, A2C_CLASSIC.rollout_steps
+    for trainer in (keeping, asking):
+        trainer.learner.online.torso.register_forward_pre_hook(lambda *_, trainer=trainer: count(trainer))
+        for _ in range(rollouts * steps + 1):  # a rollout is learnt from before the step after it
+            trainer.vector_step()
+        assert trainer.counters.updates == rollouts
+    assert torso_calls[id(asking)] - torso_calls[id(keeping)] == rollouts
+    for mine, other in zip(keeping.learner.online.parameters(), asking.learner.online.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [(PPO_CLASSIC, {}), (A2C_CLASSIC, {"epochs": 2}), (A2C_CLASSIC, {"rollout_steps": 200, "batch_size": 600})],
+)
+def test_nothing_is_kept_that_would_be_old_or_large(algorithm: OnPolicy, changes: dict[str, int]) -> None:
+    assert not trainer_for(algorithm, **changes).source.keeps_features

@@ -1,5 +1,6 @@
 """What the runtime asks of an algorithm, whatever its family; and acting, which is the same for all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -43,8 +44,21 @@ class Algorithm(Protocol):
         """Turn what the network gives into preferences [N, A], from which `explore` chooses."""
         ...
 
+    def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
+        """Return for each batch what the target network says of what follows, None where `losses` is to ask it.
+
+        One pass over several batches is cheaper than one over each, and the same as long as the target is.
+        """
+        ...
+
     def losses(
-        self, batch: AnyBatch, *, stack: int, online: Network, target: Network
+        self,
+        batch: AnyBatch,
+        *,
+        stack: int,
+        online: Network,
+        target: Network,
+        foreseen: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and their weights, each of the same shape, and a new priority for each row drawn."""
         ...
@@ -60,6 +74,7 @@ class ActorParams(NamedTuple):
     is_warmup: bool = False  # nothing that the network says would be used
     explore: Exploration | None = None  # in place of the algorithm's own
     is_silent: bool = False  # the network's noise is off
+    keeps_features: bool = False  # what the torso gives will be learnt from, before its weights change
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,7 @@ class ActorExtras:
 
     out: FloatArray | None  # [N, …] what the network gave
     preferences: FloatArray | None  # [N, A]
+    features: torch.Tensor | None = None  # [N, F] what the torso gave, ready for a backward pass
 
 
 def act(
@@ -81,9 +97,11 @@ def act(
         network.silence()
     elif network.is_noisy:
         network.resample(rng)
+    pixels = torch.from_numpy(obs).to(params.device)
+    features = network.torso(pixels) if params.keeps_features else None
     with torch.no_grad():
-        out, state = network.step(torch.from_numpy(obs).to(params.device), state)
+        out, state = (network.head(features), state) if features is not None else network.step(pixels, state)
         preferences = params.algorithm.preferences(out).cpu().numpy()  # [N, A]
     explore = params.explore or params.algorithm.explore
     action = explore.choose(preferences, epsilon=params.epsilon, rng=rng)
-    return action, state, ActorExtras(out.cpu().numpy(), preferences)
+    return action, state, ActorExtras(out.cpu().numpy(), preferences, features)

@@ -1,5 +1,6 @@
 """The family of learners from rollouts: what is played with the newest weights is learnt from, then forgotten."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -74,11 +75,22 @@ class OnPolicy:
         """Return logits or values [N, A]."""
         return self.objective.preferences(out)
 
+    def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
+        """Return nothing: what followed is in the rollout."""
+        return [None] * len(batches)
+
     def losses(
-        self, batch: AnyBatch, *, stack: int, online: Network, target: Network
+        self,
+        batch: AnyBatch,
+        *,
+        stack: int,
+        online: Network,
+        target: Network,
+        foreseen: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and weights [B]; nothing is drawn by priority."""
         if not isinstance(batch, RolloutBatch):
             raise TypeError(f"on-policy learners learn from rollouts, not from a {type(batch).__name__}")
-        losses = self.objective.losses(online(batch.obs), batch)
+        out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)
+        losses = self.objective.losses(out, batch)
         return losses, torch.ones_like(losses), losses.detach()

@@ -1,5 +1,6 @@
 """The family of value learners with a replay memory: what is computed, whatever the parts are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -94,26 +95,52 @@ class QLearning:
         """Return expected values [N, A]."""
         return self.predict.values(out)
 
+    def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
+        """Return what the target network predicts [B, A, outputs] for what follows in each batch, in one pass.
+
+        None for sequences, which it must go through step by step, and where its noise is drawn for each update.
+        """
+        single = [batch for batch in batches if isinstance(batch, Batch)]
+        if len(single) < len(batches) or len(batches) < 2 or target.is_noisy:
+            return [None] * len(batches)
+        with torch.no_grad():
+            out: torch.Tensor = target(torch.cat([following_frames(batch, stack) for batch in single]))
+        return out.split_with_sizes([len(batch.action) for batch in single])
+
     def losses(
-        self, batch: AnyBatch, *, stack: int, online: Network, target: Network
+        self,
+        batch: AnyBatch,
+        *,
+        stack: int,
+        online: Network,
+        target: Network,
+        foreseen: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and weights [B] or [length, B], and a priority for each row drawn [B]."""
         if isinstance(batch, SequenceBatch):
             return sequence_losses(self, batch, stack=stack, online=online, target=target)
         if not isinstance(batch, Batch):
             raise TypeError(f"value learners learn from replay, not from a {type(batch).__name__}")
-        losses, priorities = td_losses(self, batch, stack=stack, online=online, target=target)
+        losses, priorities = td_losses(self, batch, stack=stack, online=online, target=target, foreseen=foreseen)
         return losses, batch.weight, priorities
 
 
 def td_losses(
-    algorithm: QLearning, batch: Batch, *, stack: int, online: Network, target: Network
+    algorithm: QLearning,
+    batch: Batch,
+    *,
+    stack: int,
+    online: Network,
+    target: Network,
+    foreseen: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return one loss and one priority per row; the one place where bootstrap and prediction meet."""
     with torch.no_grad():
         next_frames = following_frames(batch, stack)
         following = algorithm.bootstrap.following(
-            online=lambda: online(next_frames), target=lambda: target(next_frames), predict=algorithm.predict
+            online=lambda: online(next_frames),
+            target=lambda: target(next_frames) if foreseen is None else foreseen,
+            predict=algorithm.predict,
         )
     predicted = take_actions(online(batch.frames[:, :stack]), batch.action)  # [B, outputs]
     return algorithm.predict.losses(predicted, following, batch.reward, batch.discount)

@@ -90,7 +90,7 @@ class Sampling:
         for i in range(count):
             if i + self._prefetch < count:
                 self._loader.submit(self._draw())
-            draw, batch = self._loader.next()
+            ((draw, batch),) = self._loader.take(1)
             self._hand_over(batch, draw.handles, i)
 
     def close(self) -> None:

@@ -49,14 +49,15 @@ class BatchLoader(Generic[BatchT]):
         gamma: float,
         clip_rewards: bool,
         prefetch: int = 0,
+        group: int = 1,
     ) -> None:
         self._memory = memory
         self._gamma = gamma
         self._clip_rewards = clip_rewards
         self.prefetch = prefetch
-        # one for each batch under way, and the one that the learner has in hand
-        self._free = [make_buffers() for _ in range(prefetch + 2)]
-        self._in_hand: Buffers[BatchT] | None = None
+        # for each batch under way, and for those that the learner has in hand: up to a group
+        self._free = [make_buffers() for _ in range(prefetch + 2 * group)]
+        self._in_hand: list[Buffers[BatchT]] = []
         self._pending: deque[tuple[Draw, Buffers[BatchT]]] = deque()
         self._gatherer = _Gatherer() if prefetch else None
 
@@ -65,10 +66,9 @@ class BatchLoader(Generic[BatchT]):
         """What was drawn and not yet learnt from, oldest first."""
         return [draw for draw, _ in self._pending]
 
-    @property
-    def is_due(self) -> bool:
-        """Whether another draw belongs in the queue before the next batch is taken."""
-        return len(self._pending) <= self.prefetch
+    def is_short_of(self, count: int) -> bool:
+        """Tell whether another draw belongs in the queue before the next `count` batches are taken."""
+        return len(self._pending) < self.prefetch + count
 
     def submit(self, draw: Draw) -> None:
         """Queue rows that the memory offers now; whatever is written from now on makes no difference to them."""
@@ -80,20 +80,20 @@ class BatchLoader(Generic[BatchT]):
             self._gatherer.start(memory.frames, plan, buffers.frames)
         self._pending.append((draw, self._free.pop()))  # not before: what fails takes no buffers along
 
-    def next(self) -> tuple[Draw, BatchT]:
-        """Return the oldest batch; it is overwritten after the next call."""
-        draw, buffers = self._pending.popleft()
-        if self._in_hand is not None:
-            self._free.append(self._in_hand)
-        self._in_hand = buffers
+    def take(self, count: int) -> list[tuple[Draw, BatchT]]:
+        """Return the oldest batches, up to a group; they are overwritten after the next call."""
+        taken = [self._pending.popleft() for _ in range(count)]
+        self._free += self._in_hand
+        self._in_hand = [buffers for _, buffers in taken]
         if self._gatherer is not None:
-            self._gatherer.finish_oldest()
-        return draw, buffers.batch
+            for _ in taken:
+                self._gatherer.finish_oldest()
+        return [(draw, buffers.batch) for draw, buffers in taken]
 
     def clear(self) -> None:
         """Forget what is pending."""
         while self._pending:
-            self.next()
+            self.take(1)
 
     def close(self) -> None:
         """End the thread."""

@@ -74,11 +74,12 @@ class RolloutBuffer:
     def batches(
         self, advantage: FloatArray, target: FloatArray, *, rng: np.random.Generator, num_batches: int
     ) -> Iterator[RolloutBatch]:
-        """Yield all rows once, shuffled, in `num_batches` parts of nearly the same size."""
+        """Yield all rows once, shuffled, in `num_batches` parts of nearly the same size; one part as it lies there."""
         rows = self._action.size
         obs = self._obs.reshape(rows, *self._obs.shape[2:])
         columns = [array.reshape(rows) for array in (self._action, self._log_probability, advantage, target)]
-        for chosen in np.array_split(rng.permutation(rows), num_batches):
+        parts = np.array_split(rng.permutation(rows), num_batches) if num_batches > 1 else [slice(None)]
+        for chosen in parts:
             action, log_probability, chosen_advantage, chosen_target = (
                 torch.from_numpy(column[chosen]) for column in columns
             )
@@ -93,6 +94,10 @@ class RolloutBuffer:
     def mean_entropy(self) -> float:
         """Return an estimate of the policy's entropy in nats: the mean of −log π over the actions of a full buffer."""
         return float(-self._log_probability.mean())
+
+    def observations(self) -> Array:
+        """Return the observations so far [T, N, K, *frame]."""
+        return self._obs[: self.filled_steps]
 
     def clear(self) -> None:
         """Begin anew."""

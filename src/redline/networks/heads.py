@@ -1,5 +1,6 @@
 """Heads turn features into what an algorithm predicts; a network is a torso, perhaps a core, and a head."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from redline.errors import UserError
 from redline.networks.cores import GruCell
 from redline.networks.layers import Layers, NoisyLinear, Outputs
 
@@ -51,6 +53,13 @@ class Network(nn.Module):
             state = features.new_zeros(rows, self.state_width)
         states = self.core.unroll(features, starts, state)  # [T, B, S]
         return self.head(states.flatten(0, 1)), states[-1]
+
+    def take_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Take over the weights that another network of the same make has, or had when they were saved."""
+        own = {name: value.shape for name, value in self.state_dict().items()}
+        if own != {name: value.shape for name, value in weights.items()}:
+            raise UserError("the saved weights are of another network than this version of Redline builds: train anew")
+        self.load_state_dict(weights)
 
     @property
     def is_noisy(self) -> bool:
@@ -138,4 +147,4 @@ def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Laye
 
 def make_hidden(features: int, width: int, layers: Layers) -> list[nn.Module]:
     """Return a hidden layer with its activation."""
-    return [layers.dense(features, width), *layers.between([width]), nn.ReLU()]
+    return [layers.dense(features, width), *layers.between([width]), nn.ReLU(inplace=True)]

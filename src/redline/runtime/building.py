@@ -17,6 +17,7 @@ from redline.experience import ReplayLayout, available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
 from redline.runs.errors import explain, free_bytes, mount_point
+from redline.runtime.allocator import keep_freed_memory
 from redline.runtime.inline import InlineWorld
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
@@ -174,7 +175,8 @@ def check_memory(settled: Settled) -> None:
 
 
 def prepare_process(settled: Settled) -> None:
-    """Set what torch keeps once per process, for the process that learns; before its first parallel operation."""
+    """Set what there is once per process, for the process that learns; before its first parallel operation."""
+    keep_freed_memory()
     torch.set_flush_denormal(True)
     torch.set_num_threads(settled.job.learner.threads)
 

@@ -124,7 +124,7 @@ def choose_acting(algorithm: Algorithm, name: str, config: EvaluationConfig) -> 
 def load_weights(network: Network, checkpoint: Checkpoint) -> None:
     """Give the network the weights of a checkpoint."""
     try:
-        network.load_state_dict(load_tensors(checkpoint.files[WEIGHTS]))
+        network.take_weights(load_tensors(checkpoint.files[WEIGHTS]))
     except (KeyError, OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the weights in {checkpoint.path} cannot be loaded: {reason}") from error

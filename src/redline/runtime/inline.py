@@ -53,6 +53,7 @@ class InlineWorld:
             trainer.epsilon,
             learner.device,
             is_warmup=is_warmup(job, counters.steps),
+            keeps_features=trainer.source.keeps_features,
         )
         self._sent = self.actor.choose(params, stream(job.seed, Purpose.ACT, counters.vector_steps))
         self.env.send(self._sent[0])

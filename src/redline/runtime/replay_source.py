@@ -1,7 +1,7 @@
 """Batches from a replay memory: drawn by the learner, a fixed number of updates ahead, whatever the actor does."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -28,9 +28,13 @@ from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import SavedSource, part_of, prefixed
 from redline.types import AnyBatch, Array, Batch, Draw, Handles, IntArray, SequenceBatch, VectorStep
 
+ROWS_IN_A_PASS = 128  # of the target network: beyond, a row costs no less
+
 
 class ReplaySource:
     """A replay memory, who draws from it, and who gathers what was drawn."""
+
+    keeps_features = False
 
     def __init__(
         self, algorithm: QLearning, layout: ReplayLayout, *, pacing: Pacing, seed: int, device: torch.device
@@ -49,13 +53,21 @@ class ReplaySource:
             gamma=algorithm.returns.gamma,
             clip_rewards=algorithm.returns.clip_rewards,
             prefetch=algorithm.replay.prefetch,
+            group=self._largest_group,
         )
-        self._draw: Draw | None = None
+        self._drawn: list[Draw] = []  # of the batches that are being learnt from
 
     @property
     def wants_priorities(self) -> bool:
         """Whether `learnt` makes any difference."""
         return self.sampler.wants_priorities
+
+    @property
+    def _largest_group(self) -> int:
+        """Batches drawn at once: one where the next draw waits for priorities."""
+        if self.wants_priorities or self._sequence is not None:
+            return 1
+        return max(1, ROWS_IN_A_PASS // self._rows)
 
     def _make_buffers(self, *, pin_memory: bool) -> BatchBuffers | SequenceBuffers:
         layout, n_steps = self.memory.layout, self._algorithm.returns.n
@@ -74,11 +86,11 @@ class ReplaySource:
         """Start an episode in every lane."""
         self.memory.begin(self.memory.lanes, first_frames)
 
-    def before_acting(self, counters: Counters, obs: Array) -> Iterator[AnyBatch]:
+    def before_acting(self, counters: Counters, obs: Array) -> Iterator[Sequence[AnyBatch]]:
         """Yield nothing: what is learnt is old anyway, so the envs need not wait for it."""
         return iter(())
 
-    def while_stepping(self, counters: Counters) -> Iterator[AnyBatch]:
+    def while_stepping(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
         """Yield the batches that the steps played so far have earned."""
         if self.memory.num_sampleable == 0:
             return
@@ -88,12 +100,14 @@ class ReplaySource:
             batch_size=self._algorithm.batch_size,
             since=(counters.free_steps, counters.free_samples),
         )
-        for _ in range(due):
-            yield self._next_batch(counters)
+        while due > 0:
+            group = self._next_batches(min(due, self._largest_group), counters)
+            yield group
+            due -= len(group)
 
-    def _next_batch(self, counters: Counters) -> AnyBatch:
-        """Draw exactly `prefetch` updates ahead, and return the batch whose turn it is."""
-        while self.loader.is_due:
+    def _next_batches(self, count: int, counters: Counters) -> list[Batch | SequenceBatch]:
+        """Draw exactly `prefetch` updates ahead, and return the batches whose turn it is."""
+        while self.loader.is_short_of(count):
             rng = stream(self._seed, Purpose.DRAW, counters.batches_drawn)
             draw = self.sampler.draw(rng, self._rows, beta=self._algorithm.sample.beta_at(counters.steps))
             if self._sequence is not None:
@@ -101,9 +115,10 @@ class ReplaySource:
             self.loader.submit(draw)
             counters.batches_drawn += 1
         begun_s = time.monotonic()
-        self._draw, batch = self.loader.next()
+        taken = self.loader.take(count)
         self.waited_s += time.monotonic() - begun_s
-        return batch
+        self._drawn = [draw for draw, _ in taken]
+        return [batch for _, batch in taken]
 
     def num_samples(self, batch: AnyBatch) -> int:
         """Return the batch size: transitions that are learnt from, padding of short sequences included."""
@@ -111,9 +126,8 @@ class ReplaySource:
 
     def learnt(self, priorities: Array) -> None:
         """Hand the priorities of the last batch to the sampler."""
-        if self._draw is None:
-            raise RuntimeError("nothing was drawn yet")
-        self.sampler.update(self._draw.handles, priorities)
+        (draw,) = self._drawn
+        self.sampler.update(draw.handles, priorities)
 
     def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep) -> None:
         """Keep a step of all lanes; frames are kept once, so the observation is not."""

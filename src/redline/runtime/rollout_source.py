@@ -1,6 +1,7 @@
 """Batches from rollouts: what the newest weights played is learnt from before they play on, then forgotten."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import SavedSource, part_of, prefixed
 from redline.types import AnyBatch, Array, EnvSpec, FloatArray, IntArray, VectorStep
 
+MOST_ROWS_KEPT = 512  # with what their backward pass needs: 0.2 MB each of the largest network at 84 × 84
+
 
 class RolloutSource:
     """A rollout under way, and the learner whose network values the states that it does not act on."""
@@ -31,6 +34,10 @@ class RolloutSource:
         self._learner = learner
         self._num_batches = -(-algorithm.rollout_steps * num_envs // algorithm.batch_size)
         self._entropy: float | None = None
+        self._features: list[torch.Tensor] = []  # [N, F] of each step of the rollout, where they are kept
+        # learnt from once, as a whole, by the weights that acted: then the forward pass of acting is that of learning
+        rows = algorithm.rollout_steps * num_envs
+        self.keeps_features = algorithm.epochs == 1 and self._num_batches == 1 and rows <= MOST_ROWS_KEPT
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=0)
         self.buffer = RolloutBuffer(spec, num_envs=num_envs, steps=algorithm.rollout_steps)
 
@@ -41,9 +48,9 @@ class RolloutSource:
 
     def begin(self, first_frames: Array) -> None:
         """Start an episode in every lane; a rollout under way has lost what followed it."""
-        self.buffer.clear()
+        self._clear()
 
-    def before_acting(self, counters: Counters, obs: Array) -> Iterator[AnyBatch]:
+    def before_acting(self, counters: Counters, obs: Array) -> Iterator[Sequence[AnyBatch]]:
         """Yield a full rollout in batches, `epochs` times, each time in another order."""
         if not self.buffer.is_full:
             return
@@ -57,10 +64,10 @@ class RolloutSource:
             rng = stream(self._seed, Purpose.DRAW, counters.batches_drawn)
             for batch in self.buffer.batches(advantage, target, rng=rng, num_batches=self._num_batches):
                 counters.batches_drawn += 1
-                yield batch
-        self.buffer.clear()
+                yield [replace(batch, features=tuple(self._features))]
+        self._clear()
 
-    def while_stepping(self, counters: Counters) -> Iterator[AnyBatch]:
+    def while_stepping(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
         """Yield nothing: the next action waits for what is learnt."""
         return iter(())
 
@@ -75,6 +82,8 @@ class RolloutSource:
         """Keep a step of all lanes, with the value of the last observation where an episode was cut by a limit."""
         if extras.out is None or extras.preferences is None:
             raise ValueError("a rollout is played by the network, never at random")
+        if extras.features is not None:
+            self._features.append(extras.features)
         value = self._algorithm.objective.state_values(torch.from_numpy(extras.out)).numpy()  # [N]
         final_value = np.zeros_like(value)
         if step.truncated.any():
@@ -104,7 +113,11 @@ class RolloutSource:
 
     def cut(self, frames: Array) -> None:
         """Drop the rollout: what followed it is lost."""
+        self._clear()
+
+    def _clear(self) -> None:
         self.buffer.clear()
+        self._features = []
 
     def save(self, store: CheckpointStore) -> SavedSource:
         """Return the rollout under way."""
@@ -115,6 +128,9 @@ class RolloutSource:
         saved = part_of("rollout", arrays)
         if saved["action"].shape[1:] == self.buffer.state()["action"].shape[1:]:
             self.buffer.load_state(saved)
+            if self.keeps_features:  # the weights have not changed since: the same numbers, bit for bit
+                torso, device = self._learner.online.torso, self._learner.device
+                self._features = [torso(torch.from_numpy(obs).to(device)) for obs in self.buffer.observations()]
         return []
 
     def restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:

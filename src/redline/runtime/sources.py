@@ -1,6 +1,6 @@
 """Where batches come from: what a trainer asks of a replay memory or of a rollout alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +39,11 @@ class Source(Protocol):
         ...
 
     @property
+    def keeps_features(self) -> bool:
+        """Whether what the torso gave while acting is learnt from: `append` is then handed it."""
+        ...
+
+    @property
     def memory(self) -> ReplayMemory | None:
         """The replay memory, if there is one."""
         ...
@@ -47,12 +52,15 @@ class Source(Protocol):
         """Note that an episode starts in every lane."""
         ...
 
-    def before_acting(self, counters: Counters, obs: Array) -> Iterator[AnyBatch]:
-        """Yield what must be learnt before the next action, which `obs` [N, K, *frame] asks for."""
+    def before_acting(self, counters: Counters, obs: Array) -> Iterator[Sequence[AnyBatch]]:
+        """Yield what must be learnt before the next action, which `obs` [N, K, *frame] asks for, in groups.
+
+        The batches of a group do not depend on what is learnt from each other.
+        """
         ...
 
-    def while_stepping(self, counters: Counters) -> Iterator[AnyBatch]:
-        """Yield what can be learnt while the envs step."""
+    def while_stepping(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
+        """Yield what can be learnt while the envs step, in such groups."""
         ...
 
     def num_samples(self, batch: AnyBatch) -> int:

@@ -7,14 +7,14 @@ Between (5) and (1) everything stands still, and only there is a checkpoint take
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from redline.envs.vector import Progress
-from redline.learner import Learner, NonFiniteError, describe_batch
+from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.job import Job
@@ -148,23 +148,28 @@ class Trainer:
             self.scores.add(episode.total_reward)
         return episodes
 
-    def _learn(self, batches: Iterator[AnyBatch]) -> None:
-        counters, source, device = self.counters, self.source, self.learner.device
-        for batch in batches:
+    def _learn(self, groups: Iterator[Sequence[AnyBatch]]) -> None:
+        device = self.learner.device
+        for group in groups:
             self.phases.lap("draw")
-            self._last_batch = batch
-            rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
-            on_device = batch if device.type == "cpu" else _to_device(batch, device)
-            priorities = self.learner.update(on_device, steps=counters.steps, rng=rng)
-            if source.wants_priorities:
-                sizes = priorities.cpu().numpy()
-                self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
-                source.learnt(sizes)
-            counters.updates += 1
-            counters.samples += source.num_samples(batch)
-            self._after_update()
+            batches = group if device.type == "cpu" else [_to_device(batch, device) for batch in group]
+            for batch, foreseen in zip(batches, self.learner.foresee(batches), strict=True):
+                self._learn_from(batch, foreseen)
             self.phases.lap("learn")
         self.phases.lap("draw")
+
+    def _learn_from(self, batch: AnyBatch, foreseen: torch.Tensor | None) -> None:
+        counters, source = self.counters, self.source
+        self._last_batch = batch
+        rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
+        priorities = self.learner.update(batch, steps=counters.steps, rng=rng, foreseen=foreseen)
+        if source.wants_priorities:
+            sizes = priorities.cpu().numpy()
+            self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
+            source.learnt(sizes)
+        counters.updates += 1
+        counters.samples += source.num_samples(batch)
+        self._after_update()
 
     def check_loss(self, loss: float | None) -> None:
         """Stop where the mean loss is no number, with what can be said about it."""
@@ -189,4 +194,5 @@ def epsilon_at(job: Job, steps: int) -> float:
 
 
 def _to_device(batch: AnyBatch, device: torch.device) -> AnyBatch:
-    return type(batch)(**{field.name: getattr(batch, field.name).to(device) for field in fields(batch)})
+    moved: dict[str, Any] = {name: value.to(device) for name, value in batch_tensors(batch).items()}
+    return replace(batch, **moved)
