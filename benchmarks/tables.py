@@ -10,6 +10,13 @@ from typing import Any
 
 from algorithms_table import make_algorithms_table
 from hardware_tables import describe_overhead, make_fields_table, make_study_table
+from performance_tables import (
+    make_ladder_table,
+    make_limit_table,
+    make_peers_table,
+    make_trials_table,
+    make_unharmed_table,
+)
 from recording import RECORDS, say
 from redline.records import SCHEMA
 
@@ -90,6 +97,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             (options.docs / "utilisation.md", "algorithms", make_study_table(by_name, "catch")),
             (options.docs / "utilisation.md", "pong", make_study_table(by_name, "pong")),
             (options.docs / "utilisation.md", "sweep", make_study_table(by_name, "sweep")),
+            (options.docs / "performance.md", "limit", make_limit_table(by_name)),
+            (options.docs / "performance.md", "peers", make_peers_table(by_name)),
+            (options.docs / "performance.md", "ladder", make_ladder_table(by_name)),
+            (options.docs / "performance.md", "kept", make_trials_table(by_name, kept=True)),
+            (options.docs / "performance.md", "left", make_trials_table(by_name, kept=False)),
+            (options.docs / "performance.md", "unharmed", make_unharmed_table(by_name)),
         )
         was_current = [bring_up_to_date(page, table, mark=mark, check=options.check) for page, mark, table in tables]
     except (OSError, ValueError) as error:

@@ -1,0 +1,135 @@
+"""The tables of docs/performance.md: the limit, whole trainings beside peers, the ladder, and what was tried."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hardware_tables import NOT_YET, Records
+
+Spread = Mapping[str, float]
+TRAININGS = ("dqn", "ppo", "a2c")
+
+
+def make_limit_table(records: Records) -> str:
+    """Return what the machine allows and what is reached of it."""
+    rows = []
+    for name in TRAININGS:
+        record = records.get(f"{name}-speed-pong")
+        if record is None or "limit" not in record["summary"]:
+            continue
+        summary, limit = record["summary"], record["summary"]["limit"]
+        rows.append(
+            (
+                f"{name.upper()}, steps/s",
+                f"{limit['steps_per_s']:.0f}",
+                spread(summary["steps_per_s"], digits=0),
+                percent(summary["limit_fraction"]),
+            )
+        )
+    learner = records.get("learner-speed")
+    if learner is not None:
+        summary = learner["summary"]
+        rows.append(
+            (
+                "one update of DQN, updates/s",
+                f"{summary['limit']['updates_per_s']:.1f}",
+                spread(summary["updates_per_s"], digits=1),
+                percent(summary["limit_fraction"]),
+            )
+        )
+    return table(("what", "limit", "reached", "of the limit"), rows)
+
+
+def make_peers_table(records: Records) -> str:
+    """Return whole trainings beside other libraries, and the env layer beside the bare emulators."""
+    names = [f"{name}-speed-pong" for name in TRAININGS] + ["env-speed"]
+    rows = []
+    for record in (records[name] for name in names if name in records):
+        for peer, ratio in record["summary"].get("ratio", {}).items():
+            if isinstance(ratio, Mapping):
+                rows.append((record["title"], peer, f"{spread(ratio, digits=2)} ×", record["learning"]))
+    return table(("what", "beside", "Redline ÷ it", "what was learnt meanwhile"), rows)
+
+
+def make_ladder_table(records: Records) -> str:
+    """Return the rungs in the order in which they are climbed."""
+    record = records.get("ladder")
+    if record is None:
+        return NOT_YET
+    rows = [
+        (
+            rung["name"],
+            rung["switches_on"],
+            *(("–",) * 3 if rung["steps_per_s"] is None else _speeds(rung)),
+            "–" if rung["gain"] is None else f"{spread(rung['gain'], digits=2)} × {rung['over']}",
+            "–" if rung["cpu_share"] is None else f"{rung['cpu_share']['median']:.0%}",
+            rung["missing"] or _learnt(rung["learning"]),
+        )
+        for rung in record["repeats"]
+    ]
+    head = ("rung", "switched on", "steps/s", "updates/s", "samples per step", "gain", "CPU", "return after learning")
+    return f"{table(head, rows)}\n\n{_sentence(record['headline'])}"
+
+
+def make_trials_table(records: Records, *, kept: bool) -> str:
+    """Return what was tried on the learner, and is kept or is not."""
+    record = records.get("learner-trials")
+    if record is None:
+        return NOT_YET
+    rows = [
+        (row["title"], f"{row['gain']['median']:.2f} × ({row['gain']['min']:.2f}–{row['gain']['max']:.2f})")
+        for row in sorted(record["repeats"], key=lambda row: -row["gain"]["median"])
+        if row["kept"] == kept
+    ]
+    return table(("tried", "time without ÷ with"), rows)
+
+
+def make_unharmed_table(records: Records) -> str:
+    """Return what was learnt on a pixel game before the learner was made faster, and after."""
+    record = records.get("learning-before-after")
+    if record is None:
+        return NOT_YET
+    points = record["config"]["points"]
+    rows = [
+        (row["algorithm"], side, *(_number(value) for value in row[side]["mean_returns"]))
+        for row in record["repeats"]
+        for side in ("before", "after")
+    ]
+    return table(("algorithm", "", *(f"{point:.0%} of the steps" for point in points)), rows)
+
+
+def spread(value: Spread, *, digits: int) -> str:
+    """Return a median and what 90 % of the rounds lie between."""
+    return f"{value['median']:,.{digits}f} ({value['low']:,.{digits}f}–{value['high']:,.{digits}f})"
+
+
+def percent(value: Spread) -> str:
+    """Return a share in per cent, with what 90 % of the rounds lie between."""
+    return f"{value['median']:.0%} ({value['low']:.0%}–{value['high']:.0%})"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    if not rows:
+        return NOT_YET
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _speeds(rung: Mapping[str, Any]) -> tuple[str, str, str]:
+    return (
+        spread(rung["steps_per_s"], digits=0),
+        spread(rung["updates_per_s"], digits=1),
+        f"{rung['samples_per_step']['median']:.2f}",
+    )
+
+
+def _learnt(learning: Mapping[str, Any]) -> str:
+    return str(learning["reason"]) if learning["mean_return"] is None else _number(learning["mean_return"])
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}".replace("-", "−")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
