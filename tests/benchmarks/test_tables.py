@@ -39,7 +39,11 @@ def flags(tmp_path: Path) -> list[str]:
     records.mkdir()
     (tmp_path / "README.md").write_text(README, encoding="utf-8")
     (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
-    marks = {"monitor.md": ("hardware-fields", "overhead"), "utilisation.md": ("algorithms", "pong", "sweep")}
+    marks = {
+        "monitor.md": ("hardware-fields", "overhead"),
+        "utilisation.md": ("algorithms", "pong", "sweep"),
+        "performance.md": ("limit", "peers", "ladder", "kept", "left", "unharmed"),
+    }
     for name, places in marks.items():
         text = "".join(f"<!-- {mark}:begin -->\n<!-- {mark}:end -->\n" for mark in places)
         (tmp_path / name).write_text(text, encoding="utf-8")
