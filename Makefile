@@ -59,4 +59,4 @@ format: setup
 
 bench:
 	$(MAKE) setup EXTRAS=bench
-	$(BIN)/python benchmarks/dqn_speed.py $(ARGS)
+	$(BIN)/python benchmarks/speed.py $(ARGS)

@@ -15,10 +15,10 @@ import psutil
 
 from arguments import at_least, make_parser
 from battery import Training, add_battery_flags, as_flags, record_name, train, train_all
-from peer_pairs import MAX_BUSY_PERCENT
 from recording import Measurement, finish, say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.q_learning import QLearning
+from redline.bench.other_work import MAX_BUSY_PERCENT
 from redline.records import Row
 
 NAME = "algorithms-pong-speed"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import psutil
 
 from arguments import at_least, make_parser
-from peer_pairs import refuse_busy_machine
+from machine_use import refuse_busy_machine
 from recording import Measurement, finish, say, spread
 from redline.records import Row
 from redline.report.intervals import mean_interval

@@ -15,10 +15,11 @@ from typing import Any
 import psutil
 
 from arguments import at_least, make_parser
-from dqn_speed import WORKERS
-from peer_pairs import refuse_busy_machine, run_worker
+from machine_use import refuse_busy_machine
 from recording import Measurement, finish, say, spread
-from speed_setting import SpeedSetting
+from redline.bench.training.settings import DqnSetting
+from redline.bench.training.workers import OURS, environ_with, run_worker
+from redline.cli.main import SHORT_SPIN
 
 ENVS = {"pong": "PongNoFrameskip-v4", "yars_revenge": "YarsRevengeNoFrameskip-v4"}
 GOAL_SLOWDOWN = {"pong": 0.06, "yars_revenge": 0.12}  # the second is the worst game
@@ -27,7 +28,7 @@ CODECS = ("raw", "zstd")
 Row = dict[str, Any]
 
 
-def run_pair(setting: SpeedSetting, game: str, number: int, path: str | None) -> Row:
+def run_pair(setting: DqnSetting, game: str, number: int, path: str | None) -> Row:
     """Measure both codecs once, the order alternating; frames of zstd are at `path`."""
     busy_percent = psutil.cpu_percent(interval=1.0)
     order = CODECS if number % 2 == 0 else CODECS[::-1]
@@ -35,7 +36,7 @@ def run_pair(setting: SpeedSetting, game: str, number: int, path: str | None) ->
     rows = {}
     for codec in order:
         stored = replace(setting, replay_codec=codec, replay_path=paths[codec])
-        rows[codec] = run_worker(WORKERS["redline"], stored, short_spin=True)
+        rows[codec] = run_worker(OURS, stored, environ=environ_with(SHORT_SPIN, known=SHORT_SPIN))
     slowdown = 1 - rows["zstd"]["steps_per_s"] / rows["raw"]["steps_per_s"]
     say(f"{game}, pair {number + 1}: {slowdown:+.1%} slower with zstd")
     return {"game": game, "order": order, "busy_percent_before": busy_percent, **rows, "slowdown": slowdown}
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure pairs of each game, and record."""
     options = parse(argv)
     refuse_busy_machine("replay_training", allow_busy=options.allow_busy)
-    setting = SpeedSetting(
+    setting = DqnSetting(
         seconds=options.seconds,
         replay_capacity=options.capacity,
         warmup_steps=options.warmup_steps,

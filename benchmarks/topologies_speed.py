@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import psutil
 
 from arguments import at_least, make_parser
-from peer_pairs import UPDATES_TOLERANCE, refuse_busy_machine
+from machine_use import refuse_busy_machine
 from recording import Measurement, finish, say, spread
+from redline.bench.training.reading import UPDATES_TOLERANCE
 from redline.records import Row
 from training_window import median_waiting, train_for_window, who_waits
 

@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from redline.bench.training.settings import SETTLE_STEPS
 from redline.cli.main import RESUMABLE
 from redline.records import Row
 from redline.runs.directory import read_run_json
-from speed_setting import SETTLE_STEPS
 from watched_run import WatchedRun, find_run, read_metrics
 
 START_AND_WARMUP_S = 900.0  # a generous limit

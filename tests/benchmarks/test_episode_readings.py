@@ -7,7 +7,6 @@ from episode_means import first_reaching, of_training, running_means
 from learning_curve import thin_out
 from memory_flat import growth, rows_after_full
 from redline.records import Row
-from steady_window import Reading, SteadyWindow
 
 # two lanes: lane 0 ends after 3 and 5 steps, lane 1 after 4
 ROWS: list[Row] = [
@@ -74,16 +73,3 @@ def test_memory_is_read_from_when_the_replay_is_full() -> None:
         for steps in (50, 100, 150)
     ]
     assert [row["steps"] for row in rows_after_full(rows)] == [100, 150]
-
-
-def test_a_window_excludes_the_warmup() -> None:
-    window = SteadyWindow(seconds=0.0, opens_at_steps=100)
-    window.add_return(-21.0)
-    assert not window.read(steps=96, updates=0)
-    assert not window.read(steps=104, updates=1)
-    window.add_return(-19.0)
-    assert window.read(steps=112, updates=3)
-    window.first, window.last = Reading(0.0, 104, 1), Reading(2.0, 112, 3)
-    row = window.row()
-    assert (row["steps_per_s"], row["updates_per_step"]) == (4.0, 0.25)
-    assert (row["mean_return"], row["mean_return_with_warmup"]) == (-19.0, -20.0)

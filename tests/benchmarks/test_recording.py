@@ -19,7 +19,7 @@ MEASUREMENT = Measurement(
     summary={"ratio": spread([1.4, 1.6])},
     packages=("pytest",),
 )
-ARGV = ["/somewhere/benchmarks/dqn_speed.py", "--repeats", "2"]
+ARGV = ["/somewhere/benchmarks/speed.py", "--repeats", "2"]
 
 
 def test_a_spread_is_the_five_numbers_worked_by_hand() -> None:
@@ -33,7 +33,7 @@ def test_a_single_value_is_its_own_spread() -> None:
 def test_a_record_holds_command_commit_host_and_versions() -> None:
     record = make_record(MEASUREMENT, argv=ARGV, unix_s=0.0)
     assert record["schema"] == 1
-    assert record["command"] == "python benchmarks/dqn_speed.py --repeats 2"
+    assert record["command"] == "python benchmarks/speed.py --repeats 2"
     assert record["versions"]["pytest"] == pytest.__version__
     assert {"commit", "host", "config", "repeats", "summary", "learning"} <= record.keys()
 

@@ -1,22 +1,23 @@
-"""The settings in which contenders train Pong, the same for all; a worker process reads them as JSON."""
+"""The settings in which contenders train, the same for all; a worker process reads them as JSON."""
+
+from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TypeVar
 
 SETTLE_STEPS = 400  # a hundred updates: allocator and caches have seen every shape
 FIRST_GAME_STEPS = 800  # in each env: about when its first game ends, so that some end in the window
-
-T = TypeVar("T")
+PONG = "PongNoFrameskip-v4"  # skip 4, 84×84 grey, stack 4, no sticky actions, no-op starts
 
 
 @dataclass(frozen=True)
-class SpeedSetting:
-    """DQN on Pong as in the Nature paper, with Adam."""
+class DqnSetting:
+    """DQN as in the Nature paper, with Adam."""
 
-    env: str = "PongNoFrameskip-v4"  # skip 4, 84×84 grey, stack 4, no sticky actions, no-op starts
-    seconds: float = 25.0
+    algorithm: str = "dqn"
+    env: str = PONG
+    seconds: float = 15.0
     seed: int = 1
     num_envs: int = 8
     batch_size: int = 32
@@ -40,14 +41,20 @@ class SpeedSetting:
         """Return the step at which the window opens."""
         return self.warmup_steps + SETTLE_STEPS
 
-    def to_json(self) -> str:
-        """Return the setting as an argument for a worker."""
-        return json.dumps(asdict(self))
+    @property
+    def updates_per_step(self) -> float:
+        """Return the updates that all must do."""
+        return 1 / self.steps_per_update
+
+    @property
+    def window_every_steps(self) -> int:
+        """Return the steps after a multiple of which the window may open and close."""
+        return 1
 
 
 @dataclass(frozen=True)
 class OnPolicySetting:
-    """PPO or A2C on Pong, Nature CNN with policy and value on the same features, orthogonal first weights."""
+    """PPO or A2C, Nature CNN with policy and value on the same features, orthogonal first weights."""
 
     algorithm: str
     num_envs: int
@@ -57,34 +64,33 @@ class OnPolicySetting:
     learning_rate: float
     gae_lambda: float
     anneal_steps: int  # over which the learning rate falls to 0; 0: it stays
+    opens_at_steps: int
     optimizer_eps: float = 1e-5
     gamma: float = 0.99
     entropy_weight: float = 0.01
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
     clip: float | None = None  # only PPO's
-    env: str = "PongNoFrameskip-v4"  # skip 4, 84×84 grey, stack 4, no sticky actions, no-op starts
-    seconds: float = 25.0
+    env: str = PONG
+    seconds: float = 15.0
     seed: int = 1
-    opens_at_steps: int = 8 * FIRST_GAME_STEPS
     peer_vec_env: str = "dummy"  # only for Stable-Baselines3
 
     @property
-    def steps_per_rollout(self) -> int:
-        """Return the steps of all envs between two times of learning."""
+    def window_every_steps(self) -> int:
+        """Return the steps of all envs between two times of learning: a window holds whole rollouts."""
         return self.num_envs * self.rollout_steps
 
     @property
     def updates_per_step(self) -> float:
-        """Return the updates that both must do."""
+        """Return the updates that all must do."""
         return self.epochs / self.batch_size
 
-    def to_json(self) -> str:
-        """Return the setting as an argument for a worker."""
-        return json.dumps(asdict(self))
 
+Setting = DqnSetting | OnPolicySetting
 
-ON_POLICY = {
+SETTINGS: Mapping[str, Setting] = {
+    "dqn": DqnSetting(),
     "ppo": OnPolicySetting(
         algorithm="ppo",
         num_envs=8,
@@ -111,6 +117,12 @@ ON_POLICY = {
 }
 
 
-def setting_from_argv(kind: type[T]) -> T:
-    """Return the setting this worker was started with."""
-    return kind(**json.loads(sys.argv[1]))
+def to_json(setting: Setting) -> str:
+    """Return a setting as an argument for a worker."""
+    return json.dumps(asdict(setting))
+
+
+def from_json(text: str) -> Setting:
+    """Return the setting that a worker was started with."""
+    values = json.loads(text)
+    return DqnSetting(**values) if "steps_per_update" in values else OnPolicySetting(**values)

@@ -1,7 +1,14 @@
 """What a contender did in a window of steady training: counts and the clock, read at the same point of its loop."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from redline.bench.training.settings import Setting
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,14 @@ class SteadyWindow:
     every_steps: int = 1
     first: Reading | None = None
     last: Reading | None = None
+    cpu_s: float = 0.0  # in the window, of this process and its children
     returns_in_window: list[float] = field(default_factory=list)  # unclipped
     returns_before: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, setting: Setting) -> SteadyWindow:
+        """Return the window of a setting."""
+        return cls(setting.seconds, setting.opens_at_steps, every_steps=setting.window_every_steps)
 
     def read(self, *, steps: int, updates: int) -> bool:
         """Take a reading between two vector steps; return whether the window has closed."""
@@ -36,16 +49,19 @@ class SteadyWindow:
         now = Reading(time.perf_counter(), steps, updates)
         if self.first is None:
             if steps >= self.opens_at_steps and updates > 0:
-                self.first = now
+                self.first, self.cpu_s = now, -_cpu_s_so_far()
             return False
         self.last = now
-        return now.time_s - self.first.time_s >= self.seconds
+        if now.time_s - self.first.time_s < self.seconds:
+            return False
+        self.cpu_s += _cpu_s_so_far()
+        return True
 
     def add_return(self, value: float) -> None:
         """Take in the unclipped return of an episode that ended."""
         (self.returns_before if self.first is None else self.returns_in_window).append(value)
 
-    def row(self) -> dict[str, float | int | None]:
+    def row(self) -> dict[str, Any]:
         """Return what happened in the window."""
         if self.first is None or self.last is None:
             raise RuntimeError("the training ended before its window did")
@@ -53,7 +69,9 @@ class SteadyWindow:
         steps, updates = self.last.steps - self.first.steps, self.last.updates - self.first.updates
         return {
             "steps_per_s": steps / window_s,
+            "updates_per_s": updates / window_s,
             "updates_per_step": updates / steps,
+            "cores_used": self.cpu_s / window_s,
             "window_s": window_s,
             "steps": steps,
             "updates": updates,
@@ -62,6 +80,19 @@ class SteadyWindow:
             "mean_return": _mean(self.returns_in_window),
             "mean_return_with_warmup": _mean([*self.returns_before, *self.returns_in_window]),
         }
+
+
+def _cpu_s_so_far() -> float:
+    """Return the CPU seconds of this process and of the children that are alive."""
+    here = psutil.Process()
+    total = 0.0
+    for process in (here, *here.children(recursive=True)):
+        try:
+            spent = process.cpu_times()
+        except psutil.NoSuchProcess:  # ended since it was listed
+            continue
+        total += spent.user + spent.system
+    return total
 
 
 def _mean(values: list[float]) -> float | None:

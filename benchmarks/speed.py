@@ -1,0 +1,185 @@
+"""Runs `redline bench train`, `learner`, `env` or `ladder` as a user does, and records what it shows.
+
+Whatever else is typed goes on to that command: `speed.py ppo --rounds 7`. What must be shown stands in the result's
+goals: the median, and nine tenths of it for what 90 % of the rounds stay above.
+"""
+
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arguments import make_parser
+from episode_means import as_text
+from recording import Measurement, finish
+from redline.cli.main import DONE, FAILED
+from redline.envs.catalog import resolve
+from redline_process import redline_command
+
+Result = Mapping[str, Any]
+
+
+def read_training(result: Result) -> Measurement:
+    """Return what whole trainings show."""
+    config, learning = result["config"], result["learning"]
+    name, game, beside = config["algorithm"], resolve(config["env"]).name, list(result["peers"])
+    contenders = ("redline", *beside)
+    samples = " and ".join(f"{learning[key]['samples_per_step']['median']:.2f}" for key in contenders)
+    returns = " and ".join(as_text(learning[key]["mean_return_in_windows"]) for key in contenders)
+    ratios = "".join(f"{times(ratio)} {key}; " for key, ratio in result["ratio"].items())
+    speeds = " against ".join(
+        f"{rate['median']:.0f}" for rate in (result["steps_per_s"], *(result["peers"][key] for key in beside))
+    )
+    fair = "" if result["same_updates_per_step"] else "; the same number of updates was NOT done"
+    return Measurement(
+        name=f"{name}-speed-{game.replace('_', '-')}",
+        title=f"{name.upper()} on {game.title()}, Nature CNN, {config['num_envs']} envs, {regime(config)}: "
+        f"Redline beside {' and '.join((*beside, 'the limit'))}",
+        headline=f"{ratios}{speeds} steps/s; {percent(result['limit_fraction'])} of the limit",
+        learning=f"samples per step {samples}, mean return in the windows {returns}{fair}{busy(result)}",
+        passed=verdict(result) if result["same_updates_per_step"] else False,
+        config=config,
+        repeats=result["rounds"],
+        summary=without(result, "rounds"),
+        packages=("stable_baselines3", "opencv-python-headless"),
+    )
+
+
+def read_learner(result: Result) -> Measurement:
+    """Return what the learner alone shows."""
+    config, limit = result["config"], result["limit"]
+    ratios = "".join(f"; {times(ratio)} {key}" for key, ratio in result["ratio"].items())
+    return Measurement(
+        name="learner-speed",
+        title=f"updates of {config['algo'].upper()} alone, Nature CNN, batches of {config['batch_size']}, "
+        f"{config['threads']} threads",
+        headline=f"{percent(result['limit_fraction'])} of the limit, {result['updates_per_s']['median']:.1f} updates/s "
+        f"at {limit['sgemm_gflops']:.0f} GFLOP/s of sgemm{ratios}",
+        learning=f"{limit['flop_per_update'] / 1e9:.2f} GFLOP per update; nothing is played{busy(result)}",
+        passed=verdict(result),
+        config=config,
+        repeats=result["rounds"],
+        summary=without(result, "rounds"),
+    )
+
+
+def read_env(result: Result) -> Measurement:
+    """Return what the env layer alone shows."""
+    config = result["config"]
+    return Measurement(
+        name="env-speed",
+        title=f"{config['env']}, {config['num_envs']} envs at random: Redline's env layer ÷ bare emulators",
+        headline=f"{times(result['ratio']['bare'])} the bare emulators; {result['steps_per_s']['median']:,.0f} against "
+        f"{result['peers']['bare']['median']:,.0f} steps/s",
+        learning=f"ratio of the means {result['ratio_of_means']:.2f}; nothing is trained{busy(result)}",
+        passed=verdict(result),
+        config=config,
+        repeats=result["rounds"],
+        summary=without(result, "rounds"),
+    )
+
+
+def read_ladder(result: Result) -> Measurement:
+    """Return what the ladder shows; it holds if its base is worth climbing from."""
+    measured = [rung for rung in result["rungs"] if rung["gain_over_base"] is not None]
+    best = max(measured, key=lambda rung: rung["gain_over_base"]["median"])
+    returns = [mean for rung in measured if (mean := rung["learning"]["mean_return"]) is not None]
+    learnt = f"mean return {as_text(min(returns))} … {as_text(max(returns))}" if returns else "nothing was trained"
+    return Measurement(
+        name="ladder",
+        title=f"the ladder: {len(measured)} rungs from the textbook loop, {result['config']['regime']}",
+        headline=f"up to {times(best['gain_over_base'])} the base, with {best['name']}; {result['base']['reason']}",
+        learning=learnt,
+        passed=result["base"]["valid"],
+        config=result["config"],
+        repeats=result["rungs"],
+        summary={"base": result["base"], "duration_s": result["duration_s"]},
+        packages=("stable_baselines3",),
+    )
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A measurement: the command, and how its object is read."""
+
+    arguments: tuple[str, ...]
+    read: Callable[[Result], Measurement]
+
+
+SUBJECTS = {
+    **{name: Subject(("train", "--algo", name, "--against", "sb3"), read_training) for name in ("dqn", "ppo", "a2c")},
+    "learner": Subject(("learner",), read_learner),
+    "env": Subject(("env",), read_env),
+    "ladder": Subject(("ladder",), read_ladder),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure in a process of its own, and record."""
+    options, passed_on = parse(argv)
+    subject = SUBJECTS[options.subject]
+    result = run_bench([*subject.arguments, *passed_on])
+    return finish(subject.read(result), as_json=options.json, keep=not options.no_record)
+
+
+def run_bench(arguments: Sequence[str]) -> Result:
+    """Return the object that the command prints; a check that failed is in it."""
+    command = redline_command("bench", *arguments, "--json")
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode not in (DONE, FAILED):
+        raise SystemExit(done.returncode)
+    result: Result = json.loads(done.stdout)
+    if "error" in result:
+        raise SystemExit(done.returncode)
+    return result
+
+
+def verdict(result: Result) -> bool | None:
+    """Return whether all goals are met, None if one can't be judged."""
+    met = [goal["met"] for goal in result["goals"].values()]
+    return None if None in met or not met else all(met)
+
+
+def busy(result: Result) -> str:
+    """Return what others did meanwhile, if it was much."""
+    return f"; others used up to {result['others_percent']:.0f} % of the CPU" if result["is_busy"] else ""
+
+
+def regime(config: Mapping[str, Any]) -> str:
+    """Return what is learnt per step, in words."""
+    if "steps_per_update" in config:
+        return f"one update of {config['batch_size']} per {config['steps_per_update']} steps"
+    batches = config["num_envs"] * config["rollout_steps"] // config["batch_size"]
+    return f"{config['rollout_steps']} steps each, {config['epochs']} × {batches} updates of {config['batch_size']}"
+
+
+def times(rate: Mapping[str, float]) -> str:
+    """Return a ratio with what 90 % of the rounds lie between."""
+    return f"{rate['median']:.2f} × ({rate['low']:.2f}–{rate['high']:.2f})"
+
+
+def percent(rate: Mapping[str, float]) -> str:
+    """Return a share in the same way."""
+    return f"{100 * rate['median']:.0f} % ({100 * rate['low']:.0f}–{100 * rate['high']:.0f})"
+
+
+def without(result: Result, *names: str) -> dict[str, Any]:
+    """Return the figures, without what a record has elsewhere."""
+    elsewhere = {"schema", "command", "commit", "host", "versions", "config", *names}
+    return {key: value for key, value in result.items() if key not in elsewhere}
+
+
+def parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
+    """Read the flags; those that are not ours go on."""
+    parser = make_parser(__doc__)
+    parser.add_argument("subject", choices=tuple(SUBJECTS), help="what is measured; dqn if it is not named")
+    typed = list(sys.argv[1:] if argv is None else argv)
+    is_named = bool(typed) and not typed[0].startswith("-")
+    return parser.parse_known_args(typed if is_named else ["dqn", *typed])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""`redline bench env`: steps per second through Redline's env layer, beside the bare emulators, options alike.
+
+A run of the default length ends before any lane has earned a key (see `redline.envs.atari`): what those seeded resets
+cost is measured apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from statistics import harmonic_mean
+from typing import Any
+
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv as Emulator
+
+from redline.bench.goals import LEAST_ROUNDS, goal
+from redline.bench.host_result import result_head
+from redline.bench.limit import usable_cores
+from redline.bench.measuring import Contender, Told, alternate, rate_of
+from redline.bench.other_work import OtherWork, busy_facts
+from redline.bench.time_left import with_time_left
+from redline.envs.atari import KEY_INTERVAL_STEPS, make_emulator
+from redline.envs.catalog import resolve
+from redline.envs.config import EnvConfig
+from redline.envs.factory import make_vector_env
+from redline.errors import UserError
+from redline.types import IntArray
+
+GOAL_RATIO = 0.95
+SEEDED_RESETS = 3
+PLAYED_AHEAD = 4_096  # vector steps whose actions are drawn before the clock starts
+
+
+@dataclass(frozen=True)
+class EnvBench:
+    """What is measured, and for how long."""
+
+    env: EnvConfig = field(default_factory=EnvConfig)
+    num_envs: int = 8
+    threads: int = 0  # 0: all cores, at most one per env
+    rounds: int = 9
+    turn_s: float = 1.0  # that each contender steps in each round
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not resolve(self.env.id).is_atari:
+            raise UserError(f"{self.env.id} has no bare emulators to compare with: use an Atari game, such as pong")
+        if not 1 <= self.num_envs <= 1024:
+            raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
+        if not 0 <= self.threads <= 1024:
+            raise UserError(f"threads is {self.threads}: use 1 to 1024, or 0 for all cores")
+
+    @property
+    def effective_threads(self) -> int:
+        """Return the threads that step the emulators."""
+        return self.threads or min(usable_cores(), self.num_envs)
+
+    def run(self, told: Told = lambda _: None) -> dict[str, Any]:
+        """Step both by turns, with the same actions, and return all figures as one plain object."""
+        begun_s, others = time.perf_counter(), OtherWork()
+        with ExitStack() as stack:
+            contenders: dict[str, Contender] = {
+                "redline": stack.enter_context(self.layered()),
+                "bare": stack.enter_context(self.bare()),
+            }
+            measured = alternate(
+                contenders,
+                rounds=self.rounds,
+                turn_s=self.turn_s,
+                told=with_time_left(told, rounds=self.rounds, round_s=self.turn_s * len(contenders)),
+            )
+        others_percent = others.percent()
+        seeded_reset_s = self.time_seeded_reset()
+        steps = {name: [self.num_envs * value for value in rounds] for name, rounds in measured.items()}
+        speed = rate_of(steps["redline"])
+        ratios = [ours / bare for ours, bare in zip(steps["redline"], steps["bare"], strict=True)]
+        ratio = rate_of(ratios)
+        return {
+            **result_head(),
+            "config": {**asdict(self), "env": self.env.id, "threads": self.effective_threads},
+            "steps_per_s": speed.as_dict(),
+            "peers": {"bare": rate_of(steps["bare"]).as_dict()},
+            "ratio": {"bare": ratio.as_dict()},
+            # all turns have as many steps: the speed over all of them, rare slow ones included
+            "ratio_of_means": harmonic_mean(steps["redline"]) / harmonic_mean(steps["bare"]),
+            "seeded_reset_s": seeded_reset_s,
+            # all lanes wait for each of them, once in so many steps of a lane
+            "key_share": seeded_reset_s * speed.median / KEY_INTERVAL_STEPS,
+            "rounds": [{name: values[i] for name, values in steps.items()} for i in range(self.rounds)],
+            "goals": {"ratio": goal(ratio, GOAL_RATIO, judged=self.rounds >= LEAST_ROUNDS)},
+            **busy_facts(others_percent),
+            "duration_s": time.perf_counter() - begun_s,
+        }
+
+    def bare(self) -> Stepping:
+        """Return the emulators as their library has them, with every option as Redline sets it."""
+        emulator = self._make_emulator(self.num_envs)
+        emulator.reset(seed=np.arange(self.num_envs) + self.seed)
+        num_actions = len(emulator.ale.get_action_set())
+        return Stepping(emulator.send, emulator.recv, emulator.close, actions=self._actions(num_actions))
+
+    def layered(self) -> Stepping:
+        """Return the same games through Redline's env layer."""
+        env = make_vector_env(self.env, num_envs=self.num_envs, seed=self.seed, threads=self.effective_threads)
+        env.reset()
+        return Stepping(env.send, env.recv, env.close, actions=self._actions(env.spec.num_actions))
+
+    def time_seeded_reset(self) -> float:
+        """Return the seconds of one lane's reset with a seed, for which the emulator loads its game anew."""
+        emulator, lane = self._make_emulator(num_envs=1), np.ones(1, np.bool_)
+        emulator.reset(seed=np.array([self.seed]))
+        begun_s = time.perf_counter()
+        for number in range(SEEDED_RESETS):
+            emulator.reset(seed=np.array([self.seed + number]), options={"reset_mask": lane})
+        spent_s = time.perf_counter() - begun_s
+        emulator.close()
+        return spent_s / SEEDED_RESETS
+
+    def _make_emulator(self, num_envs: int) -> Emulator:
+        kind = resolve(self.env.id)
+        if kind.game is None or kind.protocol is None:
+            raise ValueError(f"{kind.gymnasium_id} is no Atari game")
+        threads = min(self.effective_threads, num_envs)
+        return make_emulator(kind.game, kind.protocol, self.env, num_envs=num_envs, threads=threads)
+
+    def _actions(self, num_actions: int) -> IntArray:
+        return np.random.default_rng(self.seed).integers(num_actions, size=(PLAYED_AHEAD, self.num_envs))
+
+
+class Stepping:
+    """Steps a vector of envs at random; called with a number of vector steps."""
+
+    def __init__(
+        self,
+        send: Callable[[IntArray], object],
+        recv: Callable[[], object],
+        close: Callable[[], object],
+        *,
+        actions: IntArray,  # [T, N]
+    ) -> None:
+        self._send, self._recv, self.close = send, recv, close
+        self._actions = actions
+        self._at = 0
+        self.num_envs: int = actions.shape[1]
+
+    def __call__(self, count: int) -> None:
+        """Take so many vector steps."""
+        for _ in range(count):
+            self._send(self._actions[self._at % len(self._actions)])
+            self._recv()
+            self._at += 1
+
+    def steps_per_s(self, seconds: float) -> float:
+        """Step for about so long and return the steps of all envs per second."""
+        count, begun_s, spent_s = 0, time.perf_counter(), 0.0
+        while spent_s < seconds:
+            self(10)
+            count += 10
+            spent_s = time.perf_counter() - begun_s
+        return count * self.num_envs / spent_s
+
+    def __enter__(self) -> Stepping:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

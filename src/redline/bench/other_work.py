@@ -1,0 +1,54 @@
+"""How much of the machine others used while this process and those it started worked."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import psutil
+
+MAX_BUSY_PERCENT = 15.0  # of all cores, by others
+IDLE = ("idle", "iowait", "guest", "guest_nice")  # guests are counted in `user` too
+
+
+class OtherWork:
+    """Counts from when it is made; processes that were started since must have ended when it is read."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter(), _all_cpu_s(), _own_cpu_s()
+
+    def percent(self) -> float:
+        """Return the share of all cores that others used."""
+        begun_s, all_cpu_s, own_cpu_s = self._begun
+        return percent_of_others(
+            all_cpu_s=_all_cpu_s() - all_cpu_s,
+            own_cpu_s=_own_cpu_s() - own_cpu_s,
+            available_s=(time.perf_counter() - begun_s) * (os.cpu_count() or 1),
+        )
+
+
+def percent_of_others(*, all_cpu_s: float, own_cpu_s: float, available_s: float) -> float:
+    """Return what was not our own work; the two are counted by different clocks, so a little may be missing."""
+    return max(0.0, 100.0 * (all_cpu_s - own_cpu_s) / available_s)
+
+
+def busy_facts(others_percent: float) -> dict[str, Any]:
+    """Return what a result says of others."""
+    return {"others_percent": others_percent, "is_busy": others_percent > MAX_BUSY_PERCENT}
+
+
+def busy_words(others_percent: float) -> str:
+    """Return a warning where others used the machine: that slows teams of threads that spin long far more than ours."""
+    return f" while others used {others_percent:.0f} % of the CPU" if others_percent > MAX_BUSY_PERCENT else ""
+
+
+def _all_cpu_s() -> float:
+    """Return the seconds for which any core was at work, those lent to other machines included."""
+    spent = psutil.cpu_times()._asdict()
+    return float(sum(value for name, value in spent.items() if name not in IDLE))
+
+
+def _own_cpu_s() -> float:
+    own = os.times()
+    return own.user + own.system + own.children_user + own.children_system

@@ -1,0 +1,119 @@
+"""Trains with Redline through its own runtime, and writes what the window saw.
+
+The whole session runs, with records, metrics and curves; only the checkpoints at start and end lie outside the window.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from redline.algorithms.named.a2c import A2C
+from redline.algorithms.named.dqn import DQN
+from redline.algorithms.named.ppo import PPO
+from redline.algorithms.objectives import Clipped, PolicyGradient
+from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.optimizers import Adam, Rmsprop
+from redline.algorithms.q_learning import QLearning
+from redline.bench.training.settings import DqnSetting, OnPolicySetting, Setting, from_json
+from redline.bench.training.window import SteadyWindow
+from redline.bench.training.worker_files import write_row
+from redline.envs.config import EnvConfig
+from redline.exploration import EpsilonGreedy
+from redline.records import read_records
+from redline.returns import Traces
+from redline.runtime.building import settle
+from redline.runtime.gauges import Gauges
+from redline.runtime.job import Job
+from redline.runtime.starting import start_inline
+from redline.schedules import Linear
+
+
+class Silence:
+    """Shows neither notes nor gauges: the other contender has no panel either."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+    def show(self, gauges: Gauges) -> None:
+        """Show nothing."""
+
+
+def make_job(setting: Setting, log_dir: Path) -> Job:
+    """Return the setting as a job."""
+    algorithm = replay_learner(setting) if isinstance(setting, DqnSetting) else rollout_learner(setting)
+    return Job(
+        env=EnvConfig(id=setting.env),
+        algorithm=algorithm,
+        num_envs=setting.num_envs,
+        seed=setting.seed,
+        device="cpu",
+        log_dir=log_dir,
+    )
+
+
+def replay_learner(setting: DqnSetting) -> QLearning:
+    """Return DQN as Redline's catalog has it, with the setting's numbers."""
+    epsilon = Linear(1.0, setting.epsilon_end, over_steps=setting.epsilon_over_steps)
+    return replace(
+        DQN,
+        returns=replace(DQN.returns, gamma=setting.gamma),
+        explore=EpsilonGreedy(epsilon),
+        optimizer=Adam(lr=setting.learning_rate, eps=setting.adam_eps),
+        replay=replace(
+            DQN.replay,
+            capacity=setting.replay_capacity,
+            codec=setting.replay_codec,
+            prefetch=setting.replay_prefetch,
+            path=None if setting.replay_path is None else Path(setting.replay_path),
+        ),
+        batch_size=setting.batch_size,
+        samples_per_step=setting.batch_size / setting.steps_per_update,
+        warmup_steps=setting.warmup_steps,
+        target_sync_updates=setting.target_sync_steps // setting.steps_per_update,
+    )
+
+
+def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
+    """Return PPO or A2C as Redline's catalog has it, with the setting's numbers."""
+    pace = {"lr": setting.learning_rate, "eps": setting.optimizer_eps, "clip_norm": setting.max_grad_norm}
+    weights = {"entropy_weight": setting.entropy_weight, "value_weight": setting.value_weight}
+    is_ppo = setting.clip is not None
+    return replace(
+        PPO if is_ppo else A2C,
+        objective=PolicyGradient(**weights) if setting.clip is None else Clipped(setting.clip, **weights),
+        optimizer=(Adam if is_ppo else Rmsprop)(**pace, anneal_steps=setting.anneal_steps),
+        returns=Traces(trace=setting.gae_lambda, gamma=setting.gamma),
+        rollout_steps=setting.rollout_steps,
+        epochs=setting.epochs,
+        batch_size=setting.batch_size,
+    )
+
+
+def watch(job: Job, algorithm: str, window: SteadyWindow) -> None:
+    """Train until the window closes, and tell it what each episode brought."""
+    with start_inline(settle(job), algorithm, Silence()) as session:
+        counters = session.trainer.counters
+
+        def stop_when_closed() -> str | None:
+            return "window closed" if window.read(steps=counters.steps, updates=counters.updates) else None
+
+        outcome = session.train(stop_when_closed)
+    first_step = window.first.steps if window.first else 0
+    path = outcome.run / "episodes.jsonl"  # not there before the first episode has ended
+    for row in read_records(path) if path.exists() else []:
+        returns = window.returns_before if row["steps"] <= first_step else window.returns_in_window
+        returns.append(row["return"])
+
+
+def main() -> None:
+    """Train in the folder that is given and leave there what the window saw."""
+    setting, folder = from_json(sys.argv[1]), Path(sys.argv[2])
+    window = SteadyWindow.of(setting)
+    watch(make_job(setting, folder / "runs"), setting.algorithm, window)
+    write_row(folder, window)
+
+
+if __name__ == "__main__":
+    main()

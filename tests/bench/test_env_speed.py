@@ -1,0 +1,40 @@
+"""The env bench: both contenders step the same games, and the ratio is that of pairs."""
+
+import pytest
+
+from redline.bench.env_speed import EnvBench, Stepping
+from redline.envs.config import EnvConfig
+from redline.errors import UserError
+
+
+def test_both_are_stepped_and_compared_in_pairs() -> None:
+    result = EnvBench(num_envs=2, threads=1, rounds=2, turn_s=0.02).run()
+    assert len(result["rounds"]) == 2
+    pairs = sorted(row["redline"] / row["bare"] for row in result["rounds"])
+    assert pairs[0] <= result["ratio"]["bare"]["low"] <= result["ratio"]["bare"]["high"] <= pairs[1]
+    assert result["config"]["threads"] == 1
+    assert result["goals"]["ratio"]["met"] is None  # two rounds can't tell
+
+
+def test_the_bare_emulators_play_the_same_game() -> None:
+    bench = EnvBench(num_envs=2, threads=1)
+    with bench.bare() as bare, bench.layered() as layered:
+        assert bare.num_envs == layered.num_envs == 2
+        assert bare.steps_per_s(0.01) > 0.0
+        layered(3)
+
+
+def test_actions_are_taken_in_turn() -> None:
+    import numpy as np
+
+    sent: list[int] = []
+    actions = np.array([[0], [1], [2]])
+    stepping = Stepping(lambda action: sent.append(int(action[0])), lambda: None, lambda: None, actions=actions)
+    stepping(2)
+    stepping(2)
+    assert sent == [0, 1, 2, 0]
+
+
+def test_an_env_without_emulators_is_refused() -> None:
+    with pytest.raises(UserError, match="use an Atari game"):
+        EnvBench(env=EnvConfig(id="CartPole-v1"))

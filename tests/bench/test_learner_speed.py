@@ -1,0 +1,58 @@
+"""The learner bench: the real learner, fed as a training feeds it, beside the limit."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.bench import limit
+from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
+from redline.envs.config import EnvConfig
+from redline.envs.factory import env_spec
+from redline.errors import UserError
+from redline.runtime.building import settle
+from redline.runtime.job import Job
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit, "SIZES", (64,))
+    monkeypatch.setattr(limit, "TRY_SECONDS", 0.005)
+
+
+def test_updates_beside_the_limit() -> None:
+    threads = torch.get_num_threads()
+    try:
+        result = LearnerBench(batch_size=2, threads=1, rounds=2, turn_s=0.02).run()
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(False)
+    updates, steps = result["updates_per_s"], result["steps_per_s"]
+    assert steps["median"] == pytest.approx(updates["median"] / 4)  # 8 samples per step, 2 per update
+    assert result["limit_fraction"]["median"] == pytest.approx(updates["median"] / result["limit"]["updates_per_s"])
+    assert result["limit"]["flop_per_update"] == pytest.approx(2.18e9 / 16, rel=0.01)
+    assert result["goals"]["limit_fraction"]["met"] is None  # other batches than the goal speaks of
+
+
+def test_a_count_is_a_number_of_updates() -> None:
+    job = Job(env=EnvConfig(id="pong"), algorithm=replace(ALGORITHMS["dqn"].atari.algorithm, batch_size=2))
+    settled = settle(replace(job, device="cpu"))
+    learning = Learning(settled, env_spec(settled.job.env), seed=1)
+    before = [value.clone() for value in learning.learner.online.parameters()]
+    learning(5)
+    assert learning.learner.updates == 5
+    assert any(not torch.equal(a, b) for a, b in zip(before, learning.learner.online.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("name", "count"), [("dqn", 2), ("prioritized-dqn", 1), ("drqn", 1), ("ppo", 1), ("a2c", 1)])
+def test_batches_come_in_the_groups_of_a_training(name: str, count: int) -> None:
+    preset = ALGORITHMS[name].atari
+    assert batches_at_once(Job(algorithm=preset.algorithm, num_envs=preset.num_envs)) == count
+
+
+def test_peers_are_compared_only_at_what_they_have() -> None:
+    with pytest.raises(UserError, match="compared at dqn"):
+        LearnerBench(algo="ppo", against=["sb3"])
+    with pytest.raises(UserError, match="unknown peer 'sb4': did you mean sb3"):
+        LearnerBench(against=["sb4"])

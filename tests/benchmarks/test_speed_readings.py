@@ -1,0 +1,67 @@
+"""The speed script: what the bench commands print becomes a record, judged by its goals."""
+
+from typing import Any
+
+import pytest
+
+import speed
+from recording import make_record
+
+RATE = {"median": 1.7, "low": 1.6, "high": 1.8}
+HEAD = {"schema": 1, "command": "redline bench", "commit": None, "host": {}, "versions": {}, "duration_s": 1.0}
+
+
+def training(*, met: bool | None, same_updates: bool = True) -> dict[str, Any]:
+    learnt = {"samples_per_step": RATE, "mean_return_in_windows": None, "episodes_in_windows": 0, "cores_used": RATE}
+    config = {"algorithm": "dqn", "env": "PongNoFrameskip-v4", "num_envs": 8, "batch_size": 32, "steps_per_update": 4}
+    return {
+        **HEAD,
+        "config": config,
+        "steps_per_s": RATE,
+        "updates_per_s": RATE,
+        "limit_fraction": RATE,
+        "peers": {"sb3": RATE},
+        "ratio": {"sb3": RATE},
+        "learning": {"redline": learnt, "sb3": learnt},
+        "same_updates_per_step": same_updates,
+        "is_busy": True,
+        "others_percent": 20.0,
+        "rounds": [{"redline": {}, "sb3": {}}],
+        "goals": {"ratio_sb3": {"met": True}, "limit_fraction": {"met": met}},
+    }
+
+
+@pytest.mark.parametrize("met", [True, False, None])
+def test_a_training_passes_if_all_goals_are_met(met: bool | None) -> None:
+    found = speed.read_training(training(met=met))
+    assert found.passed is met
+    assert found.name == "dqn-speed-pong"
+    assert "1.70 × (1.60–1.80) sb3" in found.headline
+    assert "others used up to 20 %" in found.learning
+    record = make_record(found, argv=["benchmarks/speed.py", "dqn"], unix_s=0.0)
+    assert "host" not in record["summary"]
+
+
+def test_unequal_learning_fails() -> None:
+    found = speed.read_training(training(met=True, same_updates=False))
+    assert found.passed is False
+    assert "NOT done" in found.learning
+
+
+def test_the_ladder_holds_if_its_base_does() -> None:
+    rungs = [
+        {"name": "textbook", "gain_over_base": {**RATE, "median": 1.0}, "learning": {"mean_return": 0.5}},
+        {"name": "native", "gain_over_base": RATE, "learning": {"mean_return": 0.4}},
+        {"name": "device", "gain_over_base": None, "learning": {"mean_return": None}},
+    ]
+    base = {"valid": True, "reason": "keeps up"}
+    found = speed.read_ladder({**HEAD, "config": {"regime": "DQN"}, "rungs": rungs, "base": base})
+    assert found.passed is True
+    assert "with native" in found.headline
+    assert "0.4 … 0.5" in found.learning
+
+
+def test_what_is_typed_goes_on() -> None:
+    options, passed_on = speed.parse(["ppo", "--rounds", "7", "--no-record"])
+    assert (options.subject, options.no_record, passed_on) == ("ppo", True, ["--rounds", "7"])
+    assert speed.parse(["--rounds", "7"])[0].subject == "dqn"
