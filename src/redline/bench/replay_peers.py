@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from redline.bench.peer_install import why_missing
 from redline.bench.played_games import STACK, PlayedGame
 
-INSTALL = "make setup EXTRAS=bench"
 Pair = tuple[torch.Tensor, torch.Tensor]  # state and next state, each [B, K, *frame]
 
 
@@ -47,11 +46,7 @@ class Peer:
     @property
     def missing(self) -> str | None:
         """Why it can't be measured here, or None if it can."""
-        try:
-            import_module(self.module)
-        except ImportError as error:
-            return f"{self.package} is not installed ({error}): {INSTALL}"
-        return None
+        return why_missing(self.module, self.package)
 
 
 class StableBaselines3Memory:

@@ -1,24 +1,24 @@
 """`redline bench replay`: measure the replay memory here, against its peers."""
 
 import contextlib
-import json
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from redline.bench.replay import GAMES, ReplayBench
+from redline.cli.bench_printing import OutputFlags, check_seed, give_out, tell
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table
+from redline.cli.tables import print_table
 from redline.cli.wording import duration
 from redline.envs import catalog as env_catalog
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
-from redline.records import as_json_value
 from redline.runs.errors import explain
 
 
@@ -38,20 +38,13 @@ class BenchReplayFlags:
     """Folder on the disk that is measured."""
     seed: int = 1
     """Seed of the games and of the actions."""
-    out: Path | None = None
-    """File for the JSON object."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print the result as one JSON object on stdout, and nothing else there."""
+    output: Annotated[OutputFlags, tyro.conf.arg(name="")] = field(default_factory=OutputFlags)
+    """Where the result goes."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.turn_seconds <= 60.0:
             raise UserError(f"turn-seconds is {self.turn_seconds:g}: use more than 0 and at most 60")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
-        if self.out is not None and not self.out.absolute().parent.is_dir():
-            raise UserError(f"out {self.out} lies in no folder: create {self.out.parent} first")
+        check_seed(self.seed)
 
 
 def run(args: Sequence[str]) -> int:
@@ -67,19 +60,12 @@ def run(args: Sequence[str]) -> int:
     )
     try:
         with contextlib.redirect_stdout(sys.stderr):  # whatever a peer prints
-            result = bench.run(lambda text: print(text, file=sys.stderr, flush=True))
+            result = bench.run(tell)
     except (EnvError, ReplayError) as error:
-        return refuse(str(error), as_json=flags.json, code=FAILED)
+        return refuse(str(error), as_json=flags.output.json, code=FAILED)
     except OSError as error:
-        return refuse(f"the bench stopped: {explain(error, flags.path)}", as_json=flags.json, code=FAILED)
-    whole: Any = as_json_value({**result, "command": shlex.join(["redline", "bench", "replay", *args])})
-    text = json.dumps(whole, allow_nan=False)
-    if flags.out is not None:
-        flags.out.write_text(text + "\n", encoding="utf-8")
-    if flags.json:
-        print(text)
-    else:
-        show(whole, plain=is_plain(plain=flags.plain, as_json=flags.json))
+        return refuse(f"the bench stopped: {explain(error, flags.path)}", as_json=flags.output.json, code=FAILED)
+    give_out(result, flags.output, subject="replay", args=args, show=show)
     return DONE
 
 
@@ -90,7 +76,7 @@ def _game(name: str) -> str:
     return kind.name
 
 
-def show(result: Mapping[str, Any], *, plain: bool) -> None:
+def show(result: Mapping[str, Any], plain: bool) -> None:
     """Print the result as tables."""
     per_transition = result["bytes_per_transition"]
     print(f"bytes per transition, zstd, everything noted beside the frames included; staging {_staging(result)}")

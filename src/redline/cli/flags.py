@@ -81,6 +81,11 @@ class TrainFlags:
 
 def parse_train(args: Sequence[str]) -> TrainFlags:
     """Return what the user asked for, or raise UserError in one line."""
+    return as_typed(parse(TrainFlags, args, default=train_defaults(args), prog="redline train"), args)
+
+
+def train_defaults(args: Sequence[str]) -> TrainFlags:
+    """Return what holds where a flag is not typed: the defaults of what the names in `args` stand for, and a file's."""
     typed = scan(args, NAMES)
     config = Path(typed["config"]) if "config" in typed else None
     settings = read_config(config) if config else {}
@@ -92,9 +97,12 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
     job = from_settings(job, {key: value for key, value in settings.items() if key not in replaced})
     job = share_out(job, [key.replace("_", "-") for key, _ in flatten(settings)])
     names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
-    flags = replace(TrainFlags(job=job, algo=algo, config=config), **names)  # type: ignore[arg-type]
-    flags = parse(TrainFlags, args, default=flags, prog="redline train")
-    return replace(flags, algo=algo, job=share_out(flags.job, scan(args, ENV_COUNTS)))
+    return replace(TrainFlags(job=job, algo=algo, config=config), **names)  # type: ignore[arg-type]
+
+
+def as_typed(flags: TrainFlags, args: Sequence[str]) -> TrainFlags:
+    """Return parsed flags with the algorithm's canonical name, and the envs shared out as they were typed."""
+    return replace(flags, algo=canonical_name(flags.algo), job=share_out(flags.job, scan(args, ENV_COUNTS)))
 
 
 def _taking_over(part: Any, replaced: Any) -> Any:

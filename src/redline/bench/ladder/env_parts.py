@@ -13,6 +13,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation, RecordEpisodeStatistics
 
 from redline.bench.ladder.task import STACK
+from redline.bench.peer_install import INSTALL
 from redline.envs import stacking
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
@@ -110,9 +111,7 @@ def make_wrapped(env_id: str, wrappers: tuple[str, ...]) -> gymnasium.Env[Any, A
             try:
                 env = AtariPreprocessing(env, terminal_on_life_loss=LIFE_LOSS in wrappers)
             except gymnasium.error.DependencyNotInstalled:
-                raise UserError(
-                    "Gymnasium's Atari wrappers need opencv, which is not installed: make setup EXTRAS=bench"
-                ) from None
+                raise UserError(f"Gymnasium's Atari wrappers need opencv, which is not installed: {INSTALL}") from None
     env = RecordEpisodeStatistics(env)
     if CLIPPING in wrappers:
         env = ClipReward(env, -1.0, 1.0)

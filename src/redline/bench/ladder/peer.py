@@ -19,7 +19,7 @@ from typing import Any
 
 from redline.bench.ladder.contenders import ContenderError, Turn
 from redline.bench.ladder.task import BATCH_SIZE
-from redline.bench.replay_peers import INSTALL
+from redline.bench.peer_install import INSTALL
 
 NAME = "stable-baselines3"
 OPENMP = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # that Redline sets for itself

@@ -10,15 +10,11 @@ import sys
 import time
 from typing import Any
 
-from stable_baselines3 import DQN
-from stable_baselines3.common.env_util import make_atari_env
-from stable_baselines3.common.vec_env import VecFrameStack
-
 from redline.bench.ladder.contenders import SETTLE_STEPS
-from redline.bench.ladder.task import ADAM_EPS, BATCH_SIZE, EPSILON_END, GAMMA, PONG, STACK, STEPS_PER_UPDATE
+from redline.bench.ladder.task import ADAM_EPS, BATCH_SIZE, EPSILON_END, GAMMA, PONG, STEPS_PER_UPDATE
+from redline.bench.training.sb3_worker import ENDLESS_STEPS, make_env, make_model
+from redline.bench.training.settings import DqnSetting
 from redline.runtime.roles import usable_cores
-
-ENDLESS_STEPS = 10_000_000
 
 
 class Turns:
@@ -62,24 +58,23 @@ def _say(row: dict[str, float]) -> None:
 
 def main(seed: int) -> None:
     """Train until the input ends."""
-    env = VecFrameStack(make_atari_env(f"ale_py:{PONG.env}", n_envs=1, seed=seed), n_stack=STACK)
-    model = DQN(
-        "CnnPolicy",
-        env,
-        learning_rate=PONG.lr,
-        buffer_size=PONG.capacity,
-        learning_starts=PONG.warmup_steps,
-        batch_size=BATCH_SIZE,
-        gamma=GAMMA,
-        train_freq=STEPS_PER_UPDATE,
-        gradient_steps=1,
-        target_update_interval=PONG.target_sync_steps,
-        exploration_fraction=PONG.epsilon_over_steps / ENDLESS_STEPS,
-        exploration_final_eps=EPSILON_END,
-        policy_kwargs={"optimizer_kwargs": {"eps": ADAM_EPS}},
+    setting = DqnSetting(
+        env=PONG.env,
         seed=seed,
-        device="cpu",
+        num_envs=1,
+        batch_size=BATCH_SIZE,
+        steps_per_update=STEPS_PER_UPDATE,
+        learning_rate=PONG.lr,
+        adam_eps=ADAM_EPS,
+        gamma=GAMMA,
+        replay_capacity=PONG.capacity,
+        warmup_steps=PONG.warmup_steps,
+        epsilon_end=EPSILON_END,
+        epsilon_over_steps=PONG.epsilon_over_steps,
+        target_sync_steps=PONG.target_sync_steps,
     )
+    env = make_env(setting)
+    model = make_model(setting, env)
     turns = Turns()
     model.learn(ENDLESS_STEPS, callback=lambda seen, _: turns.after_step(seen["self"]), log_interval=1_000_000)
     env.close()

@@ -72,8 +72,8 @@ def make_dqn(setting: DqnSetting, env: VecEnv) -> DQN:
         learning_starts=setting.warmup_steps,
         batch_size=setting.batch_size,
         gamma=setting.gamma,
-        train_freq=(1, "step"),  # of the vector
-        gradient_steps=setting.num_envs // setting.steps_per_update,
+        train_freq=(max(1, setting.steps_per_update // setting.num_envs), "step"),  # of the vector
+        gradient_steps=max(1, setting.num_envs // setting.steps_per_update),
         target_update_interval=setting.target_sync_steps,
         exploration_fraction=setting.epsilon_over_steps / ENDLESS_STEPS,
         exploration_final_eps=setting.epsilon_end,

@@ -1,0 +1,103 @@
+"""What a run keeps beside its training, as a session does: rows of episodes and readings, and the monitor's process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+
+from redline.bench.knockout.replacing import do_nothing, replaced
+from redline.monitor.attaching import Watcher
+from redline.runs.directory import RunDirectory
+from redline.runtime.actor import Episode
+from redline.runtime.curves import Curves
+from redline.runtime.gauges import Gauges
+from redline.runtime.measuring import Measurer
+from redline.runtime.recording import Recorder
+from redline.runtime.session import DISPLAY_INTERVAL_S, METRICS_INTERVAL_S
+from redline.runtime.training import Trainer
+
+
+class Unwatched:
+    """Nobody looks at a run that is only measured."""
+
+    def note(self, text: str) -> None:
+        """Take in a fact."""
+
+    def show(self, gauges: Gauges) -> None:
+        """Take in a reading."""
+
+
+class RecordKeeping:
+    """Writes the records of a trainer into a run directory."""
+
+    def __init__(self, trainer: Trainer, run: RunDirectory, monitor: Watcher | None) -> None:
+        self._counters = trainer.counters
+        self._recorder = Recorder(run, trainer.counters, Unwatched())
+        self._measurer = Measurer(trainer, folder=run.path)
+        self._curves = Curves(run.path, from_steps=0)
+        self._monitor = monitor
+        self._last_s = time.monotonic()
+        self._next_show_s = self._last_s + DISPLAY_INTERVAL_S
+        self._next_metrics_s = self._last_s
+        self._recorder.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
+
+    def after_step(self, episodes: Sequence[Episode]) -> None:
+        """Write the episodes that ended, and a reading if one is due."""
+        for episode in episodes:
+            self._recorder.episode(episode)
+        now_s = time.monotonic()
+        self._counters.count_time(now_s - self._last_s)
+        self._last_s = now_s
+        if now_s < self._next_show_s:
+            return
+        self._next_show_s = now_s + DISPLAY_INTERVAL_S
+        gauges = self._measurer.read()
+        if self._monitor is not None:
+            self._monitor.take_events()
+        if now_s >= self._next_metrics_s:
+            self._next_metrics_s = now_s + METRICS_INTERVAL_S
+            self._recorder.metrics(gauges)
+            self._curves.add(gauges)
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Write nothing for a while; the monitor stands still, for to start it anew would cost more than it does."""
+        self._signal_monitor(signal.SIGSTOP)
+        try:
+            with replaced(self, "after_step", do_nothing):
+                yield
+        finally:
+            self._signal_monitor(signal.SIGCONT)
+
+    def _signal_monitor(self, number: signal.Signals) -> None:
+        if self._monitor is not None and self._monitor.pid is not None and not self._monitor.is_over:
+            os.kill(self._monitor.pid, number)
+
+    def close(self) -> None:
+        """Close the curves."""
+        self._curves.close()
+
+
+@contextmanager
+def keeping_records(trainer: Trainer, folder: Path, *, algorithm: str) -> Iterator[RecordKeeping]:
+    """Keep the records of a trainer in a new run directory under `folder`."""
+    job = trainer.job
+    with ExitStack() as stack:
+        run = stack.enter_context(
+            RunDirectory.create(folder, game=trainer.spec.name, algorithm=algorithm, seed=job.seed)
+        )
+        run.open_records()
+        monitor = None
+        if job.monitor.hz:
+            monitor = Watcher(run.path, hz=job.monitor.hz, pid=os.getpid(), is_run=True)
+            stack.callback(monitor.close)
+            monitor.wait_until_recording()
+        records = RecordKeeping(trainer, run, monitor)
+        stack.callback(records.close)
+        yield records

@@ -1,0 +1,116 @@
+"""The training that is profiled: its real parts brought to where learning goes on, and what was recorded on the way."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import torch
+
+from redline.algorithms.family import ActorExtras
+from redline.algorithms.on_policy import OnPolicy
+from redline.bench.knockout.record_keeping import RecordKeeping
+from redline.bench.knockout.replacing import tapped
+from redline.learner import batch_tensors
+from redline.runtime.inline import InlineWorld
+from redline.runtime.job import Job
+from redline.runtime.training import Trainer
+from redline.types import AnyBatch, VectorStep
+
+RECORDED_STEPS = 32  # vector steps whose results are given back when the envs are left out
+RECORDED_BYTES = 128 * 1024**2  # of frames at most
+FINEST_PERIOD_STEPS = 64
+
+
+class Recorded(NamedTuple):
+    """What the parts gave while nothing was left out."""
+
+    steps: list[VectorStep]
+    extras: ActorExtras  # of the last action
+    batch: AnyBatch
+    priorities: torch.Tensor
+    updates: int  # in one period
+    group: int  # batches that were drawn at once, at most
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A training under way, with the records that a run keeps."""
+
+    trainer: Trainer
+    world: InlineWorld
+    records: RecordKeeping
+    recorded: Recorded
+    period_steps: int  # vector steps after which as many updates are due again
+
+    def play(self, vector_steps: int) -> None:
+        """Train on, and wait for the device to have done it."""
+        train(self.trainer, self.records, vector_steps)
+
+
+def train(trainer: Trainer, records: RecordKeeping, vector_steps: int) -> None:
+    """Take some vector steps as a session does."""
+    for _ in range(vector_steps):
+        records.after_step(trainer.vector_step())
+    if trainer.learner.device.type == "cuda":
+        torch.cuda.synchronize(trainer.learner.device)
+
+
+def period_steps(job: Job) -> int:
+    """Return after how many vector steps as many updates are due again: turns of whole periods do the same work."""
+    if isinstance(job.algorithm, OnPolicy):
+        return job.algorithm.rollout_steps
+    updates = job.num_envs * job.algorithm.samples_per_step / job.algorithm.batch_size  # per vector step
+    near = Fraction(updates).limit_denominator(FINEST_PERIOD_STEPS)
+    return near.denominator if near else round(1 / updates)
+
+
+def prepare(trainer: Trainer, records: RecordKeeping) -> Subject:
+    """Play the warm-up or the first rollout, then one period and more with an ear to every part."""
+    period = period_steps(trainer.job)
+    trainer.begin()
+    if trainer.source.memory is None:  # a full rollout is learnt from at the next step
+        train(trainer, records, period)
+    while trainer.counters.steps <= trainer.job.algorithm.warmup_steps:
+        train(trainer, records, 1)
+    world = trainer.world
+    if not isinstance(world, InlineWorld):
+        raise TypeError(f"knock-outs are made in one process, not in a {type(world).__name__}")
+    recorded = _record(trainer, world, records, period)
+    return Subject(trainer=trainer, world=world, records=records, recorded=recorded, period_steps=period)
+
+
+def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period: int) -> Recorded:
+    steps: list[VectorStep] = []
+    extras: deque[ActorExtras] = deque(maxlen=1)
+    updates: deque[tuple[AnyBatch, torch.Tensor]] = deque(maxlen=1)
+    groups: list[int] = []
+    step_bytes = 2 * world.obs.nbytes // world.spec.stack  # frames, and the first ones of what comes next
+    most_steps = max(min(RECORDED_STEPS, RECORDED_BYTES // step_bytes), 1)
+
+    def keep_step(_: tuple[Any, ...], step: VectorStep) -> None:
+        if len(steps) < most_steps:
+            steps.append(replace(step, **{field.name: getattr(step, field.name).copy() for field in fields(step)}))
+
+    with ExitStack() as stack:
+        stack.enter_context(tapped(world.env, "recv", keep_step))
+        stack.enter_context(tapped(world.actor, "choose", lambda _, choice: extras.append(choice[1])))
+        stack.enter_context(tapped(trainer.learner, "foresee", lambda args, _: groups.append(len(args[0]))))
+        stack.enter_context(tapped(trainer.learner, "update", lambda args, result: updates.append((args[0], result))))
+        train(trainer, records, period)
+        per_period = sum(groups)
+        while len(steps) < most_steps:
+            train(trainer, records, period)
+    batch, priorities = updates[0]
+    cloned: dict[str, Any] = {name: value.clone() for name, value in batch_tensors(batch).items()}
+    return Recorded(
+        steps=steps,
+        extras=replace(extras[0], features=None),  # can be learnt from once
+        batch=replace(batch, **cloned),  # the loader would write the next one over it
+        priorities=priorities.clone(),
+        updates=per_period,
+        group=max(groups),
+    )

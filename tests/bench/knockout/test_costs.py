@@ -1,0 +1,88 @@
+"""Costs worked by hand: differences within a round, what overlaps, and what is named."""
+
+import pytest
+
+from redline.bench.knockout.costs import PARTS, bottleneck, cost_of, median_of, overlap
+from redline.bench.knockout.variants import VARIANTS
+
+# milliseconds per vector step; envs and learner hide 2 ms of each other
+QUIET = {
+    "full": 20.0,
+    "constant_batch": 19.0,
+    "no_optimiser": 18.0,
+    "no_backward": 12.0,
+    "no_loss": 8.0,
+    "no_env": 17.0,
+    "no_acting": 19.0,
+    "no_records": 20.0,
+    "no_env_no_loss": 3.0,
+}
+DRIFT = (0.0, 5.0, 1.0, 3.0, 2.0, 4.0, 9.0)  # the machine's, the same for all of a round
+
+
+def rounds_of(**changed: float) -> dict[str, list[float]]:
+    return {name: [ms + drift for drift in DRIFT] for name, ms in {**QUIET, **changed}.items()}
+
+
+def test_every_variant_is_measured_by_some_part() -> None:
+    assert set(QUIET) == set(VARIANTS)
+
+
+def test_costs_are_differences_within_a_round_so_drift_cancels() -> None:
+    rounds = rounds_of()
+    costs = {name: cost_of(rounds, part)["ms_per_vector_step"]["median"] for name, part in PARTS.items()}
+    assert costs == pytest.approx(
+        {"optimiser": 2, "backward": 6, "forward": 4, "sampling": 1, "env": 3, "acting": 1, "records": 0}
+    )
+    assert cost_of(rounds, PARTS["env"])["ms_per_vector_step"] == pytest.approx({"median": 3, "low": 3, "high": 3})
+
+
+def test_what_is_saved_only_by_leaving_out_both_is_hidden() -> None:
+    found = overlap(rounds_of())
+    assert found["sum_of_parts_ms"]["median"] == pytest.approx(17)
+    assert found["hidden_ms"]["median"] == pytest.approx(17 - 3 - 12)
+    assert "at the same time: 2.00 ms" in found["sentence"]
+    assert "slow each other down: 1.00 ms" in overlap(rounds_of(no_env_no_loss=6.0))["sentence"]
+    assert "No overlap" in overlap(rounds_of(no_env_no_loss=5.0))["sentence"]
+
+
+def test_a_part_of_the_learner_is_named_beside_the_whole_learner() -> None:
+    found = bottleneck(rounds_of())
+    assert (found["part"], found["then"]) == ("backward", None)
+    assert "The backward pass costs most: 6.00 of 23.00 ms" in found["sentence"]
+    assert "learner as a whole costs 12.00 ms" in found["sentence"]
+
+
+def test_a_part_is_named_although_the_learner_costs_more_together() -> None:
+    found = bottleneck(rounds_of(no_env=12.0))
+    assert (found["part"], found["then"]) == ("env", "backward")
+    assert found["sentence"].startswith("The envs cost most: 8.00 of 23.00 ms")
+    assert "learner cost more together: 12.00 ms" in found["sentence"]
+
+
+def test_the_learner_is_not_mentioned_where_it_costs_less() -> None:
+    found = bottleneck(rounds_of(no_env=5.0))
+    assert (found["part"], found["then"]) == ("env", None)
+    assert "learner" not in found["sentence"]
+
+
+def test_nothing_is_named_where_every_cost_may_be_noise() -> None:
+    noise = [1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 0.0]
+    rounds = {name: [20.0 + noise[(place * at) % 7] for at in range(7)] for place, name in enumerate(QUIET, start=1)}
+    found = bottleneck(rounds)
+    assert found["part"] is None
+    assert "Nothing stands out" in found["sentence"]
+
+
+def test_envs_and_learner_that_hide_each_other_are_said_to() -> None:
+    alike = dict.fromkeys(QUIET, 20.0) | {"no_env_no_loss": 2.0}
+    found = bottleneck({name: [ms] * 7 for name, ms in alike.items()})
+    assert found["part"] is None
+    assert "side by side for 18.00 ms" in found["sentence"]
+
+
+def test_the_interval_of_a_median_leaves_out_few_rounds_at_either_end() -> None:
+    found = median_of([float(value) for value in range(8)])  # P(at most one of 8 below) = 9 / 256, of two 37 / 256
+    assert (found.low, found.median, found.high) == (1.0, 3.5, 6.0)
+    lonely = median_of([7.0])
+    assert (lonely.low, lonely.median, lonely.high) == (7.0, 7.0, 7.0)

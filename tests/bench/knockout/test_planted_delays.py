@@ -1,0 +1,99 @@
+"""A delay that is planted in one part of a real training is found in that part, by the command itself."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import pytest
+
+from redline.bench.knockout import profiling
+from redline.cli.main import main
+from redline.runtime.building import Settled, build_trainer
+from redline.runtime.inline import InlineWorld
+from redline.runtime.replay_source import ReplaySource
+from redline.runtime.training import Trainer
+
+DELAY_S = 0.003
+MOST_PROFILES = 3  # whoever else uses the machine may blur one
+CHEAP = ["--env", "CartPole-v1", "--num-envs", "1", "--network.widths", "8", "--monitor.hz", "0"]
+BRIEF = ["--rounds", "16", "--turn-seconds", "0.01", "--json"]
+DQN = ["--algo", "dqn", "--batch-size", "8", "--samples-per-step", "8", "--warmup-steps", "50"]
+PPO = ["--algo", "ppo", "--rollout-steps", "2", "--batch-size", "2", "--epochs", "1"]
+
+
+def delayed(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(DELAY_S)
+        return method(*args, **kwargs)
+
+    return call
+
+
+def delay_sampling(trainer: Trainer) -> None:
+    assert isinstance(trainer.source, ReplaySource)
+    sampler: Any = trainer.source.sampler
+    sampler.draw = delayed(sampler.draw)
+
+
+def delay_optimiser(trainer: Trainer) -> None:
+    optimizer: Any = trainer.learner.optimizer
+    optimizer.step = delayed(optimizer.step)
+
+
+def delay_env(trainer: Trainer) -> None:
+    assert isinstance(trainer.world, InlineWorld)
+    envs: list[gymnasium.Env[Any, Any]] = trainer.world.env._envs  # type: ignore[attr-defined]
+    for env in envs:
+        env.step = delayed(env.step)  # type: ignore[method-assign]
+
+
+def delay_env_beside_learning(trainer: Trainer) -> None:
+    """Let a step take long after it was sent: the learner is done before, and only what is left is waited for."""
+    assert isinstance(trainer.world, InlineWorld)
+    env: Any = trainer.world.env
+    send, recv, due_s = env.send, env.recv, [0.0]
+
+    def send_and_note(actions: Any) -> None:
+        due_s[0] = time.monotonic() + 3 * DELAY_S
+        send(actions)
+
+    def wait_and_recv() -> Any:
+        time.sleep(max(0.0, due_s[0] - time.monotonic()))
+        return recv()
+
+    env.send, env.recv = send_and_note, wait_and_recv
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "plant", "part"),
+    [
+        (DQN, delay_sampling, "sampling"),
+        (DQN, delay_optimiser, "optimiser"),
+        (DQN, delay_env, "env"),
+        (DQN, delay_env_beside_learning, "env"),
+        (PPO, delay_env, "env"),
+    ],
+    ids=["sampling", "optimiser", "env", "env beside learning", "env of a rollout"],
+)
+def test_the_part_with_the_delay_is_named(
+    algorithm: list[str],
+    plant: Callable[[Trainer], None],
+    part: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def build(settled: Settled, *, env_seed: int) -> Trainer:
+        trainer = build_trainer(settled, env_seed=env_seed)
+        plant(trainer)
+        return trainer
+
+    monkeypatch.setattr(profiling, "build_trainer", build)
+    named: list[str] = []
+    while part not in named and len(named) < MOST_PROFILES:
+        assert main(["profile", *CHEAP, *algorithm, *BRIEF]) == 0
+        result = json.loads(capsys.readouterr().out)
+        named.append(result["bottleneck"]["part"])
+    assert named[-1] == part
+    assert result["parts"][part]["ms_per_vector_step"]["median"] > 1_000 * DELAY_S / 2
