@@ -35,3 +35,19 @@ def test_contenders_take_turns_after_an_excluded_one() -> None:
     turns = calls[-6:]
     assert [set(turns[i : i + 2]) for i in (0, 2, 4)] == [{"a", "b"}] * 3
     assert len(calls) > 6
+
+
+def test_turns_cut_into_slices_are_taken_by_turns_and_count_as_one() -> None:
+    calls: list[tuple[str, int]] = []
+
+    def contender(name: str) -> Contender:
+        def work(count: int) -> None:
+            calls.append((name, count))
+            sum(range(200 * count))
+
+        return work
+
+    measured = alternate({name: contender(name) for name in "ab"}, rounds=2, turn_s=0.02, slices=4)
+    assert {name: len(rounds) for name, rounds in measured.items()} == {"a": 2, "b": 2}
+    turns = [name for name, _ in calls[-16:]]
+    assert turns == ["a", "b"] * 4 + ["b", "a"] * 4

@@ -26,11 +26,13 @@ from redline.envs.atari import KEY_INTERVAL_STEPS, make_emulator
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
+from redline.envs.ledger import key_seed
 from redline.errors import UserError
 from redline.types import IntArray
 
 GOAL_RATIO = 0.95
 SEEDED_RESETS = 3
+SLICES = 20  # of a turn
 PLAYED_AHEAD = 4_096  # vector steps whose actions are drawn before the clock starts
 
 
@@ -70,6 +72,7 @@ class EnvBench:
                 contenders,
                 rounds=self.rounds,
                 turn_s=self.turn_s,
+                slices=SLICES,
                 told=with_time_left(told, rounds=self.rounds, round_s=self.turn_s * len(contenders)),
             )
         others_percent = others.percent()
@@ -98,7 +101,8 @@ class EnvBench:
     def bare(self) -> Stepping:
         """Return the emulators as their library has them, with every option as Redline sets it."""
         emulator = self._make_emulator(self.num_envs)
-        emulator.reset(seed=np.arange(self.num_envs) + self.seed)
+        # the very games that the layer begins with: some take longer to emulate than others
+        emulator.reset(seed=np.array([key_seed(self.seed, lane, 0) for lane in range(self.num_envs)]))
         num_actions = len(emulator.ale.get_action_set())
         return Stepping(emulator.send, emulator.recv, emulator.close, actions=self._actions(num_actions))
 

@@ -36,6 +36,7 @@ from redline.types import AnyBatch, EnvSpec
 NUM_BATCHES = 16  # learnt from in turn: one alone would stay in the cache
 GOAL_FRACTION = 0.60  # of the limit, for DQN at batch 32
 GOAL_BATCH_SIZE = 32
+SLICES = 5  # of a turn
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class LearnerBench:
             contenders,
             rounds=self.rounds,
             turn_s=self.turn_s,
+            slices=SLICES,
             told=with_time_left(told, rounds=self.rounds, round_s=self.turn_s * len(contenders)),
         )
         del measured["sgemm"]  # tries per second say nothing

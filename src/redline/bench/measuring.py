@@ -37,23 +37,33 @@ def rate_of(rounds: Sequence[float]) -> Rate:
 
 
 def alternate(
-    contenders: Mapping[str, Contender], *, rounds: int, turn_s: float, told: Told = lambda _: None
+    contenders: Mapping[str, Contender],
+    *,
+    rounds: int,
+    turn_s: float,
+    slices: int = 1,
+    told: Told = lambda _: None,
 ) -> dict[str, list[float]]:
     """Let each contender work once per round, in an order that rotates; return its times per second, round by round.
 
-    A turn is excluded before the first round: it warms up, and shows how often the work fits into `turn_s`.
+    With several slices the turns of a round are cut into as many, by turns again: what disturbs the machine for less
+    than a turn then disturbs all alike. A turn is excluded before the first round: it warms up, and shows how often the
+    work fits into `turn_s`.
     """
     settle_allocator()
-    counts = {name: _count_for(contender, turn_s) for name, contender in contenders.items()}
+    counts = {name: _count_for(contender, turn_s / slices) for name, contender in contenders.items()}
     names = list(contenders)
     measured: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
         told(f"round {number + 1} of {rounds}")
         start = number * (len(names) // rounds or 1) % len(names) if names else 0
-        for name in names[start:] + names[:start]:
+        spent_s = dict.fromkeys(names, 0.0)
+        for name in (names[start:] + names[:start]) * slices:
             begin_s = time.perf_counter()
             contenders[name](counts[name])
-            measured[name].append(counts[name] / (time.perf_counter() - begin_s))
+            spent_s[name] += time.perf_counter() - begin_s
+        for name in names:
+            measured[name].append(slices * counts[name] / spent_s[name])
     return measured
 
 

@@ -6,10 +6,8 @@ actions give the same frames, bit for bit, across all unseeded resets up to the 
 """
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv as Emulator
@@ -18,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 from redline.envs.catalog import AtariProtocol, EnvKind
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.receiver import Receiver
+from redline.envs.receiver import Answer, Receiver
 from redline.envs.vector import EnvError, Progress, State, checked_actions
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
 
@@ -29,8 +27,7 @@ _NO_SEED = -1  # to the emulator: reset, and go on with the random numbers you h
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class _Standing:
+class _Standing(NamedTuple):  # made at every step: a dataclass would take several times as long
     """Where every lane stands."""
 
     frames: Array  # [N, *frame]
@@ -42,8 +39,7 @@ class _Standing:
         return {"frame_crc32": checksums(self.frames)} | {name: self.info[name].astype(np.int64) for name in counters}
 
 
-@dataclass(frozen=True)
-class _Emulated:
+class _Emulated(NamedTuple):
     """One step of every lane, and where the lanes stand now that the ended ones have been reset."""
 
     frames: Array  # [N, *frame] the final ones where an episode ended
@@ -51,7 +47,7 @@ class _Emulated:
     terminated: BoolArray  # [N]
     truncated: BoolArray  # [N]
     lives: Array  # [N] before any reset
-    keyed: BoolArray  # [N] lanes that were reset with their next key seed
+    keyed: BoolArray | None  # [N] lanes that were reset with their next key seed; None if no lane was reset
     standing: _Standing
 
 
@@ -89,7 +85,7 @@ class AtariVectorEnv:
         self._receiver = Receiver(f"receive {kind.name}")
         self._standing: _Standing | None = None
         self._actions: IntArray = np.full(num_envs, _NOOP, np.int64)  # [N] the last ones sent
-        self._pending: Future[_Emulated] | None = None
+        self._pending: Answer[_Emulated] | None = None
         self._is_hung = False
 
     @property
@@ -123,8 +119,10 @@ class AtariVectorEnv:
         self._refuse_pending("send")
         self._now()
         self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
-        self._emulator.send(self._actions)
+        self._ledger.record(self._actions)
+        # who waits is there before the emulators begin, and does not take a core from them
         self._pending = self._receiver.submit(self._collect)
+        self._emulator.send(self._actions)
 
     def recv(self) -> VectorStep:
         """Return what the step gave; RuntimeError if the emulators stay silent."""
@@ -134,8 +132,8 @@ class AtariVectorEnv:
         self._pending = None
         before = self._now()
         self._standing = step.standing
-        self._ledger.record(self._actions)
-        self._ledger.rekey(step.keyed)
+        if step.keyed is not None:
+            self._ledger.rekey(step.keyed)
         return VectorStep(
             frames=step.frames,
             reward=step.reward,
@@ -191,18 +189,20 @@ class AtariVectorEnv:
 
         Lanes that relive their past get no key, or it would be in that past; lanes yet to join are left alone.
         """
-        frames, reward, terminated, truncated, info = self._emulator.recv()
-        standing = _Standing(frames[:, 0], info)
+        observations, reward, terminated, truncated, info = self._emulator.recv()
+        frames = observations[:, 0]
+        standing = _Standing(frames, info)
         ended = terminated | truncated
-        keyed = np.zeros_like(ended)
+        keyed = None
         if reliving is not None:
             ended &= reliving
         if ended.any():
+            keyed = np.zeros_like(ended)
             if reliving is None:
-                keyed = ended & (self._ledger.steps + 1 >= self._key_interval_steps)
+                keyed = ended & (self._ledger.steps >= self._key_interval_steps)
             standing = self._reset_lanes(self._ledger.next_seeds(keyed), ended)
         return _Emulated(
-            frames=frames[:, 0],
+            frames=frames,
             reward=reward.astype(np.float32),
             terminated=terminated,
             truncated=truncated,
@@ -229,7 +229,7 @@ class AtariVectorEnv:
         seeding_s = 2.0 * self.num_envs  # a seeded reset loads the ROM anew: 0.13 s each on a free core
         return self._await(self._receiver.submit(job), self._recv_timeout_s + seeding_s)
 
-    def _await(self, answer: "Future[_T]", timeout_s: float) -> _T:
+    def _await(self, answer: Answer[_T], timeout_s: float) -> _T:
         try:
             return answer.result(timeout_s)
         except TimeoutError:

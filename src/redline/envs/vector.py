@@ -86,6 +86,11 @@ class VectorEnv(Protocol):
 
 def checked_actions(actions: Array, *, num_envs: int, num_actions: int) -> IntArray:
     """Return a private copy as int64 [N], or raise ValueError naming the lane and the action that cannot be."""
+    if isinstance(actions, np.ndarray) and actions.dtype == np.int64 and actions.shape == (num_envs,):
+        copy = actions.copy()
+        # read as unsigned, a negative number is a large one; at every step it is waited for, so one look must do
+        if copy.view(np.uint64).max(initial=0) < num_actions:
+            return copy
     actions = np.asarray(actions)
     if actions.shape != (num_envs,):
         raise ValueError(f"actions have shape {actions.shape}, {num_envs} lanes need ({num_envs},)")
