@@ -1,13 +1,13 @@
 """What two sets of finished runs learnt by the same steps: before a change that must not matter, and after it.
 
-Each folder holds run directories of the same algorithms, seeds and settings. Runs are told apart by algorithm and seed;
-what is compared is the mean return of the last 100 episodes, averaged over the seeds.
+Each folder holds run directories of the same algorithms, seeds and settings, which is checked. Runs are told apart by
+algorithm and seed; what is compared is the mean return of the last 100 episodes, averaged over the seeds.
 """
 
 import statistics
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from redline.runs.directory import read_run_json
 
 POINTS = (0.25, 0.5, 0.75, 1.0)  # of the steps of the shortest run
 EPISODES = 100
+PATHS = frozenset({"log_dir", "replay.path"})  # settings that make no difference to what is learnt
 
 Runs = dict[tuple[str, int], Path]
 
@@ -28,8 +29,30 @@ def find_runs(folder: Path) -> Runs:
     runs: Runs = {}
     for path in sorted(item.parent for item in folder.rglob("run.json")):
         facts = read_run_json(path)
-        runs[facts["algorithm"], facts["config"]["seed"]] = path
+        key = facts["algorithm"], facts["config"]["seed"]
+        if key in runs:
+            raise SystemExit(f"learning_before_after: {folder.name} holds two runs of {key[0]} with seed {key[1]}")
+        runs[key] = path
     return runs
+
+
+def check_settings(before: Path, after: Path) -> None:
+    """Refuse runs that differ in more than where they lie."""
+    one, other = (settings(read_run_json(path)["config"]) for path in (before, after))
+    changed = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    if changed:
+        raise SystemExit(f"learning_before_after: {before.name} and {after.name} differ in {', '.join(changed)}")
+
+
+def settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the settings of a run by their full names, without paths."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= settings(value, f"{prefix}{name}.")
+        elif prefix + name not in PATHS:
+            found[prefix + name] = value
+    return found
 
 
 def mean_return(path: Path, *, at_steps: float) -> float:
@@ -52,6 +75,7 @@ def compare(algorithm: str, sides: dict[str, list[Path]]) -> dict[str, Any]:
     say(f"{algorithm}: at the end {statistics.fmean(changes):+.3f} over {len(changes)} seeds")
     return {
         "algorithm": algorithm,
+        "game": read_run_json(sides["after"][0])["config"]["env"]["id"],
         "steps": last,
         **{
             side: {
@@ -66,16 +90,18 @@ def compare(algorithm: str, sides: dict[str, list[Path]]) -> dict[str, Any]:
 
 def measurement(rows: list[dict[str, Any]], options: Namespace) -> Measurement:
     """Return what the runs show."""
-    words = ", ".join(f"{row['algorithm']} {row['change_at_the_end']['mean']:+.2f}".replace("-", "−") for row in rows)
+    changes = {row["algorithm"]: f"{row['change_at_the_end']['mean']:+.2f}".replace("-", "−") for row in rows}
+    words = ", ".join(f"{algorithm} {change}" for algorithm, change in changes.items())
     lasting = ", ".join(f"{row['algorithm']} {row['steps']:,}" for row in rows)
+    game = " and ".join(sorted({row["game"] for row in rows}))
     return Measurement(
         name="learning-before-after",
-        title=f"learning on {options.game} before and after the learner was made faster",
+        title=f"learning on {game} before and after the learner was made faster",
         headline=f"mean-{EPISODES} return at the end, after − before: {words}",
         learning=f"the same settings and seeds, steps: {lasting}",
         passed=None,
         config={
-            "game": options.game,
+            "game": game,
             "points": POINTS,
             "episodes": EPISODES,
             "before_commit": options.before_commit,
@@ -94,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     common = sorted(before.keys() & after.keys())
     if not common:
         raise SystemExit("learning_before_after: the folders have no algorithm and seed in common")
+    for key in common:
+        check_settings(before[key], after[key])
     rows = []
     for algorithm in dict.fromkeys(name for name, _ in common):
         seeds = [key for key in common if key[0] == algorithm]
@@ -110,7 +138,6 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--after", type=Path, required=True, help="folder of runs")
     parser.add_argument("--before-commit", required=True, help="what the first were trained with")
     parser.add_argument("--after-commit", required=True, help="what the second were trained with")
-    parser.add_argument("--game", default="Catch (84 × 84)", help="its name, for people")
     return parser.parse_args(argv)
 
 

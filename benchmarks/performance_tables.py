@@ -25,12 +25,11 @@ def make_limit_table(records: Records) -> str:
                 percent(summary["limit_fraction"]),
             )
         )
-    learner = records.get("learner-speed")
-    if learner is not None:
-        summary = learner["summary"]
+    for name in sorted(name for name in records if name.startswith("learner-speed")):
+        summary, config = records[name]["summary"], records[name]["config"]
         rows.append(
             (
-                "one update of DQN, updates/s",
+                f"one update of {config['algo'].upper()} with {config['batch_size']} transitions, updates/s",
                 f"{summary['limit']['updates_per_s']:.1f}",
                 spread(summary["updates_per_s"], digits=1),
                 percent(summary["limit_fraction"]),
@@ -84,17 +83,19 @@ def make_trials_table(records: Records, *, kept: bool) -> str:
 
 
 def make_unharmed_table(records: Records) -> str:
-    """Return what was learnt on a pixel game before the learner was made faster, and after."""
+    """Return what was learnt on a pixel game before the learner was made faster, and after; by how much it changed."""
     record = records.get("learning-before-after")
     if record is None:
         return NOT_YET
     points = record["config"]["points"]
-    rows = [
-        (row["algorithm"], side, *(_number(value) for value in row[side]["mean_returns"]))
-        for row in record["repeats"]
-        for side in ("before", "after")
-    ]
-    return table(("algorithm", "", *(f"{point:.0%} of the steps" for point in points)), rows)
+    rows = []
+    for row in record["repeats"]:
+        returns = {side: [_number(value) for value in row[side]["mean_returns"]] for side in ("before", "after")}
+        seeds = str(len(row["before"]["by_seed"]))
+        rows.append((row["algorithm"], seeds, "before", *returns["before"], ""))
+        rows.append(("", "", "after", *returns["after"], _change(row["change_at_the_end"])))
+    shares = (f"{point:.0%} of the steps" for point in points)
+    return table(("algorithm", "seeds", "", *shares, "after − before at the end (90 % interval)"), rows)
 
 
 def spread(value: Spread, *, digits: int) -> str:
@@ -129,6 +130,12 @@ def _learnt(learning: Mapping[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}".replace("-", "−")
+
+
+def _change(change: Mapping[str, float | None]) -> str:
+    if change["low"] is None:
+        return _number(change["mean"])
+    return f"{_number(change['mean'])} ({_number(change['low'])} … {_number(change['high'])})"
 
 
 def _sentence(text: str) -> str:

@@ -1,7 +1,7 @@
 """Runs `redline bench train`, `learner`, `env` or `ladder` as a user does, and records what it shows.
 
 Whatever else is typed goes on to that command: `speed.py ppo --rounds 7`. What must be shown stands in the result's
-goals: the median, and nine tenths of it for what 90 % of the rounds stay above.
+goals: for the median, and nine tenths of it for `low`, the lower end of the middle 90 % of the rounds.
 """
 
 import json
@@ -52,13 +52,16 @@ def read_learner(result: Result) -> Measurement:
     """Return what the learner alone shows."""
     config, limit = result["config"], result["limit"]
     ratios = "".join(f"; {times(ratio)} {key}" for key, ratio in result["ratio"].items())
+    is_shared = config["includes_forward_of_acting"]
+    shared = ", the forward pass that a training shares with acting included" if is_shared else ""
+    is_usual = (config["algo"], config["batch_size"]) == ("dqn", 32)
     return Measurement(
-        name="learner-speed",
+        name="learner-speed" if is_usual else f"learner-speed-{config['algo']}-{config['batch_size']}",
         title=f"updates of {config['algo'].upper()} alone, Nature CNN, batches of {config['batch_size']}, "
         f"{config['threads']} threads",
         headline=f"{percent(result['limit_fraction'])} of the limit, {result['updates_per_s']['median']:.1f} updates/s "
         f"at {limit['sgemm_gflops']:.0f} GFLOP/s of sgemm{ratios}",
-        learning=f"{limit['flop_per_update'] / 1e9:.2f} GFLOP per update; nothing is played{busy(result)}",
+        learning=f"{limit['flop_per_update'] / 1e9:.2f} GFLOP per update{shared}; nothing is played{busy(result)}",
         passed=verdict(result),
         config=config,
         repeats=result["rounds"],
@@ -68,13 +71,14 @@ def read_learner(result: Result) -> Measurement:
 
 def read_env(result: Result) -> Measurement:
     """Return what the env layer alone shows."""
-    config = result["config"]
+    config, with_keys = result["config"], result["ratio_with_keys"]["bare"]
     return Measurement(
         name="env-speed",
         title=f"{config['env']}, {config['num_envs']} envs at random: Redline's env layer ÷ bare emulators",
-        headline=f"{times(result['ratio']['bare'])} the bare emulators; {result['steps_per_s']['median']:,.0f} against "
-        f"{result['peers']['bare']['median']:,.0f} steps/s",
-        learning=f"ratio of the means {result['ratio_of_means']:.2f}; nothing is trained{busy(result)}",
+        headline=f"{times(result['ratio']['bare'])} the bare emulators, {with_keys['median']:.2f} with seeded resets; "
+        f"{result['steps_per_s']['median']:,.0f} against {result['peers']['bare']['median']:,.0f} steps/s",
+        learning=f"seeded resets, which the ratio leaves out, take {result['key_share']:.1%} of the time: with them "
+        f"{times(with_keys)}; ratio of the means {result['ratio_of_means']:.2f}; nothing is trained{busy(result)}",
         passed=verdict(result),
         config=config,
         repeats=result["rounds"],
@@ -131,7 +135,10 @@ def run_bench(arguments: Sequence[str]) -> Result:
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode not in (DONE, FAILED):
         raise SystemExit(done.returncode)
-    result: Result = json.loads(done.stdout)
+    try:
+        result: Result = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise SystemExit(f"speed: {' '.join(command[2:])} ended with {done.returncode} and no result") from None
     if "error" in result:
         raise SystemExit(done.returncode)
     return result

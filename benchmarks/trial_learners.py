@@ -40,7 +40,7 @@ class Learning:
 
     def __call__(self, count: int) -> None:
         for first in range(0, count, self._group):
-            group = [self.batches[i % NUM_BATCHES] for i in range(first, first + self._group)]
+            group = [self.batches[i % NUM_BATCHES] for i in range(first, min(first + self._group, count))]
             for batch, foreseen in zip(group, self.learner.foresee(group), strict=True):
                 self.learner.update(batch, steps=0, rng=self._rng, foreseen=foreseen)
 

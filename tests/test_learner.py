@@ -8,7 +8,7 @@ import torch
 
 from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.named.dqn import DQN
-from redline.algorithms.optimizers import Adam
+from redline.algorithms.optimizers import Adam, Rmsprop
 from redline.algorithms.q_learning import QLearning
 from redline.errors import UserError
 from redline.learner import Learner, describe_batch
@@ -128,6 +128,15 @@ def test_weights_of_another_network_are_refused() -> None:
     )
     with pytest.raises(UserError, match="train anew"):
         learner.load_state(other.state(), updates=0)
+
+
+def test_an_optimiser_that_kept_something_else_is_refused() -> None:
+    algorithm = replace(VECTOR_DQN, optimizer=Rmsprop())
+    learner = Learner(algorithm, VECTORS, seed=1, device=CPU)
+    state = learner.state()
+    renamed = {name.replace("exp_avg_sq", "square_avg"): value for name, value in state["optimizer"].items()}
+    with pytest.raises(UserError, match="train anew"):
+        learner.load_state({**state, "optimizer": renamed}, updates=0)
 
 
 def test_weights_that_are_no_numbers_are_named() -> None:

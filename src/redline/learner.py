@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import Algorithm
+from redline.errors import UserError
 from redline.losses import weighted_mean
 from redline.types import AnyBatch, EnvSpec
 
@@ -106,6 +107,9 @@ class Learner:
         for name, parameter in self.online.named_parameters():
             prefix = f"{name}."
             saved = {k.removeprefix(prefix): v for k, v in state["optimizer"].items() if k.startswith(prefix)}
+            made = self.optimizer.state[parameter]  # by optimisers that do not begin at 0
+            if made and made.keys() != saved.keys():
+                raise UserError("the optimiser's saved state is not what this version of Redline keeps: train anew")
             self.optimizer.state[parameter] = {
                 # a moment keeps its parameter's strides: another layout would sum in another order
                 key: torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value.clone()

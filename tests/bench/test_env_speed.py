@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.bench.env_speed import EnvBench, Stepping
+from redline.bench.env_speed import EnvBench, Stepping, share_of_keys
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 
@@ -14,6 +14,13 @@ def test_both_are_stepped_and_compared_in_pairs() -> None:
     assert pairs[0] <= result["ratio"]["bare"]["low"] <= result["ratio"]["bare"]["high"] <= pairs[1]
     assert result["config"]["threads"] == 1
     assert result["goals"]["ratio"]["met"] is None  # two rounds can't tell
+    with_keys = (1.0 - result["key_share"]) * result["ratio"]["bare"]["median"]
+    assert result["ratio_with_keys"]["bare"]["median"] == pytest.approx(with_keys)
+
+
+def test_all_lanes_wait_for_a_seeded_reset() -> None:
+    # 20,000 steps take a second, and earn two resets of 0.05 s each
+    assert share_of_keys(0.05, steps_per_s=20_000.0) == pytest.approx(0.1 / 1.1)
 
 
 def test_the_bare_emulators_play_the_same_game() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.bench.goals import goal
+from redline.bench.goals import goal, why_not_judged
 from redline.bench.measuring import Rate
 
 
@@ -16,4 +16,11 @@ def test_the_median_must_reach_it_and_the_low_nine_tenths(median: float, low: fl
 
 def test_what_was_not_measured_is_not_judged() -> None:
     assert goal(None, 1.6)["met"] is None
-    assert goal(Rate(median=2.0, low=2.0, high=2.0), 1.6, judged=False)["met"] is None
+    found = goal(Rate(median=2.0, low=2.0, high=2.0), 1.6, why_not="nobody looked")
+    assert (found["met"], found["reason"]) == (None, "nobody looked")
+
+
+def test_few_rounds_and_the_work_of_others_keep_from_a_verdict() -> None:
+    assert why_not_judged(rounds=5, others_percent=15.0) is None
+    assert why_not_judged(rounds=4, others_percent=0.0) == "a verdict needs 5 rounds"
+    assert why_not_judged(rounds=5, others_percent=40.0) == "others used 40 % of the CPU"

@@ -1,6 +1,7 @@
 """What the tables of docs/performance.md say is what the records hold, and the trials compare equals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,14 @@ import torch
 
 import learning_before_after
 from learner_trials import TRIALS
-from performance_tables import make_ladder_table, make_limit_table, make_peers_table, make_trials_table
+from performance_tables import (
+    make_ladder_table,
+    make_limit_table,
+    make_peers_table,
+    make_trials_table,
+    make_unharmed_table,
+)
+from redline.algorithms.named.dqn import DQN as DQN_ALGORITHM
 from trial_learners import Learning
 
 RATE = {"median": 150.0, "low": 140.0, "high": 160.4}
@@ -35,6 +43,12 @@ def rung(name: str, **changes: object) -> dict[str, object]:
 def test_the_limit_stands_beside_what_is_reached_of_it() -> None:
     assert "| DQN, steps/s | 267 | 150 (140–160) | 56% (50%–60%) |" in make_limit_table({"dqn-speed-pong": DQN})
     assert "| DQN on Pong | sb3 | 1.62 (1.50–1.70) × | samples per step" in make_peers_table({"dqn-speed-pong": DQN})
+    learner = {
+        "config": {"algo": "dqn", "batch_size": 256},
+        "summary": {"updates_per_s": RATE, "limit": {"updates_per_s": 200.0}, "limit_fraction": SHARE},
+    }
+    table = make_limit_table({"learner-speed-dqn-256": learner})
+    assert "| one update of DQN with 256 transitions, updates/s | 200.0 |" in table
     assert make_limit_table({}) == "Nothing is recorded yet."
 
 
@@ -69,21 +83,47 @@ def test_both_sides_of_a_trial_learn_the_same(name: str) -> None:
         torch.testing.assert_close(without, with_it, atol=1e-6, rtol=1e-4)
 
 
+def write_run(run: Path, *, seed: int, final: float, **changes: object) -> None:
+    run.mkdir(parents=True)
+    config = {"seed": seed, "log_dir": run.parent.name, "env": {"id": "redline/Catch-v0"}, "lr": 0.1, **changes}
+    (run / "run.json").write_text(json.dumps({"schema": 1, "algorithm": "dqn", "config": config}))
+    rows = [
+        {"schema": 1, "role": "actor", "steps": 10 * (i + 1), "return": final if i >= 300 else 0.0} for i in range(400)
+    ]
+    (run / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def compare_runs(folder: Path) -> int:
+    folders = ["--before", str(folder / "before"), "--after", str(folder / "after")]
+    commits = ["--before-commit", "a", "--after-commit", "b"]
+    return learning_before_after.main([*folders, *commits, "--json", "--no-record"])
+
+
 def test_runs_are_compared_at_the_same_steps_seed_by_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side, final in (("before", 0.5), ("after", 0.75)):
         for seed in (1, 2):
-            run = tmp_path / side / f"s{seed}"
-            run.mkdir(parents=True)
-            facts = {"schema": 1, "algorithm": "dqn", "config": {"seed": seed}}
-            (run / "run.json").write_text(json.dumps(facts))
-            rows = [
-                {"schema": 1, "role": "actor", "steps": 10 * (i + 1), "return": final if i >= 300 else 0.0}
-                for i in range(400)
-            ]
-            (run / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    folders = ["--before", str(tmp_path / "before"), "--after", str(tmp_path / "after")]
-    commits = ["--before-commit", "a", "--after-commit", "b"]
-    assert learning_before_after.main([*folders, *commits, "--json", "--no-record"]) == 0
+            write_run(tmp_path / side / f"s{seed}", seed=seed, final=final)
+    assert compare_runs(tmp_path) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["summary"]["dqn"]["mean"] == pytest.approx(0.25)
     assert record["repeats"][0]["after"]["mean_returns"] == pytest.approx([0.0, 0.0, 0.0, 0.75])
+    assert record["config"]["game"] == "redline/Catch-v0"
+    table = make_unharmed_table({"learning-before-after": record})
+    assert "| dqn | 2 | before | 0.00 | 0.00 | 0.00 | 0.50 |  |" in table
+    assert "|  |  | after | 0.00 | 0.00 | 0.00 | 0.75 | 0.25 (0.25 … 0.25) |" in table
+
+
+def test_runs_with_other_settings_or_the_same_seed_twice_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "before" / "s1", seed=1, final=0.5)
+    write_run(tmp_path / "after" / "s1", seed=1, final=0.5, lr=0.2, env={"id": "redline/Catch-v0", "size": 40})
+    with pytest.raises(SystemExit, match=r"differ in env.size, lr$"):
+        compare_runs(tmp_path)
+    write_run(tmp_path / "before" / "again", seed=1, final=0.5)
+    with pytest.raises(SystemExit, match="before holds two runs of dqn with seed 1"):
+        compare_runs(tmp_path)
+
+
+def test_a_count_of_updates_is_not_rounded_up_to_groups() -> None:
+    learning = Learning(replace(DQN_ALGORITHM, batch_size=2), group=4)
+    learning(5)
+    assert learning.learner.updates == 5

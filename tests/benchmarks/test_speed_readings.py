@@ -1,5 +1,6 @@
 """The speed script: what the bench commands print becomes a record, judged by its goals."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -46,6 +47,53 @@ def test_unequal_learning_fails() -> None:
     found = speed.read_training(training(met=True, same_updates=False))
     assert found.passed is False
     assert "NOT done" in found.learning
+
+
+def learner(algo: str, batch_size: int) -> dict[str, Any]:
+    return {
+        **HEAD,
+        "config": {"algo": algo, "batch_size": batch_size, "threads": 2, "includes_forward_of_acting": algo == "a2c"},
+        "limit": {"flop_per_update": 2e9, "sgemm_gflops": 100.0},
+        "updates_per_s": RATE,
+        "limit_fraction": RATE,
+        "ratio": {},
+        "is_busy": False,
+        "rounds": [],
+        "goals": {"limit_fraction": {"met": None}},
+    }
+
+
+def test_only_the_usual_learner_has_the_plain_name() -> None:
+    assert speed.read_learner(learner("dqn", 32)).name == "learner-speed"
+    assert speed.read_learner(learner("dqn", 256)).name == "learner-speed-dqn-256"
+    a2c = speed.read_learner(learner("a2c", 80))
+    assert a2c.name == "learner-speed-a2c-80"
+    assert "shares with acting" in a2c.learning
+
+
+def test_the_env_layer_is_told_with_its_seeded_resets() -> None:
+    result = {
+        **HEAD,
+        "config": {"env": "pong", "num_envs": 8},
+        "steps_per_s": RATE,
+        "peers": {"bare": RATE},
+        "ratio": {"bare": RATE},
+        "ratio_with_keys": {"bare": {"median": 1.615, "low": 1.52, "high": 1.71}},
+        "ratio_of_means": 1.7,
+        "key_share": 0.05,
+        "is_busy": False,
+        "rounds": [],
+        "goals": {"ratio": {"met": True}},
+    }
+    found = speed.read_env(result)
+    assert "1.61 with seeded resets" in found.headline
+    assert "take 5.0% of the time: with them 1.61 × (1.52–1.71)" in found.learning
+
+
+def test_a_command_that_crashes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "redline_command", lambda *_: [sys.executable, "-c", "raise SystemExit(1)"])
+    with pytest.raises(SystemExit, match="ended with 1 and no result"):
+        speed.run_bench(["env"])
 
 
 def test_the_ladder_holds_if_its_base_does() -> None:

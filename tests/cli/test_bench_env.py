@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.cli.main import BAD_INPUT, main
+from redline.cli.main import BAD_INPUT, FAILED, main
 
 QUICK = ["bench", "env", "--num-envs", "2", "--threads", "1", "--rounds", "2", "--turn-seconds", "0.02"]
 
@@ -23,11 +23,13 @@ def test_one_object_with_every_figure(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "left" in printed.err
 
 
-def test_a_table_without_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--plain"]) == 0
-    text = capsys.readouterr().out
-    assert "bare emulators" in text
-    assert "goal 0.95: not judged" in text
+def test_a_table_without_json_even_if_it_cannot_be_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--plain", "--out", "/dev/full"]) == FAILED
+    printed = capsys.readouterr()
+    assert "bare emulators" in printed.out
+    assert "goal 0.95: not judged, because: a verdict needs 5 rounds" in printed.out
+    assert "of the bare emulators' speed" in printed.out
+    assert printed.err.splitlines()[-1] == "redline: out /dev/full can't be written: no space left on device"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,7 @@ def test_a_table_without_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["--turn-seconds", "0"], "turn-seconds is 0"),
         (["--seed", "-1"], "seed is -1"),
         (["--out", "nowhere/x.json"], "lies in no folder"),
+        (["--out", "/"], "out / is a folder: name a file in it"),
         (["--envs", "4"], "did you mean"),
     ],
 )

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
+from redline.bench import goals
 from redline.bench.ladder import climb, contenders, peer
 from redline.bench.ladder.contenders import Turn
 from redline.bench.ladder.task import CATCH
+from redline.cli.bench_ladder import show
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 
-QUICK = ["bench", "ladder", "--rounds", "2", "--turn-seconds", "0.05"]
+QUICK = ["bench", "ladder", "--turn-seconds", "0.05"]
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Speed is measured on the small game, and there is no peer."""
-    monkeypatch.setattr(contenders, "LOOK_S", 0.01)
+    monkeypatch.setattr(goals, "MAX_BUSY_PERCENT", 1_000.0)
     monkeypatch.setattr(contenders, "SETTLE_STEPS", 8)
     monkeypatch.setattr(climb, "PONG", replace(CATCH, warmup_steps=32, capacity=2_000))
     monkeypatch.setattr(peer, "missing", lambda: "stable-baselines3 is not installed: make setup EXTRAS=bench")
@@ -43,7 +45,19 @@ class FastPeer:
 
 def test_one_object_and_a_picture(quick: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, png = tmp_path / "ladder.json", tmp_path / "ladder.png"
-    flags = ["--rungs", "engine", "--learning-steps", "520", "--out", str(out), "--png", str(png), "--json"]
+    flags = [
+        "--rungs",
+        "engine",
+        "--rounds",
+        "2",
+        "--learning-steps",
+        "520",
+        "--out",
+        str(out),
+        "--png",
+        str(png),
+        "--json",
+    ]
     assert main([*QUICK, *flags]) == DONE
     said = capsys.readouterr()
     result: dict[str, Any] = json.loads(said.out)
@@ -61,6 +75,8 @@ def test_one_object_and_a_picture(quick: None, tmp_path: Path, capsys: pytest.Ca
     assert engine["gain"] == engine["gain_over_base"]
     assert png.read_bytes().startswith(b"\x89PNG")
     assert " left" in said.err
+    show(result, True)
+    assert "NOT JUDGED: nobody can tell whether textbook keeps up" in capsys.readouterr().out
 
 
 def test_a_base_that_does_not_keep_up_is_void(

@@ -31,6 +31,7 @@ def test_one_object_with_every_figure(quick: None, capsys: pytest.CaptureFixture
     assert (result["peers"], result["ratio"], result["missing"]) == ({}, {}, {})
     assert result["config"]["algo"] == "a2c"
     assert result["limit"]["sgemm_gflops"] > 0
+    assert result["config"]["includes_forward_of_acting"] is False  # 40 updates from a rollout: features are not kept
 
 
 def test_a_table_without_json(quick: None, capsys: pytest.CaptureFixture[str]) -> None:

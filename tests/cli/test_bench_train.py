@@ -9,11 +9,12 @@ import pytest
 
 from redline.bench import limit
 from redline.bench.training import bench
-from redline.bench.training.settings import SETTINGS
+from redline.bench.training.settings import SETTINGS, Setting
 from redline.bench.training.workers import TrainingPeer
 from redline.cli import bench_train
 from redline.cli.bench_printing import ended_by_signals
 from redline.cli.main import BAD_INPUT, FAILED, main
+from redline.runtime.roles import usable_cores
 
 QUICK = ["bench", "train", "--algo", "a2c", "--rounds", "1", "--seconds", "0.5", "--warmup-steps", "100"]
 
@@ -48,7 +49,24 @@ def test_ours_beside_the_limit_when_the_peer_is_missing(
     assert row["redline"]["first_step"] >= 100
     assert row["redline"]["cores_used"] > 0.0
     assert row["redline"]["others_percent"] >= 0.0
-    assert list(tmp_path.iterdir()) == []
+    assert row["redline"]["threads"] == usable_cores()
+    assert list(tmp_path.glob("redline-*")) == []  # torch may have made a cache there
+
+
+def test_the_faster_vector_env_of_a_peer_is_taken_by_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = {"dummy": [300.0, 90.0, 80.0], "subproc": [100.0, 10.0, 110.0]}
+    tried = []
+
+    def train(_: object, worker: str, setting: Setting) -> dict[str, float]:
+        tried.append(setting.peer_vec_env)
+        return {"steps_per_s": speeds[setting.peer_vec_env].pop(0)}
+
+    monkeypatch.setattr(bench.TrainBench, "_train", train)
+    peer = TrainingPeer("json", "json", "a_worker", ("dummy", "subproc"))
+    setting, reached = bench.TrainBench(SETTINGS["a2c"])._choose_vec_env({"peer": peer}, lambda _: None)
+    assert tried == ["dummy", "subproc", "subproc", "dummy", "dummy", "subproc"]
+    assert setting.peer_vec_env == "subproc"
+    assert reached["dummy"]["median"] == 90.0
 
 
 def test_a_training_that_fails_is_one_line(

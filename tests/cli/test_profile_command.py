@@ -26,6 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the command runs, and where its temporary files go."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "temporary").mkdir()
+    (tmp_path / "folder.json").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path
 
@@ -47,6 +48,7 @@ def test_one_object_with_every_figure_and_nothing_left_behind(folder: Path, caps
         "duration_s",
         "config",
         "overlap",
+        "remarks",
         "advice",
         "is_busy",
     } <= result.keys()
@@ -57,18 +59,33 @@ def test_one_object_with_every_figure_and_nothing_left_behind(folder: Path, caps
     assert set(result["parts"]) == set(PARTS)
     for part in result["parts"].values():
         assert part["ms_per_vector_step"].keys() == part["share"].keys() == {"median", "low", "high"}
+    assert result["bottleneck"]["part"] is None  # of two rounds
     assert result["bottleneck"].keys() == {"part", "then", "sentence"}
     events = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))["traceEvents"]
     assert {"act", "draw", "learn", "keep"} <= {event.get("name") for event in events}
-    assert {path.name for path in folder.iterdir()} == {"result.json", "trace.json.gz", "temporary"}
+    assert {path.name for path in folder.iterdir()} == {"result.json", "trace.json.gz", "temporary", "folder.json"}
     assert left_behind(folder) == []
 
 
-def test_words_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, *PPO, "--plain"]) == 0
-    text = capsys.readouterr().out
-    for word in ("steps/s", "ms per vector step", "sum of the parts", "the whole", "bottleneck: "):
-        assert word in text
+def test_words_for_people_though_the_disk_is_full(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "trace.json").symlink_to("/dev/full")
+    assert main([*QUICK, *PPO, "--plain", "--out", "/dev/full", "--trace", "trace.json"]) == FAILED
+    text, told = capsys.readouterr()
+    for words in (
+        "least and most of the rounds",
+        "ms per vector step",
+        "sum of the parts",
+        "the whole",
+        "Nothing runs beside the envs",
+        "includes the clipping",
+        "bottleneck: Not judged: use --rounds 5 or more",
+    ):
+        assert words in text
+    assert told.splitlines()[-2:] == [
+        "redline: trace trace.json can't be written: no space left on device",
+        "redline: out /dev/full can't be written: no space left on device",
+    ]
+    assert left_behind(folder) == []
 
 
 def test_an_end_from_outside_leaves_nothing_behind(
@@ -93,11 +110,14 @@ def test_an_end_from_outside_leaves_nothing_behind(
     [
         (["--algo", "all"], "one training is profiled at a time"),
         (["--algo", "dqm"], "did you mean"),
-        (["--rounds", "0"], "rounds is 0: use 1 or more"),
+        (["--rounds", "0"], "rounds is 0: use 1 to 1000"),
+        (["--rounds", "1001"], "rounds is 1001: use 1 to 1000"),
         (["--turn-seconds", "0"], "turn-seconds is 0"),
         (["--trace", "trace.txt"], "let it end in .json or .json.gz"),
         (["--trace", "nowhere/trace.json"], "trace nowhere/trace.json lies in no folder"),
         (["--out", "nowhere/x.json"], "out nowhere/x.json lies in no folder"),
+        (["--out", "temporary"], "out temporary is a folder"),
+        (["--trace", "folder.json"], "trace folder.json is a folder"),
         (["--round", "3"], "did you mean --rounds?"),
         (["--algo", "ppo", "--topology", "async"], "use --topology inline"),
     ],

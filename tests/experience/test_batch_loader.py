@@ -18,13 +18,14 @@ LAYOUT = ReplayLayout(
 )
 
 
-def loader(player: Player, prefetch: int) -> BatchLoader[Batch]:
+def loader(player: Player, prefetch: int, group: int = 1) -> BatchLoader[Batch]:
     return BatchLoader(
         player.memory,
         make_buffers=lambda: BatchBuffers(player.memory.layout, batch_size=16),
         gamma=0.9,
         clip_rewards=False,
         prefetch=prefetch,
+        group=group,
     )
 
 
@@ -71,6 +72,26 @@ def test_a_batch_in_hand_is_not_overwritten_while_the_next_are_gathered() -> Non
         assert first.frames.numpy().tobytes() == before
         batches.clear()
         assert batches.pending == []
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_a_group_in_hand_is_not_overwritten_while_the_next_is_gathered(prefetch: int) -> None:
+    player = Player(LAYOUT)
+    rng = np.random.default_rng(0)
+    player.play(rng, 100)
+    sampler = UniformSampler(player.memory)
+    with loader(player, prefetch, group=2) as batches:
+        for _ in range(4):
+            while batches.is_short_of(2):
+                batches.submit(sampler.draw(rng, 16))
+            group = batches.take(2)
+            before = [batch.frames.numpy().tobytes() for _, batch in group]
+            while batches.is_short_of(2):  # all that may be under way at once
+                batches.submit(sampler.draw(rng, 16))
+            time.sleep(0.02)  # for the thread to gather it
+            for (draw, batch), bytes_before in zip(group, before, strict=True):
+                assert batch.frames.numpy().tobytes() == bytes_before
+                player.check_batch(batch, draw.handles, n_steps=1, gamma=0.9, clip=False)
 
 
 def test_without_prefetch_there_is_no_thread() -> None:

@@ -10,6 +10,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
+from redline.networks.torsos import Small
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.resuming import read_run, resume_run
@@ -28,15 +29,31 @@ STEPS = 720
 def shortened(algorithm: QLearning | OnPolicy) -> QLearning | OnPolicy:
     """Return the algorithm with what makes a short run go through every phase, several times."""
     if isinstance(algorithm, OnPolicy):
-        return replace(algorithm, rollout_steps=7, batch_size=14)  # no stop falls on the end of a rollout
+        return replace(algorithm, rollout_steps=10, batch_size=20)  # no stop falls on the end of a rollout
     return replace(
         algorithm,
         replay=ReplayConfig(capacity=300, prefetch=2),
         batch_size=32,
-        samples_per_step=8.0,
+        samples_per_step=4.0,
         warmup_steps=100,
         target_sync_updates=20,
     )
+
+
+CARTPOLE = EnvConfig("CartPole-v1", stack=1, skip=1)
+PICTURES = EnvConfig("redline/Catch-v0", size=40, skip=1)
+CASES: dict[str, tuple[EnvConfig, QLearning | OnPolicy]] = {
+    **{name: (CARTPOLE, shortened(choice.classic.algorithm)) for name, choice in ALGORITHMS.items()},
+    "dqn, two updates due at once": (
+        CARTPOLE,
+        replace(shortened(ALGORITHMS["dqn"].classic.algorithm), samples_per_step=16.0),
+    ),
+    "a2c, from what acting computed": (
+        PICTURES,
+        replace(ALGORITHMS["a2c"].atari.algorithm, network=Small(), rollout_steps=10, batch_size=40),
+    ),
+}
+KEEPS_FEATURES = "a2c, from what acting computed"
 
 
 def play(session: Session, until_steps: int | None = None) -> Path:
@@ -54,21 +71,24 @@ def final_bytes(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (run / "checkpoints" / str(STEPS)).glob("*.safetensors")}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
-    name: str, tmp_path: Path, listener: Watcher
+    case: str, tmp_path: Path, listener: Watcher
 ) -> None:
+    name, (env, algorithm) = case.partition(",")[0], CASES[case]
     job = Job(
         monitor=UNWATCHED,
-        env=EnvConfig("CartPole-v1", stack=1, skip=1),
-        algorithm=shortened(ALGORITHMS[name].classic.algorithm),
+        env=env,
+        algorithm=algorithm,
         limits=Limits(max_steps=STEPS),
         learner=LearnerConfig(threads=1),
         actor=ActorConfig(threads=1),
         num_envs=4,
         log_dir=tmp_path,
     )
-    whole = final_bytes(play(start_run(job, name, listener)))
+    session = start_run(job, name, listener)
+    assert session.trainer.source.keeps_features is (case == KEEPS_FEATURES)
+    whole = final_bytes(play(session))
     run = play(start_run(job, name, listener), until_steps=252)
     for stop_at in (508, None):
         saved = read_run(run)

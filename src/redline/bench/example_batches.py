@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import torch
 
@@ -10,6 +12,22 @@ from redline.algorithms.q_learning import QLearning
 from redline.types import AnyBatch, Array, Batch, EnvSpec, RolloutBatch, SequenceBatch
 
 GAMMA = 0.99
+MOST_BATCHES = 16  # one alone would stay in the cache
+MOST_BYTES = 256 * 1024**2  # of all of them, unless two take more
+
+
+def example_batches(algorithm: QLearning | OnPolicy, spec: EnvSpec, *, seed: int) -> list[AnyBatch]:
+    """Return batches to learn from in turn."""
+    rng = np.random.default_rng(seed)
+    batches = [example_batch(algorithm, spec, rng)]
+    count = min(MOST_BATCHES, max(2, MOST_BYTES // num_bytes(batches[0])))
+    return batches + [example_batch(algorithm, spec, rng) for _ in range(count - 1)]
+
+
+def num_bytes(batch: AnyBatch) -> int:
+    """Return what the tensors of a batch take."""
+    tensors = (getattr(batch, field.name) for field in fields(batch))
+    return sum(value.nbytes for value in tensors if isinstance(value, torch.Tensor))
 
 
 def example_batch(algorithm: QLearning | OnPolicy, spec: EnvSpec, rng: np.random.Generator) -> AnyBatch:

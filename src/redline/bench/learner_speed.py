@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
-import numpy as np
-
 from redline.algorithms.catalog import canonical_name, find_algorithm
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
-from redline.algorithms.samplings import Uniform
-from redline.bench.example_batches import example_batch
-from redline.bench.goals import LEAST_ROUNDS, goal
+from redline.bench.example_batches import example_batches
+from redline.bench.goals import goal, why_not_judged
 from redline.bench.host_result import result_head
 from redline.bench.learner_peers import LEARNER_PEERS
 from redline.bench.limit import Limit, Sgemm, count_work
@@ -29,11 +26,11 @@ from redline.learner import Learner
 from redline.runtime.building import Settled, prepare_process, settle
 from redline.runtime.job import Job
 from redline.runtime.randomness import Purpose, stream
-from redline.runtime.replay_source import ROWS_IN_A_PASS
+from redline.runtime.replay_source import largest_group
 from redline.runtime.roles import LearnerConfig
+from redline.runtime.rollout_source import RolloutSource
 from redline.types import AnyBatch, EnvSpec
 
-NUM_BATCHES = 16  # learnt from in turn: one alone would stay in the cache
 GOAL_FRACTION = 0.60  # of the limit, for DQN at batch 32
 GOAL_BATCH_SIZE = 32
 SLICES = 5  # of a turn
@@ -75,8 +72,10 @@ class LearnerBench:
             told(f"left out: {name}: {reason}")
         present = [name for name in self.against if name not in missing]
         sgemm = Sgemm([settled.job.learner.threads])
-        contenders: dict[str, Contender] = {"redline": Learning(settled, spec, seed=self.seed)}
-        contenders |= {name: LEARNER_PEERS[name].build(algorithm, spec) for name in present}
+        batches = example_batches(algorithm, spec, seed=self.seed)
+        ours = Learning(settled, spec, batches, seed=self.seed)
+        contenders: dict[str, Contender] = {"redline": ours}
+        contenders |= {name: LEARNER_PEERS[name].build(algorithm, spec, batches) for name in present}
         contenders["sgemm"] = _multiplying(sgemm)
         measured = alternate(
             contenders,
@@ -89,8 +88,13 @@ class LearnerBench:
         others_percent = others.percent()
         return {
             **result_head([LEARNER_PEERS[name].package for name in self.against]),
-            "config": self._config(settled.job),
-            **self._read(measured, algorithm, Limit(sgemm.best_gflops, count_work(algorithm, spec))),
+            "config": self._config(settled.job, ours),
+            **self._read(
+                measured,
+                algorithm,
+                Limit(sgemm.best_gflops, count_work(algorithm, spec)),
+                others_percent=others_percent,
+            ),
             "missing": missing,
             "rounds": [{name: values[i] for name, values in measured.items()} for i in range(self.rounds)],
             **busy_facts(others_percent),
@@ -98,12 +102,20 @@ class LearnerBench:
         }
 
     def _read(
-        self, measured: Mapping[str, list[float]], algorithm: QLearning | OnPolicy, limit: Limit
+        self,
+        measured: Mapping[str, list[float]],
+        algorithm: QLearning | OnPolicy,
+        limit: Limit,
+        *,
+        others_percent: float,
     ) -> dict[str, Any]:
         """Return what the rounds show; updates count for the steps that a training plays between them."""
         steps_per_update = algorithm.batch_size / algorithm.samples_per_step
         steps = {name: [value * steps_per_update for value in values] for name, values in measured.items()}
         ours = steps.pop("redline")
+        why_not = why_not_judged(rounds=self.rounds, others_percent=others_percent)
+        if (self.name, algorithm.batch_size) != ("dqn", GOAL_BATCH_SIZE):
+            why_not = f"the goal is for dqn with batches of {GOAL_BATCH_SIZE}"
         fraction = rate_of([value / limit.updates_per_s for value in measured["redline"]])
         return {
             "updates_per_s": rate_of(measured["redline"]).as_dict(),
@@ -115,11 +127,12 @@ class LearnerBench:
                 "updates_per_s": limit.updates_per_s,
             },
             "peers": {name: rate_of(theirs).as_dict() for name, theirs in steps.items()},
+            "peer_updates_per_s": {name: rate_of(measured[name]).as_dict() for name in steps},
             "ratio": {
                 name: rate_of([a / b for a, b in zip(ours, theirs, strict=True)]).as_dict()
                 for name, theirs in steps.items()
             },
-            "goals": {"limit_fraction": goal(fraction, GOAL_FRACTION, judged=self._is_judged(algorithm))},
+            "goals": {"limit_fraction": goal(fraction, GOAL_FRACTION, why_not=why_not)},
         }
 
     def _settle(self) -> Settled:
@@ -127,6 +140,10 @@ class LearnerBench:
         algorithm = preset.algorithm
         if self.batch_size is not None:
             algorithm = replace(algorithm, batch_size=self.batch_size)
+        if isinstance(
+            algorithm, QLearning
+        ):  # no memory is made, so nobody needs to play to see how small frames become
+            algorithm = replace(algorithm, replay=replace(algorithm.replay, codec="raw"))
         job = Job(
             env=EnvConfig(id="pong", stack=preset.stack),
             algorithm=algorithm,
@@ -137,10 +154,7 @@ class LearnerBench:
         )
         return settle(job)
 
-    def _is_judged(self, algorithm: QLearning | OnPolicy) -> bool:
-        return self.name == "dqn" and algorithm.batch_size == GOAL_BATCH_SIZE and self.rounds >= LEAST_ROUNDS
-
-    def _config(self, job: Job) -> dict[str, Any]:
+    def _config(self, job: Job, ours: Learning) -> dict[str, Any]:
         algorithm = job.algorithm
         return {
             "algo": self.name,
@@ -148,8 +162,10 @@ class LearnerBench:
             "batch_size": algorithm.batch_size,
             "samples_per_step": algorithm.samples_per_step,
             "threads": job.learner.threads,
-            "batches_in_turn": NUM_BATCHES,
+            "batches_in_turn": ours.num_batches,
             "batches_at_once": batches_at_once(job),
+            "includes_forward_of_acting": ours.includes_forward_of_acting,
+            "peers": {name: LEARNER_PEERS[name].how for name in self.against},
             "rounds": self.rounds,
             "turn_s": self.turn_s,
             "seed": self.seed,
@@ -158,14 +174,21 @@ class LearnerBench:
 
 
 class Learning:
-    """The learner of a training, fed as a training feeds it; called with a number of updates."""
+    """The learner of a training, fed in groups as a training feeds it; called with a number of updates.
 
-    def __init__(self, settled: Settled, spec: EnvSpec, *, seed: int) -> None:
-        algorithm, rng = settled.job.algorithm, np.random.default_rng(seed)
+    Where a training learns from what acting computed, the update here computes it itself.
+    """
+
+    def __init__(self, settled: Settled, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
+        algorithm, num_envs = settled.job.algorithm, settled.job.num_envs
         self._seed = seed
         self.learner = Learner(algorithm, spec, seed=seed, device=settled.device)
-        batches = [example_batch(algorithm, spec, rng) for _ in range(NUM_BATCHES)]
+        self.includes_forward_of_acting = (
+            isinstance(algorithm, OnPolicy)
+            and RolloutSource(algorithm, spec, num_envs=num_envs, seed=seed, learner=self.learner).keeps_features
+        )
         self._group = batches_at_once(settled.job)
+        self.num_batches = len(batches)
         self._batches = cycle(batches)
 
     def __call__(self, count: int) -> None:
@@ -185,10 +208,10 @@ class Learning:
 def batches_at_once(job: Job) -> int:
     """Return how many updates fall due with a vector step and don't wait for what the others bring."""
     algorithm = job.algorithm
-    if isinstance(algorithm, OnPolicy) or not isinstance(algorithm.sample, Uniform):
+    if isinstance(algorithm, OnPolicy):
         return 1
     due = round(job.num_envs * algorithm.samples_per_step / algorithm.batch_size)
-    return 1 if algorithm.core.sequence() else max(1, min(due, ROWS_IN_A_PASS // algorithm.batch_size))
+    return max(1, min(due, largest_group(algorithm)))
 
 
 def _multiplying(sgemm: Sgemm) -> Contender:

@@ -5,7 +5,6 @@ limit = 1 / (FLOP per step ÷ best sgemm rate + env seconds per step), as if a t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.bench.example_batches import example_batch
 from redline.losses import weighted_mean
+from redline.runtime.roles import usable_cores
 from redline.types import EnvSpec
 
 SIZES = (256, 512, 1024, 2048)  # of the square matrices
@@ -87,11 +87,6 @@ class Sgemm:
             count += 1
             spent_s = time.perf_counter() - begun_s
         return 2.0 * float(SIZES[number]) ** 3 * count / spent_s / 1e9
-
-
-def usable_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def count_work(algorithm: QLearning | OnPolicy, spec: EnvSpec) -> Work:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 import tyro
 
 from redline.bench.ladder.chart import draw_ladder
 from redline.bench.ladder.climb import Ladder
-from redline.bench.ladder.contenders import ContenderError
+from redline.bench.ladder.contenders import FAILURES, in_one_line
 from redline.cli.bench_learner import split_names
 from redline.cli.bench_printing import (
     OutputFlags,
@@ -20,16 +21,16 @@ from redline.cli.bench_printing import (
     rate_text,
     tell,
 )
-from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.main import FAILED, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import print_table
 from redline.cli.wording import duration, number
-from redline.envs.vector import EnvError
 from redline.errors import UserError
-from redline.experience import ReplayError
 from redline.runs.errors import explain
 
 ENOUGH_SEEDS = 3  # to tell a rung that learns less from bad luck
+MISSING_CHARACTERS = 40
+VERDICTS = {True: "", False: "VOID: ", None: "NOT JUDGED: "}
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,15 @@ def run(args: Sequence[str]) -> int:
     try:
         with ended_by_signals():
             result = ladder.run(tell)
-    except (ContenderError, EnvError, ReplayError) as error:
-        return refuse(str(error), as_json=flags.output.json, code=FAILED)
+    except FAILURES as error:  # of the base
+        return refuse(in_one_line(error), as_json=flags.output.json, code=FAILED)
     if flags.png is not None:
         try:
             draw_ladder(result, flags.png)
         except OSError as error:
             tell(f"the picture can't be written: {explain(error, flags.png)}")
-    give_out(result, flags.output, subject="ladder", args=args, show=show)
-    return FAILED if result["base"]["valid"] is False else DONE
+    code = give_out(result, flags.output, subject="ladder", args=args, show=show)
+    return FAILED if result["base"]["valid"] is False else code
 
 
 def show(result: Mapping[str, Any], plain: bool) -> None:
@@ -92,7 +93,8 @@ def show(result: Mapping[str, Any], plain: bool) -> None:
     print_table(head, rows, plain=plain, numeric=(1, 2, 3, 4, 6, 7, 8, 9))
     print()
     for rung in result["rungs"]:
-        print(f"{rung['name']}: {rung['switches_on']}")
+        missing = "" if rung["missing"] is None else f" – {rung['missing']}"
+        print(f"{rung['name']}: {rung['switches_on']}{missing}")
     learning, base = result["config"]["learning"], result["base"]
     print()
     print(f"steps/s on {result['config']['speed']['env']}, median and 90 % of {result['config']['rounds']} rounds")
@@ -102,7 +104,7 @@ def show(result: Mapping[str, Any], plain: bool) -> None:
             print(f"learnt by {learning['seeds']} of each, so half a point may be chance: see --learning-seeds")
     else:
         print("return: not measured (--learning-seeds 0)")
-    print(f"{'VOID: ' if base['valid'] is False else ''}{base['reason']}")
+    print(f"{VERDICTS[base['valid']]}{base['reason']}")
     if result["is_busy"]:
         print(f"others used up to {result['others_percent']:.0f} % of the CPU: measure again on a machine that is free")
     print(f"measured in {duration(result['duration_s'])}")
@@ -110,7 +112,7 @@ def show(result: Mapping[str, Any], plain: bool) -> None:
 
 def _row(rung: Mapping[str, Any]) -> tuple[str, ...]:
     if rung["steps_per_s"] is None:
-        return (rung["name"], rung["missing"], *["–"] * 8)
+        return (rung["name"], shorten(rung["missing"], MISSING_CHARACTERS), *["–"] * 8)
     return (
         rung["name"],
         rate_text(rung["steps_per_s"], 1),

@@ -18,7 +18,6 @@ from redline.cli.bench_printing import (
     rate_text,
     tell,
 )
-from redline.cli.main import DONE
 from redline.cli.parsing import parse
 from redline.cli.tables import print_table
 
@@ -63,8 +62,7 @@ def run(args: Sequence[str]) -> int:
     )
     with contextlib.redirect_stdout(sys.stderr):  # whatever a peer prints
         result = bench.run(tell)
-    give_out(result, flags.output, subject="learner", args=args, show=show)
-    return DONE
+    return give_out(result, flags.output, subject="learner", args=args, show=show)
 
 
 def split_names(text: str) -> list[str]:
@@ -78,7 +76,10 @@ def show(result: Mapping[str, Any], plain: bool) -> None:
     print(f"{config['algo']}, batches of {config['batch_size']}, {config['threads']} threads")
     rows = [
         ("Redline", rate_text(result["updates_per_s"], 1), rate_text(result["steps_per_s"])),
-        *((name, "", rate_text(rate)) for name, rate in result["peers"].items()),
+        *(
+            (name, rate_text(result["peer_updates_per_s"][name], 1), rate_text(rate))
+            for name, rate in result["peers"].items()
+        ),
         ("limit", f"{limit['updates_per_s']:.1f}", ""),
     ]
     print_table(("learner", "updates/s, median (90 %)", "steps/s they allow"), rows, plain=plain, numeric=(1, 2))
@@ -86,6 +87,8 @@ def show(result: Mapping[str, Any], plain: bool) -> None:
         f"limit: {limit['flop_per_update'] / 1e9:.2f} GFLOP per update at {limit['sgemm_gflops']:.0f} GFLOP/s, "
         f"the best sgemm of this run; reached {rate_text(result['limit_fraction'], 3)} of it"
     )
+    if config["includes_forward_of_acting"]:
+        print("an update here includes the forward pass that a training shares with acting")
     for name, ratio in result["ratio"].items():
         print(f"Redline ÷ {name}: {rate_text(ratio, 2)}")
     for name, reason in result["missing"].items():

@@ -1,6 +1,7 @@
 """What the bench commands share: the flags of their output, and printing or keeping the one object they make."""
 
 import json
+import os
 import shlex
 import signal
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from redline.cli.main import DONE, FAILED
 from redline.cli.tables import is_plain
 from redline.cli.wording import duration
 from redline.errors import UserError
@@ -30,8 +32,19 @@ class OutputFlags:
     """Print the result as one JSON object on stdout, and nothing else there."""
 
     def __post_init__(self) -> None:
-        if self.out is not None and not self.out.absolute().parent.is_dir():
-            raise UserError(f"out {self.out} lies in no folder: create {self.out.parent} first")
+        if self.out is not None:
+            check_out(self.out)
+
+
+def check_out(out: Path) -> None:
+    """Refuse what can't be written, before anything is measured."""
+    folder = out.absolute().parent
+    if out.is_dir():
+        raise UserError(f"out {out} is a folder: name a file in it")
+    if not folder.is_dir():
+        raise UserError(f"out {out} lies in no folder: create {out.parent} first")
+    if not os.access(out if out.exists() else folder, os.W_OK):
+        raise UserError(f"out {out} can't be written: you may not write there, so name another file")
 
 
 def tell(text: str) -> None:
@@ -52,16 +65,21 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def give_out(result: Mapping[str, Any], flags: OutputFlags, *, subject: str, args: Sequence[str], show: Shown) -> None:
-    """Print the result as an object or in words, and write it where it was asked for."""
+def give_out(result: Mapping[str, Any], flags: OutputFlags, *, subject: str, args: Sequence[str], show: Shown) -> int:
+    """Print the result as an object or in words, write it where it was asked for; return 1 if that failed."""
     whole: Any = as_json_value({**result, "command": shlex.join(["redline", "bench", subject, *args])})
     text = json.dumps(whole, allow_nan=False)
-    if flags.out is not None:
-        flags.out.write_text(text + "\n", encoding="utf-8")
     if flags.json:
         print(text)
     else:
         show(whole, is_plain(plain=flags.plain, as_json=flags.json))
+    if flags.out is not None:
+        try:
+            flags.out.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            tell(f"redline: out {flags.out} can't be written: {(error.strerror or str(error)).lower()}")
+            return FAILED
+    return DONE
 
 
 def check_turns(*, rounds: int, turn_seconds: float) -> None:
@@ -90,5 +108,6 @@ def print_verdict(result: Mapping[str, Any]) -> None:
     words = {True: "met", False: "NOT met", None: "not judged"}
     for name, goal in result["goals"].items():
         value = "–" if goal["value"] is None else f"{goal['value']:.3f} (low {goal['low']:.3f})"
-        print(f"{name}: {value}, goal {goal['goal']}: {words[goal['met']]}")
+        reason = "" if goal["reason"] is None else f", because: {goal['reason']}"
+        print(f"{name}: {value}, goal {goal['goal']}: {words[goal['met']]}{reason}")
     print(f"measured in {duration(result['duration_s'])}")

@@ -11,7 +11,7 @@ import tyro
 
 from redline.bench.replay import GAMES, ReplayBench
 from redline.cli.bench_printing import OutputFlags, check_seed, give_out, tell
-from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.main import FAILED, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import print_table
 from redline.cli.wording import duration
@@ -65,8 +65,7 @@ def run(args: Sequence[str]) -> int:
         return refuse(str(error), as_json=flags.output.json, code=FAILED)
     except OSError as error:
         return refuse(f"the bench stopped: {explain(error, flags.path)}", as_json=flags.output.json, code=FAILED)
-    give_out(result, flags.output, subject="replay", args=args, show=show)
-    return DONE
+    return give_out(result, flags.output, subject="replay", args=args, show=show)
 
 
 def _game(name: str) -> str:

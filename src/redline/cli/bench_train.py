@@ -11,7 +11,7 @@ from redline.bench.training.settings import SETTINGS
 from redline.bench.training.workers import WorkerError
 from redline.cli.bench_learner import split_names
 from redline.cli.bench_printing import OutputFlags, ended_by_signals, give_out, print_verdict, rate_text, tell
-from redline.cli.main import DONE, FAILED, SHORT_SPIN, refuse
+from redline.cli.main import FAILED, SHORT_SPIN, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import print_table
 from redline.cli.wording import number
@@ -71,8 +71,8 @@ def run(args: Sequence[str]) -> int:
             result = bench.run(tell)
     except WorkerError as error:
         return refuse(str(error), as_json=flags.output.json, code=FAILED)
-    give_out(result, flags.output, subject="train", args=args, show=show)
-    return DONE if result["same_updates_per_step"] else FAILED
+    code = give_out(result, flags.output, subject="train", args=args, show=show)
+    return code if result["same_updates_per_step"] else FAILED
 
 
 def _game(name: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from redline.bench.knockout.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARN
 from redline.bench.knockout.profiling import Profile
 from redline.bench.knockout.tracing import VIEWER
 from redline.bench.other_work import busy_words
-from redline.cli.bench_printing import ended_by_signals
+from redline.cli.bench_printing import check_out, ended_by_signals, tell
 from redline.cli.flags import ALL, TrainFlags, as_typed, requested_algorithm, train_defaults
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse
@@ -40,12 +39,12 @@ WITHOUT = {
 
 @dataclass(frozen=True)
 class ProfileFlags:
-    """Find where the time of a training goes. Takes the flags of redline train; nothing is saved but what is asked."""
+    """Find where the time of a training goes. Takes the flags of redline train; of a run nothing is saved."""
 
     train: Annotated[TrainFlags, tyro.conf.arg(name="")]
     """What to profile."""
     rounds: int = Profile.rounds
-    """Rounds in which all variants are measured by turns."""
+    """Rounds in which all variants are measured by turns; a verdict needs 5."""
     turn_seconds: float = Profile.turn_s
     """Seconds that each variant trains in each round; a whole rollout if that takes longer."""
     trace: Path | None = None
@@ -56,8 +55,11 @@ class ProfileFlags:
     def __post_init__(self) -> None:
         for name in ("trace", "out"):
             path: Path | None = getattr(self, name)
-            if path is not None and not path.absolute().parent.is_dir():
-                raise UserError(f"{name} {path} lies in no folder: create {path.parent} first")
+            try:
+                if path is not None:
+                    check_out(path)
+            except UserError as error:
+                raise UserError(f"{name} {str(error).removeprefix('out ')}") from None
 
 
 def run(args: Sequence[str]) -> int:
@@ -71,18 +73,31 @@ def run(args: Sequence[str]) -> int:
     )
     try:
         with ended_by_signals():
-            result = profile.run(lambda text: print(text, file=sys.stderr, flush=True))
+            result = profile.run(tell)
     except TRAINING_ERRORS as error:
         return refuse(str(error), as_json=asked.json, code=FAILED)
     whole: Any = as_json_value({**result, "command": shlex.join([*PROGRAM.split(), *args])})
     text = json.dumps(whole, allow_nan=False)
-    if flags.out is not None:
-        flags.out.write_text(text + "\n", encoding="utf-8")
     if asked.json:
         print(text)
     else:
         show(whole, plain=is_plain(plain=asked.plain, as_json=False))
-    return DONE
+    unwritten = {} if whole["trace"] is None else {f"trace {flags.trace}": whole["trace"]["error"]}
+    if flags.out is not None:
+        unwritten[f"out {flags.out}"] = _write(flags.out, text)
+    unwritten = {file: reason for file, reason in unwritten.items() if reason is not None}
+    for file, reason in unwritten.items():
+        tell(f"redline: {file} can't be written: {reason}")
+    return FAILED if unwritten else DONE
+
+
+def _write(path: Path, text: str) -> str | None:
+    """Write the object; return why it could not be, or None."""
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None
 
 
 def show(result: Mapping[str, Any], *, plain: bool) -> None:
@@ -90,7 +105,7 @@ def show(result: Mapping[str, Any], *, plain: bool) -> None:
     config, full = result["config"], result["full"]
     subject = f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs"
     print(f"{subject}: {_rate(full['steps_per_s'])} steps/s, {_rate(full['updates_per_s'])} updates/s while learning")
-    print(f"medians of {config['rounds']} rounds, in brackets the 90 % interval of the median")
+    print(f"medians of {config['rounds']} rounds, in brackets the {config['low_high']}")
     rows = [(WITHOUT[name], _rate(variant["steps_per_s"])) for name, variant in result["variants"].items()]
     print_table(("left out", "steps/s"), rows, plain=plain, numeric=(1,))
     print()
@@ -105,12 +120,14 @@ def show(result: Mapping[str, Any], *, plain: bool) -> None:
     print(
         f"A vector step is a step of all {config['num_envs']} envs. A cost whose interval holds 0 may be none at all."
     )
-    print(result["overlap"]["sentence"])
+    for remark in result["remarks"]:
+        print(remark)
+    print(result["overlap"]["beside"], result["overlap"]["sentence"])
     print()
     print(f"bottleneck: {result['bottleneck']['sentence']}")
     for place, advice in enumerate(result["advice"]):
         print(f"{'try' if place == 0 else 'or'} {advice['flag']}: {advice['why']}")
-    if result["trace"] is not None:
+    if result["trace"] is not None and result["trace"]["error"] is None:
         print(f"trace of {result['trace']['steps']} vector steps: open {result['trace']['path']} at {VIEWER}")
     took = f"{duration(result['duration_s'])}{busy_words(result['others_percent'])}"
     print(f"measured in {took}; checkpoints and evaluations were left out")

@@ -95,7 +95,8 @@ class ConvolutionalTorso(nn.Module):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         pixels = channels_last(obs.flatten(1, -3))  # [B, K · channels, H, W]
         out: torch.Tensor = self.convolutions(pixels)
-        return out.permute(0, 2, 3, 1).flatten(1)  # as it lies in memory: a view, forth and back
+        # as it lies in memory: a view, forth and back, unless a norm has reordered it
+        return out.permute(0, 2, 3, 1).flatten(1)
 
 
 def channels_last(planes: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,8 @@ import ctypes
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
-LARGEST_KEPT_BYTES = 64 * 1024**2  # activations and gradients of an update are smaller, replay memories larger
-MOST_KEPT_BYTES = 256 * 1024**2
+LARGEST_KEPT_BYTES = 32 * 1024**2  # the most that every glibc takes; the blocks of an update are smaller
+KEPT_AT_THE_END_BYTES = 256 * 1024**2  # free memory behind the last block in use; what lies between blocks stays anyway
 
 
 def keep_freed_memory() -> bool:
@@ -20,5 +20,6 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # no glibc
         return False
-    settings = ((_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES), (_M_TRIM_THRESHOLD, MOST_KEPT_BYTES))
-    return all(mallopt(name, value) == 1 for name, value in settings)
+    settings = ((_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES), (_M_TRIM_THRESHOLD, KEPT_AT_THE_END_BYTES))
+    taken = [mallopt(name, value) == 1 for name, value in settings]
+    return all(taken)

@@ -8,6 +8,7 @@ import torch
 
 from redline.algorithms.family import ActorExtras
 from redline.algorithms.q_learning import QLearning
+from redline.algorithms.samplings import Uniform
 from redline.errors import UserError
 from redline.experience import (
     BatchBuffers,
@@ -53,7 +54,7 @@ class ReplaySource:
             gamma=algorithm.returns.gamma,
             clip_rewards=algorithm.returns.clip_rewards,
             prefetch=algorithm.replay.prefetch,
-            group=self._largest_group,
+            group=largest_group(algorithm),
         )
         self._drawn: list[Draw] = []  # of the batches that are being learnt from
 
@@ -61,13 +62,6 @@ class ReplaySource:
     def wants_priorities(self) -> bool:
         """Whether `learnt` makes any difference."""
         return self.sampler.wants_priorities
-
-    @property
-    def _largest_group(self) -> int:
-        """Batches drawn at once: one where the next draw waits for priorities."""
-        if self.wants_priorities or self._sequence is not None:
-            return 1
-        return max(1, ROWS_IN_A_PASS // self._rows)
 
     def _make_buffers(self, *, pin_memory: bool) -> BatchBuffers | SequenceBuffers:
         layout, n_steps = self.memory.layout, self._algorithm.returns.n
@@ -101,7 +95,7 @@ class ReplaySource:
             since=(counters.free_steps, counters.free_samples),
         )
         while due > 0:
-            group = self._next_batches(min(due, self._largest_group), counters)
+            group = self._next_batches(min(due, largest_group(self._algorithm)), counters)
             yield group
             due -= len(group)
 
@@ -206,6 +200,13 @@ class ReplaySource:
         """End the gathering thread and give the memory back."""
         self.loader.close()
         self.memory.close()
+
+
+def largest_group(algorithm: QLearning) -> int:
+    """Return how many batches are drawn at once at most: one where the next draw waits for priorities."""
+    if not isinstance(algorithm.sample, Uniform) or algorithm.core.sequence() is not None:
+        return 1
+    return max(1, ROWS_IN_A_PASS // algorithm.batch_size)
 
 
 def _draws_to_arrays(draws: list[Draw]) -> dict[str, Array]:

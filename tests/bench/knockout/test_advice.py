@@ -5,8 +5,10 @@ import shlex
 import pytest
 
 from redline.bench.knockout.advice import RULES, advise
-from redline.bench.knockout.costs import PARTS
+from redline.bench.knockout.costs import ENV_AND_LEARNER, PARTS
+from redline.bench.knockout.profiling import profiled_job
 from redline.cli.flags import parse_train
+from redline.errors import UserError
 from redline.runtime.building import place_roles
 from redline.runtime.job import Job
 from redline.runtime.topology import check_topology, settle_roles
@@ -28,27 +30,26 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 2)
 
 
-def settled(args: list[str]) -> Job:
-    job = parse_train(args).job
+def settled(job: Job) -> Job:
     check_topology(job)
-    is_image = "CartPole-v1" not in args
-    return settle_roles(place_roles(job), is_image=is_image)[0]
+    return settle_roles(place_roles(job), is_image=job.env.id != "CartPole-v1")[0]
 
 
-def flags_for(args: list[str], part: str | None) -> list[str]:
-    return [advice["flag"] for advice in advise(settled(args), part)]
+def flags_for(args: list[str], *parts: str | None) -> list[str]:
+    asked = parse_train(args).job
+    return [advice["flag"] for advice in advise(settled(profiled_job(asked)[0]), *parts, asked=asked)]
 
 
 @pytest.mark.parametrize("name", ARGS)
 def test_every_flag_can_be_typed_and_changes_the_job(name: str) -> None:
-    job = settled(ARGS[name])
-    for flag in {advice["flag"] for part in PARTS for advice in advise(job, part)}:
-        assert settled([*ARGS[name], *shlex.split(flag)]) != job, flag
+    job = settled(parse_train(ARGS[name]).job)
+    for flag in set(flags_for(ARGS[name], *PARTS, ENV_AND_LEARNER)):
+        assert settled(parse_train([*ARGS[name], *shlex.split(flag)]).job) != job, flag
 
 
 def test_every_rule_has_its_day() -> None:
-    jobs = [settled(args) for args in ARGS.values()]
-    idle = [rule.why for rule in RULES if not any(rule.flag(job) for job in jobs)]
+    jobs = [settled(parse_train(args).job) for args in ARGS.values()]
+    idle = [rule.why for rule in RULES if not any(rule.setting(job) for job in jobs)]
     assert idle == ["a GPU is there, and the network is computed on the CPU"]  # not on a machine without one
 
 
@@ -62,6 +63,24 @@ def test_the_likeliest_comes_first() -> None:
     assert flags_for(["--algo", "ppo"], "env") == ["--num-envs 16"]
     assert flags_for([], "records") == ["--monitor.hz 0"]
     assert flags_for(["--monitor.hz", "0"], "records") == []
+
+
+def test_envs_and_learner_side_by_side_are_both_made_cheaper() -> None:
+    slow = ["--actor.threads", "1"]
+    expected = ["--batch-size 128", "--network small", "--samples-per-step 4", "--actor.threads 2"]
+    assert flags_for(slow, ENV_AND_LEARNER) == expected
+
+
+def test_nothing_is_advised_that_was_typed_already_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flags_for(["--topology", "async"], "env") == ["--num-envs 16"]
+    assert flags_for(["--actor.envs", "8"], "env") == ["--topology async"]  # it says how many envs there are
+    assert flags_for(["--evaluate-every-steps", "1000"], "env") == ["--num-envs 16"]
+
+    def refuse() -> None:
+        raise UserError("Linux x86-64 only")
+
+    monkeypatch.setattr("redline.runtime.topology.check_platform", refuse)
+    assert flags_for([], "env") == ["--num-envs 16"]
 
 
 def test_nothing_is_advised_where_nothing_stands_out() -> None:

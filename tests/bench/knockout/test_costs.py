@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.bench.knockout.costs import PARTS, bottleneck, cost_of, median_of, overlap
+from redline.bench.knockout.costs import ENV_AND_LEARNER, PARTS, bottleneck, cost_of, low_high, median_of, overlap
 from redline.bench.knockout.variants import VARIANTS
 
 # milliseconds per vector step; envs and learner hide 2 ms of each other
@@ -38,30 +38,33 @@ def test_costs_are_differences_within_a_round_so_drift_cancels() -> None:
 
 
 def test_what_is_saved_only_by_leaving_out_both_is_hidden() -> None:
-    found = overlap(rounds_of())
+    found = overlap(rounds_of(), can_overlap=True)
     assert found["sum_of_parts_ms"]["median"] == pytest.approx(17)
     assert found["hidden_ms"]["median"] == pytest.approx(17 - 3 - 12)
     assert "at the same time: 2.00 ms" in found["sentence"]
-    assert "slow each other down: 1.00 ms" in overlap(rounds_of(no_env_no_loss=6.0))["sentence"]
-    assert "No overlap" in overlap(rounds_of(no_env_no_loss=5.0))["sentence"]
+    in_turns = overlap(rounds_of(), can_overlap=False)["sentence"]
+    assert "take turns, yet 2.00 ms" in in_turns
+    assert "at the same time" not in in_turns
+    assert "slow each other down: 1.00 ms" in overlap(rounds_of(no_env_no_loss=6.0), can_overlap=True)["sentence"]
+    assert "No overlap" in overlap(rounds_of(no_env_no_loss=5.0), can_overlap=True)["sentence"]
 
 
 def test_a_part_of_the_learner_is_named_beside_the_whole_learner() -> None:
-    found = bottleneck(rounds_of())
+    found = bottleneck(rounds_of(), can_overlap=True)
     assert (found["part"], found["then"]) == ("backward", None)
     assert "The backward pass costs most: 6.00 of 23.00 ms" in found["sentence"]
     assert "learner as a whole costs 12.00 ms" in found["sentence"]
 
 
 def test_a_part_is_named_although_the_learner_costs_more_together() -> None:
-    found = bottleneck(rounds_of(no_env=12.0))
+    found = bottleneck(rounds_of(no_env=12.0), can_overlap=True)
     assert (found["part"], found["then"]) == ("env", "backward")
     assert found["sentence"].startswith("The envs cost most: 8.00 of 23.00 ms")
     assert "learner cost more together: 12.00 ms" in found["sentence"]
 
 
 def test_the_learner_is_not_mentioned_where_it_costs_less() -> None:
-    found = bottleneck(rounds_of(no_env=5.0))
+    found = bottleneck(rounds_of(no_env=5.0), can_overlap=True)
     assert (found["part"], found["then"]) == ("env", None)
     assert "learner" not in found["sentence"]
 
@@ -69,16 +72,34 @@ def test_the_learner_is_not_mentioned_where_it_costs_less() -> None:
 def test_nothing_is_named_where_every_cost_may_be_noise() -> None:
     noise = [1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 0.0]
     rounds = {name: [20.0 + noise[(place * at) % 7] for at in range(7)] for place, name in enumerate(QUIET, start=1)}
-    found = bottleneck(rounds)
+    found = bottleneck(rounds, can_overlap=True)
     assert found["part"] is None
     assert "Nothing stands out" in found["sentence"]
 
 
-def test_envs_and_learner_that_hide_each_other_are_said_to() -> None:
+def test_envs_and_learner_that_hide_each_other_come_before_a_cheaper_part() -> None:
     alike = dict.fromkeys(QUIET, 20.0) | {"no_env_no_loss": 2.0}
-    found = bottleneck({name: [ms] * 7 for name, ms in alike.items()})
-    assert found["part"] is None
-    assert "side by side for 18.00 ms" in found["sentence"]
+    rounds = {name: [ms] * 7 for name, ms in alike.items()}
+    found = bottleneck(rounds, can_overlap=True)
+    assert (found["part"], found["then"]) == (ENV_AND_LEARNER, None)
+    assert "side by side for 18.00 of 20.00 ms" in found["sentence"]
+    found = bottleneck(rounds | {"no_records": [19.9] * 7}, can_overlap=True)
+    assert (found["part"], found["then"]) == (ENV_AND_LEARNER, "records")
+    assert found["sentence"].endswith("records and monitor cost most: 0.10 of 20.00 ms per vector step (1 %).")
+    assert bottleneck(rounds | {"no_records": [19.9] * 7}, can_overlap=False)["part"] == "records"
+
+
+def test_four_rounds_are_too_few_for_a_verdict() -> None:
+    few = {name: ms[:4] for name, ms in rounds_of().items()}
+    assert bottleneck(few, can_overlap=True) == {
+        "part": None,
+        "then": None,
+        "sentence": "Not judged: use --rounds 5 or more.",
+    }
+    assert "Overlap is not judged" in overlap(few, can_overlap=True)["sentence"]
+    assert bottleneck({name: ms[:5] for name, ms in rounds_of().items()}, can_overlap=True)["part"] == "backward"
+    assert "90 %" in low_high(5)
+    assert "90 %" not in low_high(4)
 
 
 def test_the_interval_of_a_median_leaves_out_few_rounds_at_either_end() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from redline.bench.knockout.record_keeping import keeping_records
+from redline.bench.knockout.replacing import tapped
 from redline.bench.knockout.subject import Subject, period_steps, prepare
 from redline.bench.knockout.variants import VARIANTS
 from redline.cli.flags import parse_train
@@ -29,12 +30,13 @@ ALGORITHMS = {
 
 
 @contextmanager
-def subject_of(algorithm: str, folder: Path) -> Iterator[Subject]:
-    job = parse_train(["--algo", algorithm, *SMALL, *ALGORITHMS[algorithm]]).job
+def subject_of(algorithm: str, folder: Path, *flags: str) -> Iterator[Subject]:
+    job = parse_train(["--algo", algorithm, *SMALL, *ALGORITHMS[algorithm], *flags]).job
     with ExitStack() as stack:
         trainer = build_trainer(settle(job), env_seed=1)
         stack.callback(trainer.close)
-        yield prepare(trainer, stack.enter_context(keeping_records(trainer, folder, algorithm=algorithm)))
+        records = keeping_records(trainer, folder, algorithm=algorithm, note=pytest.fail)
+        yield prepare(trainer, stack.enter_context(records))
 
 
 @pytest.fixture
@@ -67,10 +69,35 @@ def test_every_variant_keeps_the_pace_and_leaves_the_parts_as_they_were(algorith
             start = (counters.vector_steps, counters.updates)
             play(subject, name)
             assert counters.vector_steps - start[0] == 2 * subject.period_steps
-            assert counters.updates - start[1] == 2 * subject.recorded.updates, name
-        assert subject.recorded.updates > 0
+            assert counters.updates - start[1] == 2 * subject.updates_per_period, name
+        assert subject.updates_per_period > 0
         assert attributes(subject) == before
         assert torch.autograd.backward is backward
+
+
+def test_updates_are_counted_where_no_period_holds_a_whole_number(tmp_path: Path) -> None:
+    flags = ["--num-envs", "6", "--batch-size", "512", "--samples-per-step", "1"]
+    with subject_of("dqn", tmp_path, *flags) as subject:
+        before = subject.trainer.counters.updates
+        play(subject, "full", periods=8)
+        assert subject.trainer.counters.updates - before == pytest.approx(8 * subject.updates_per_period, abs=1)
+
+
+def test_a_warmup_that_ends_amid_a_vector_step_makes_no_smaller_groups(tmp_path: Path) -> None:
+    with subject_of("dqn", tmp_path, "--num-envs", "16", "--samples-per-step", "4", "--warmup-steps", "56") as subject:
+        assert subject.updates_per_period == 4
+        assert subject.recorded.group == 4
+
+
+def test_what_is_played_without_acting_is_learnt_from_in_the_same_turn(tmp_path: Path) -> None:
+    """A2C learns from what acting computed: none of it may be left over for a turn of another variant."""
+    with subject_of("a2c", tmp_path) as subject:
+        has_features: list[bool] = []
+        assert subject.trainer.source.keeps_features
+        with tapped(subject.trainer.learner, "update", lambda args, _: has_features.append(bool(args[0].features))):
+            play(subject, "no_acting")
+            play(subject, "full")
+        assert has_features == [False, False, True, True]
 
 
 def test_the_same_batch_again_and_again_is_not_drawn(dqn: Subject) -> None:
@@ -151,6 +178,8 @@ def test_without_records_no_row_is_written(dqn: Subject, tmp_path: Path) -> None
         (["--num-envs", "8", "--batch-size", "128", "--samples-per-step", "8"], 2),
         (["--num-envs", "2", "--batch-size", "32", "--samples-per-step", "0.5"], 32),
         (["--num-envs", "1", "--batch-size", "512", "--samples-per-step", "0.25"], 2048),
+        (["--num-envs", "1", "--batch-size", "32", "--samples-per-step", "0.3"], 107),  # 3 / 320 a step
+        (["--num-envs", "6", "--batch-size", "512", "--samples-per-step", "1"], 86),  # 3 / 256
         (["--algo", "ppo", "--rollout-steps", "16"], 16),
     ],
 )

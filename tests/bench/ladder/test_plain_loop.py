@@ -1,6 +1,7 @@
 """The textbook's loop: its parts give the same transitions and the same work, whichever are switched on."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from gymnasium.wrappers import AtariPreprocessing, ClipReward
 
 from redline.bench.ladder import contenders
 from redline.bench.ladder.contenders import InThisProcess
-from redline.bench.ladder.engine import settled_job
+from redline.bench.ladder.devices import OnGpu, OnHost
+from redline.bench.ladder.engine import settled_job, train_flags
 from redline.bench.ladder.env_parts import CLIPPING, LIFE_LOSS, Native, Wrapped, make_wrapped
 from redline.bench.ladder.plain_loop import LoopParts, PlainLoop
 from redline.bench.ladder.replay_parts import FramesOnce, ReplayPart, Room, Stacks, Transitions
@@ -41,8 +43,8 @@ def test_frames_kept_once_give_the_transitions_that_whole_stacks_give(part: Repl
         obs = step.next_obs
     known = set[bytes]()
     for _ in range(40):  # 64 of 80 each time: all of them sooner or later
-        known |= rows(replays[0].next_batch(rng))
-    drawn = rows(replays[1].next_batch(rng))
+        known |= rows(replays[0].next_batch(rng).cut())
+    drawn = rows(replays[1].next_batch(rng).cut())
     assert len(drawn) > 20
     assert drawn <= known
     for replay in replays:
@@ -112,3 +114,9 @@ def test_the_engine_has_the_regime_of_the_loop() -> None:
         assert updates_per_step == 1 / (4 * item.parts.joined_updates)
         assert algorithm.target_sync_updates is not None
         assert algorithm.target_sync_updates / updates_per_step == pytest.approx(PONG.target_sync_steps, rel=0.05)
+
+
+def test_a_run_with_processes_computes_where_the_parts_do() -> None:
+    for device in (OnHost(), OnGpu()):
+        flags = train_flags(LoopParts(device=device), PONG, seed=1, log_dir=Path("runs"))
+        assert flags[flags.index("--device") + 1] == str(device.device)

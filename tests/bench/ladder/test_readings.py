@@ -1,10 +1,13 @@
-"""Gains are of pairs in the same round, and a base that does not keep up is void."""
+"""Gains are of pairs in the same round; a base that does not keep up is void, and not judged by too little."""
+
+from typing import Any
 
 import pytest
 
-from redline.bench.ladder.contenders import Turn, turn_order
+from redline.bench.ladder.contenders import Turn
 from redline.bench.ladder.progress import Kind, TimeLeft
 from redline.bench.ladder.readings import gain, judge_base
+from redline.bench.ladder.rounds import Measured
 
 
 def turns(*steps_per_s: float) -> list[Turn]:
@@ -18,26 +21,32 @@ def test_a_gain_is_the_median_of_ratios_within_rounds() -> None:
     assert gain(turns(100), None) is None
 
 
-@pytest.mark.parametrize(("base", "is_valid"), [((96, 96, 50), True), ((94, 94, 200), False)])
+def judge(base: tuple[float, ...], *, others_percent: float = 0.0, missing: str | None = None) -> dict[str, Any]:
+    peers = {
+        "sb3": turns(*(100, 10, 100, 100, 10)[: len(base)]),
+        "sb3 tuned": turns(*(10, 100, 90, 10, 100)[: len(base)]),
+    }
+    measured = Measured({"textbook": turns(*base), **peers}, {}, others_percent)
+    return judge_base(measured, base="textbook", peers=("sb3", "sb3 tuned"), missing=missing)
+
+
+@pytest.mark.parametrize(("base", "is_valid"), [((96, 96, 96, 50, 50), True), ((94, 94, 94, 200, 200), False)])
 def test_the_base_must_keep_up_with_the_faster_peer_of_each_round(base: tuple[float, ...], *, is_valid: bool) -> None:
-    measured = {"textbook": turns(*base), "sb3": turns(100, 10, 100), "sb3 tuned": turns(10, 100, 100)}
-    judged = judge_base(measured, base="textbook", peers=("sb3", "sb3 tuned"), missing=None)
+    judged = judge(base)
     assert judged["valid"] is is_valid
     assert judged["ratio"]["median"] == base[0] / 100
     assert judged["peer_steps_per_s"]["median"] == 100
 
 
-def test_without_a_peer_nobody_can_tell() -> None:
-    judged = judge_base({"textbook": turns(10)}, base="textbook", peers=("sb3",), missing="sb3 is not installed")
-    assert judged["valid"] is None
-    assert "sb3 is not installed" in judged["reason"]
-
-
-def test_the_first_place_of_a_round_goes_round() -> None:
-    names = ["a", "b", "c", "d", "e", "f"]
-    orders = [turn_order(names, number, rounds=3) for number in range(3)]
-    assert all(sorted(order) == names for order in orders)
-    assert [order[0] for order in orders] == ["a", "c", "e"]
+def test_what_can_not_be_told_is_not_judged() -> None:
+    base = (96.0,) * 5
+    for judged, why in (
+        (judge(base, missing="sb3 is not installed"), "sb3 is not installed"),
+        (judge(base[:4]), "a verdict needs 5 rounds"),
+        (judge(base, others_percent=40.0), "others used 40 %"),
+    ):
+        assert judged["valid"] is None
+        assert why in judged["reason"]
 
 
 def test_the_time_left_follows_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:

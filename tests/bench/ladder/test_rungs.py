@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 import pytest
+import torch
 
 from redline.bench.ladder import climb
 from redline.bench.ladder.climb import Ladder
@@ -55,11 +56,14 @@ def test_a_rung_more_is_a_few_lines_and_is_measured(quick: None) -> None:
 
 def test_rungs_that_need_a_gpu_say_so_without_one(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    torch.set_flush_denormal(False)
     result = Ladder(names=["gpu-copies"], rounds=1, turn_s=0.01, learning_seeds=0).run()
     gpu = result["rungs"][1]
     assert gpu["missing"] == "needs a GPU"
     assert gpu["steps_per_s"] is None
     assert result["base"]["valid"] is None
+    # the base alone, and yet in a process that is prepared as for Redline's engine
+    assert torch.tensor([1e-40]).mul(1.0).item() == 0.0
 
 
 def test_rungs_that_do_not_fit_into_memory_are_refused(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ LIMIT = Limit(sgemm_gflops=100.0, work=Work(flop_per_update=1e9, flop_per_step=2
 assert LIMIT.steps_per_s == pytest.approx(200.0)
 
 
-def pair(ratio: float, *, peer_updates_per_step: float = 0.25) -> dict[str, Any]:
+def pair(ratio: float, *, peer_updates_per_step: float = 0.25, others_percent: float = 2.0) -> dict[str, Any]:
     found = {"updates_per_step": 0.25, "updates_per_s": 25.0, "cores_used": 1.5, "episodes": 1, "mean_return": -20.0}
+    found["others_percent"] = others_percent
     peer = found | {"steps_per_s": 70.0, "updates_per_step": peer_updates_per_step}
     return {"redline": found | {"steps_per_s": 70.0 * ratio}, "sb3": peer}
 
@@ -51,6 +52,26 @@ def test_few_rounds_or_another_game_are_not_judged() -> None:
     other = replace(SETTINGS["dqn"], env="BreakoutNoFrameskip-v4")
     found = read_rounds([pair(2.0)] * 5, other, LIMIT, peers=["sb3"])
     assert found["goals"]["ratio_sb3"]["met"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "others_percent", "forced", "reason"),
+    [
+        ({"seconds": 4.0}, 2.0, False, "windows of 5 s"),
+        ({}, 16.0, False, "others used 16 %"),
+        ({}, 2.0, True, "chosen by hand"),
+        ({"num_envs": 16}, 2.0, False, "for 8 envs of Pong"),
+    ],
+)
+def test_what_keeps_from_a_verdict_is_said(
+    changes: dict[str, Any], others_percent: float, forced: bool, reason: str
+) -> None:
+    rows = [*[pair(2.0)] * 4, pair(2.0, others_percent=others_percent)]
+    found = read_rounds(rows, replace(SETTINGS["dqn"], **changes), LIMIT, peers=["sb3"], is_vec_env_forced=forced)
+    assert found["is_busy"] is (others_percent > 15.0)
+    for goal in found["goals"].values():
+        assert goal["met"] is None
+        assert reason in goal["reason"]
 
 
 def test_without_a_peer_ours_stands_beside_the_limit() -> None:

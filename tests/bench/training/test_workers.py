@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -9,7 +10,7 @@ import pytest
 
 from redline.bench.other_work import OtherWork, percent_of_others
 from redline.bench.training.settings import SETTINGS
-from redline.bench.training.workers import TrainingPeer, WorkerError, environ_with, run_worker
+from redline.bench.training.workers import TrainingPeer, WorkerError, end_group, environ_with, run_worker
 
 
 def test_a_worker_that_fails_says_why() -> None:
@@ -45,6 +46,28 @@ def test_an_interrupt_leaves_neither_processes_nor_files(tmp_path: Path, monkeyp
     for pid in map(int, pids.read_text(encoding="utf-8").split()):
         assert is_gone(pid)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_second_interrupt_ends_the_worker_at_once() -> None:
+    deaf = subprocess.Popen(
+        ["sh", "-c", "trap '' TERM; echo ready; sleep 60"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert deaf.stdout is not None
+    with deaf.stdout as said:
+        said.readline()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            end_group(deaf)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert deaf.returncode == -signal.SIGKILL
 
 
 def is_gone(pid: int) -> bool:

@@ -1,24 +1,32 @@
-"""From the part that costs most to the settings most likely to help, as flags to type; the rules are data."""
+"""From what costs most to the settings most likely to help, as flags to type; the rules are data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.algorithms.samplings import Prioritized
+from redline.bench.knockout.costs import ENV_AND_LEARNER, LEARNER_PARTS
 from redline.envs import catalog as env_catalog
+from redline.errors import UserError
 from redline.networks import Mlp, Nature
+from redline.runtime.building import place_roles
 from redline.runtime.job import Job
 from redline.runtime.roles import usable_cores
+from redline.runtime.settings import from_settings
+from redline.runtime.topology import check_topology, settle_roles
 
 GOOD_BATCH = 128  # rows beyond which a CPU's cache no longer holds what an update computes with
 MOST_ENVS = 64
-LEARNER_PARTS = ("forward", "backward", "optimiser")
+LEARNER = (*LEARNER_PARTS, ENV_AND_LEARNER)  # cores that a cheaper learner leaves free serve the envs beside it
 LEARNT_ELSE = "changes what is learnt, so compare the returns"
+
+Setting = tuple[str, Any]  # its dotted key and its value
 
 
 @dataclass(frozen=True)
@@ -26,108 +34,133 @@ class Rule:
     """A remedy for what is slow."""
 
     parts: tuple[str, ...]
-    flag: Callable[[Job], str | None]  # what to type; None where it would change nothing, or is not to be had
+    setting: Callable[[Job], Setting | None]  # None where it would change nothing, or is not to be had
     why: str
 
 
-def advise(job: Job, *parts: str | None) -> list[dict[str, str]]:
-    """Return the settings that may help where these parts of a settled job cost most, the likeliest first."""
-    found = {rule.flag(job): rule.why for part in parts for rule in RULES if part in rule.parts}
-    return [{"flag": flag, "why": why} for flag, why in found.items() if flag is not None]
+def advise(job: Job, *parts: str | None, asked: Job) -> list[dict[str, str]]:
+    """Return the settings that may help where these parts of a settled job cost most, the likeliest first.
+
+    What is `asked` may be settled in another way when it is not profiled; nothing is advised that it can't be given.
+    """
+    found = {rule.setting(job): rule.why for part in parts for rule in RULES if part in rule.parts}
+    return [
+        {"flag": _flag(setting), "why": why}
+        for setting, why in found.items()
+        if setting is not None and _is_to_be_had(asked, setting)
+    ]
 
 
-def _cuda(job: Job) -> str | None:
-    return "--device cuda" if job.learner.device == "cpu" and torch.cuda.is_available() else None
+def _is_to_be_had(asked: Job, setting: Setting) -> bool:
+    key, value = setting
+    role, _, name = key.rpartition(".")
+    try:
+        job = from_settings(asked, {role: {name: value}} if role else {name: value})
+        check_topology(job)
+        settle_roles(place_roles(job), is_image=False)
+    except UserError:
+        return False
+    return job != asked
 
 
-def _all_learner_threads(job: Job) -> str | None:
+def _flag(setting: Setting) -> str:
+    key, value = setting
+    return f"--{key.replace('_', '-')} {f'{value:g}' if isinstance(value, float) else value}"
+
+
+def _cuda(job: Job) -> Setting | None:
+    return ("device", "cuda") if job.learner.device == "cpu" and torch.cuda.is_available() else None
+
+
+def _all_learner_threads(job: Job) -> Setting | None:
     cores = usable_cores()
     is_large = not isinstance(job.algorithm.network, Mlp)
-    return f"--learner.threads {cores}" if is_large and job.learner.threads < cores else None
+    return ("learner.threads", cores) if is_large and job.learner.threads < cores else None
 
 
-def _larger_batch(job: Job) -> str | None:
+def _larger_batch(job: Job) -> Setting | None:
     size, is_replay = job.algorithm.batch_size, isinstance(job.algorithm, QLearning)
-    return f"--batch-size {4 * size}" if is_replay and 4 * size <= GOOD_BATCH else None
+    return ("batch_size", 4 * size) if is_replay and 4 * size <= GOOD_BATCH else None
 
 
-def _fewer_batches(job: Job) -> str | None:
+def _fewer_batches(job: Job) -> Setting | None:
     algorithm = job.algorithm
     if not isinstance(algorithm, OnPolicy) or 2 * algorithm.batch_size > algorithm.rollout_steps * job.num_envs:
         return None
-    return f"--batch-size {2 * algorithm.batch_size}"
+    return "batch_size", 2 * algorithm.batch_size
 
 
-def _smaller_network(job: Job) -> str | None:
-    return "--network small" if isinstance(job.algorithm.network, Nature) else None
+def _smaller_network(job: Job) -> Setting | None:
+    return ("network", "small") if isinstance(job.algorithm.network, Nature) else None
 
 
-def _learn_less(job: Job) -> str | None:
+def _learn_less(job: Job) -> Setting | None:
     algorithm = job.algorithm
     if isinstance(algorithm, OnPolicy):
-        return f"--epochs {algorithm.epochs // 2}" if algorithm.epochs > 1 else None
-    return f"--samples-per-step {algorithm.samples_per_step / 2:g}"
+        return ("epochs", algorithm.epochs // 2) if algorithm.epochs > 1 else None
+    return "samples_per_step", algorithm.samples_per_step / 2
 
 
-def _prefetch(job: Job) -> str | None:
+def _prefetch(job: Job) -> Setting | None:
     algorithm = job.algorithm
     is_late = isinstance(algorithm, QLearning) and algorithm.replay.prefetch == 0
-    return "--replay.prefetch 1" if is_late and usable_cores() > 1 else None
+    return ("replay.prefetch", 1) if is_late and usable_cores() > 1 else None
 
 
-def _faster_codec(job: Job) -> str | None:
+def _faster_codec(job: Job) -> Setting | None:
     algorithm = job.algorithm
     if not isinstance(algorithm, QLearning) or isinstance(algorithm.network, Mlp):
         return None
     faster = {"zstd": "lz4", "lz4": "raw"}.get(algorithm.replay.codec)
-    return None if faster is None else f"--replay.codec {faster}"
+    return None if faster is None else ("replay.codec", faster)
 
 
-def _uniform(job: Job) -> str | None:
+def _uniform(job: Job) -> Setting | None:
     algorithm = job.algorithm
     is_prioritized = isinstance(algorithm, QLearning) and isinstance(algorithm.sample, Prioritized)
-    return "--sample uniform" if is_prioritized else None
+    return ("sample", "uniform") if is_prioritized else None
 
 
-def _all_env_threads(job: Job) -> str | None:
+def _all_env_threads(job: Job) -> Setting | None:
     most = min(usable_cores(), job.num_envs)
     is_threaded = env_catalog.resolve(job.env.id).is_atari
-    return f"--actor.threads {most}" if is_threaded and job.actor.threads < most else None
+    return ("actor.threads", most) if is_threaded and job.actor.threads < most else None
 
 
-def _own_process(job: Job) -> str | None:
-    can_be = isinstance(job.algorithm, QLearning) and not job.evaluate_every_steps
-    return "--topology async" if can_be and usable_cores() > 1 else None
+def _own_process(job: Job) -> Setting | None:
+    return ("topology", "async") if usable_cores() > 1 else None
 
 
-def _more_envs(job: Job) -> str | None:
-    return f"--num-envs {2 * job.num_envs}" if 2 * job.num_envs <= MOST_ENVS else None
+def _more_envs(job: Job) -> Setting | None:
+    return ("num_envs", 2 * job.num_envs) if 2 * job.num_envs <= MOST_ENVS else None
 
 
-def _more_threaded_envs(job: Job) -> str | None:
+def _more_threaded_envs(job: Job) -> Setting | None:
     return _more_envs(job) if env_catalog.resolve(job.env.id).is_atari else None
 
 
-def _no_monitor(job: Job) -> str | None:
-    return "--monitor.hz 0" if job.monitor.hz else None
+def _no_monitor(job: Job) -> Setting | None:
+    return ("monitor.hz", 0.0) if job.monitor.hz else None
 
 
 RULES = (
-    Rule((*LEARNER_PARTS, "acting"), _cuda, "a GPU is there, and the network is computed on the CPU"),
+    Rule((*LEARNER, "acting"), _cuda, "a GPU is there, and the network is computed on the CPU"),
     Rule(("forward", "backward"), _all_learner_threads, "the learner uses fewer threads than there are cores"),
     Rule(
-        LEARNER_PARTS,
+        LEARNER,
         _larger_batch,
         f"fewer and larger updates at the same samples per step: each row costs less; {LEARNT_ELSE}",
     ),
     Rule(("optimiser",), _fewer_batches, f"half as many updates of twice the rows; {LEARNT_ELSE}"),
-    Rule(("forward", "backward"), _smaller_network, f"the 2013 network computes a third; {LEARNT_ELSE}"),
-    Rule(LEARNER_PARTS, _learn_less, f"learns less often from each step; {LEARNT_ELSE}"),
+    Rule(
+        ("forward", "backward", ENV_AND_LEARNER), _smaller_network, f"the 2013 network computes a third; {LEARNT_ELSE}"
+    ),
+    Rule(LEARNER, _learn_less, f"learns less often from each step; {LEARNT_ELSE}"),
     Rule(("sampling",), _prefetch, "a thread gathers the next batch while this one is learnt from"),
     Rule(("sampling",), _faster_codec, "frames are decoded faster, and take more memory"),
     Rule(("sampling",), _uniform, f"no priorities to draw by and to keep; {LEARNT_ELSE}"),
     Rule(("sampling",), _learn_less, f"learns less often from each step; {LEARNT_ELSE}"),
-    Rule(("env",), _all_env_threads, "the emulators run on fewer threads than could work"),
+    Rule(("env", ENV_AND_LEARNER), _all_env_threads, "the emulators run on fewer threads than could work"),
     Rule(("env", "acting"), _own_process, "plays in a process of its own, while the learner learns in another"),
     Rule(("env",), _more_threaded_envs, f"a thread that is done takes the next env; {LEARNT_ELSE}"),
     Rule(("acting",), _more_envs, f"one forward pass serves more envs; {LEARNT_ELSE}"),

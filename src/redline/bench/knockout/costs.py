@@ -30,7 +30,9 @@ class Part:
         return "cost" if self.is_plural else "costs"
 
 
-LOW_HIGH = "90 % interval of the median, over the rounds"
+FEWEST_ROUNDS = 5  # whose extremes hold the true median with 90 %
+NOT_JUDGED = f"not judged: use --rounds {FEWEST_ROUNDS} or more"
+ENV_AND_LEARNER = "env_and_learner"  # in place of a part, where these two hide each other
 
 LEARNER_PARTS: Mapping[str, Part] = {
     "forward": Part("forward passes and loss", "no_backward", "no_loss", is_plural=True),
@@ -45,14 +47,14 @@ OTHER_PARTS: Mapping[str, Part] = {
 }
 PARTS = {**LEARNER_PARTS, **OTHER_PARTS}
 WHOLE_LEARNER = Part("the learner", FULL, "no_loss")
-ENV_AND_LEARNER = Part("envs and learner", FULL, "no_env_no_loss", is_plural=True)
+BOTH = Part("envs and learner", FULL, "no_env_no_loss", is_plural=True)
 
 
 def median_of(rounds: Sequence[float]) -> Rate:
     """Return the median of the rounds, and an interval that holds the true one with 90 %, whatever the noise is like.
 
     Each round lies below the true median with probability 1/2, so the k-th from either end is its bound with the
-    probability that a binomial gives. Fewer than five rounds are too few: then their extremes are given.
+    probability that a binomial gives. Fewer than `FEWEST_ROUNDS` are too few: then their extremes are given.
     """
     ordered, count = sorted(rounds), len(rounds)
     outside = 0.0  # probability that the true median lies beyond the bound at one end
@@ -62,6 +64,11 @@ def median_of(rounds: Sequence[float]) -> Rate:
         outside += comb(count, place) / 2**count
     place = max(place, 0)
     return Rate(median=median(ordered), low=ordered[place], high=ordered[count - 1 - place])
+
+
+def low_high(rounds: int) -> str:
+    """Return what `low` and `high` of so many rounds are."""
+    return "90 % interval of the median" if rounds >= FEWEST_ROUNDS else "least and most of the rounds"
 
 
 def cost_rounds(rounds: Rounds, part: Part) -> list[float]:
@@ -76,28 +83,43 @@ def cost_of(rounds: Rounds, part: Part) -> Cost:
     return {"ms_per_vector_step": median_of(spent_ms).as_dict(), "share": median_of(shares).as_dict()}
 
 
-def overlap(rounds: Rounds) -> dict[str, Any]:
-    """Return the sum of the parts beside the whole, what envs and learner hide of each other, and why."""
-    costs = {name: cost_rounds(rounds, part) for name, part in PARTS.items()}
-    total = median_of([sum(spent) for spent in zip(*costs.values(), strict=True)])
-    both, learner = cost_rounds(rounds, ENV_AND_LEARNER), cost_rounds(rounds, WHOLE_LEARNER)
-    hidden = median_of([b - e - ln for b, e, ln in zip(both, costs["env"], learner, strict=True)])
-    whole = median_of(rounds[FULL])
+def hidden_by_each_other(rounds: Rounds) -> Rate:
+    """Return the milliseconds per vector step that are saved only by leaving out both envs and learner."""
+    spent = (cost_rounds(rounds, part) for part in (BOTH, OTHER_PARTS["env"], WHOLE_LEARNER))
+    return median_of([both - env - learner for both, env, learner in zip(*spent, strict=True)])
+
+
+def overlap(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
+    """Return the sum of the parts beside the whole, and what envs and learner hide of each other."""
+    costs = [cost_rounds(rounds, part) for part in PARTS.values()]
+    total = median_of([sum(spent) for spent in zip(*costs, strict=True)])
+    hidden, whole = hidden_by_each_other(rounds), median_of(rounds[FULL])
+    found = _about_hidden(hidden, can_overlap=can_overlap) if is_judged(rounds) else f"Overlap is {NOT_JUDGED}."
     return {
         "sum_of_parts_ms": total.as_dict(),
         "whole_ms": whole.as_dict(),
-        "env_and_learner_ms": median_of(both).as_dict(),
+        "env_and_learner_ms": median_of(cost_rounds(rounds, BOTH)).as_dict(),
         "hidden_ms": hidden.as_dict(),
-        "sentence": f"The parts sum to {total.median:.2f} of {whole.median:.2f} ms. {_about_hidden(hidden)} What "
-        "no variant leaves out (keeping what was played, counting) is in the whole and in no part.",
+        "sentence": f"The parts sum to {total.median:.2f} of {whole.median:.2f} ms. {found} What no variant leaves out "
+        "(keeping what was played, counting) is in the whole and in no part.",
     }
 
 
-def _about_hidden(hidden: Rate) -> str:
-    if hidden.low > 0:
+def is_judged(rounds: Rounds) -> bool:
+    """Tell whether there are rounds enough to tell a difference from noise."""
+    return len(rounds[FULL]) >= FEWEST_ROUNDS
+
+
+def _about_hidden(hidden: Rate, *, can_overlap: bool) -> str:
+    if hidden.low > 0 and can_overlap:
         return (
             f"Envs and learner work at the same time: {hidden.median:.2f} ms are saved only by leaving out both, so "
             "they are in neither cost."
+        )
+    if hidden.low > 0:
+        return (
+            f"Envs and learner take turns, yet {hidden.median:.2f} ms are saved only by leaving out both, so they are "
+            "in neither cost."
         )
     if hidden.high < 0:
         return (
@@ -110,27 +132,55 @@ def _about_hidden(hidden: Rate) -> str:
     )
 
 
-def bottleneck(rounds: Rounds) -> dict[str, Any]:
-    """Name the part that costs most of those whose cost is beyond doubt, and the learner if it costs more together."""
+def bottleneck(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
+    """Name what costs most of that whose cost is beyond doubt: a part, or envs and learner where they hide each other.
+
+    Beside a part that costs most alone the learner is named, if its parts cost more together.
+    """
+    if not is_judged(rounds):
+        return {"part": None, "then": None, "sentence": f"{_capital(NOT_JUDGED)}."}
     costs = {name: cost_of(rounds, part) for name, part in PARTS.items()}
-    part = _dearest({name: cost for name, cost in costs.items() if cost["ms_per_vector_step"]["low"] > 0})
+    learner, hidden = cost_of(rounds, WHOLE_LEARNER), hidden_by_each_other(rounds)
+    certain = {name: cost for name, cost in costs.items() if _is_certain(cost)}
+    part = _dearest(certain)
+    together = [learner] if _is_certain(learner) else []
+    dearest_ms = max(map(_milliseconds, [*certain.values(), *together]), default=0.0)
+    if can_overlap and hidden.low > 0 and hidden.median > dearest_ms:
+        return {"part": ENV_AND_LEARNER, "then": part, "sentence": _side_by_side(rounds, hidden, part)}
     if part is None:
-        return {"part": None, "then": None, "sentence": _nothing_stands_out(overlap(rounds)["hidden_ms"])}
-    learner, then = cost_of(rounds, WHOLE_LEARNER), None
-    whole_ms = median_of(rounds[FULL]).median
-    spent = f"{_milliseconds(costs[part]):.2f} of {whole_ms:.2f} ms per vector step ({_share(costs[part])})"
-    together = f"{_milliseconds(learner):.2f} ms ({_share(learner)})"
-    sentence = f"{_capital(PARTS[part].words)} {PARTS[part].cost} most: {spent}."
+        sentence = "Nothing stands out: no part's cost is beyond the noise of this machine; more --rounds may tell."
+        return {"part": None, "then": None, "sentence": sentence}
+    sentence, then = f"{_capital(_costs_most(rounds, part))}.", None
+    words = f"{_milliseconds(learner):.2f} ms ({_share(learner)})"
     if part in LEARNER_PARTS:
-        sentence += f" The learner as a whole costs {together}."
+        sentence += f" The learner as a whole costs {words}."
     elif _milliseconds(learner) > _milliseconds(costs[part]):
         then = _dearest({name: costs[name] for name in LEARNER_PARTS})
-        sentence += f" The parts of the learner cost more together: {together}."
+        sentence += f" The parts of the learner cost more together: {words}."
     return {"part": part, "then": then, "sentence": sentence}
+
+
+def _side_by_side(rounds: Rounds, hidden: Rate, part: str | None) -> str:
+    whole = median_of(rounds[FULL]).median
+    sentence = (
+        f"No part alone holds the rest up: envs and learner work side by side for {hidden.median:.2f} of {whole:.2f} "
+        "ms per vector step. To make one of them cheaper leaves the other: both must become so."
+    )
+    return sentence if part is None else f"{sentence} Of what is not hidden, {_costs_most(rounds, part)}."
+
+
+def _costs_most(rounds: Rounds, name: str) -> str:
+    part, cost, whole = PARTS[name], cost_of(rounds, PARTS[name]), median_of(rounds[FULL]).median
+    spent = f"{_milliseconds(cost):.2f} of {whole:.2f} ms per vector step ({_share(cost)})"
+    return f"{part.words} {part.cost} most: {spent}"
 
 
 def _dearest(costs: Mapping[str, Cost]) -> str | None:
     return max(costs, key=lambda name: _milliseconds(costs[name]), default=None)
+
+
+def _is_certain(cost: Cost) -> bool:
+    return cost["ms_per_vector_step"]["low"] > 0
 
 
 def _milliseconds(cost: Cost) -> float:
@@ -139,15 +189,6 @@ def _milliseconds(cost: Cost) -> float:
 
 def _share(cost: Cost) -> str:
     return percent(cost["share"]["median"])
-
-
-def _nothing_stands_out(hidden: Mapping[str, float]) -> str:
-    if hidden["low"] > 0:
-        return (
-            f"No part alone holds the rest up: envs and learner work side by side for {hidden['median']:.2f} ms of "
-            "each vector step, and leaving out one leaves the other."
-        )
-    return "Nothing stands out: no part's cost is beyond the noise of this machine; more --rounds may tell."
 
 
 def percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from contextlib import ExitStack
@@ -12,11 +13,13 @@ from typing import Any
 from redline.algorithms.q_learning import QLearning
 from redline.bench.host_result import result_head
 from redline.bench.knockout.advice import advise
-from redline.bench.knockout.costs import LOW_HIGH, PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, median_of, overlap
+from redline.bench.knockout.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, low_high, median_of, overlap
 from redline.bench.knockout.record_keeping import keeping_records
+from redline.bench.knockout.remarks import can_overlap, remarks, what_runs_beside_what
 from redline.bench.knockout.subject import Subject, prepare
 from redline.bench.knockout.tracing import SUFFIXES, write_trace
 from redline.bench.knockout.variants import FULL, VARIANTS, Variant
+from redline.bench.ladder.progress import Kind, TimeLeft
 from redline.bench.measuring import Contender, Told, alternate
 from redline.bench.other_work import OtherWork, busy_facts
 from redline.errors import UserError
@@ -26,6 +29,7 @@ from redline.runtime.settings import to_settings
 from redline.runtime.topology import carry_over, check_topology
 from redline.types import Adjustment
 
+MOST_ROUNDS = 1_000
 MOST_WARMUP_STEPS = 5_000  # enough to draw from
 
 
@@ -40,8 +44,8 @@ class Profile:
     trace: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise UserError(f"rounds is {self.rounds}: use 1 or more")
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise UserError(f"rounds is {self.rounds}: use 1 to {MOST_ROUNDS}")
         if not 0.0 < self.turn_s <= 600.0:
             raise UserError(f"turn-seconds is {self.turn_s:g}: use more than 0 and at most 600")
         if self.trace is not None and not self.trace.name.endswith(SUFFIXES):
@@ -54,19 +58,19 @@ class Profile:
         settled = settle(job)
         prepare_process(settled)
         notes = [f"requested → effective: {item}" for item in (*adjustments, *settled.adjustments)]
-        for note in notes:
-            told(note)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redline-profile-")))
             trainer = build_trainer(settled, env_seed=settled.job.seed)
             stack.callback(trainer.close)
-            records = stack.enter_context(keeping_records(trainer, folder, algorithm=self.algorithm))
+            records = stack.enter_context(keeping_records(trainer, folder, algorithm=self.algorithm, note=notes.append))
+            for note in notes:
+                told(note)
             told("playing the warm-up" if trainer.source.memory is not None else "playing the first rollout")
             subject = prepare(trainer, records)
             others = OtherWork()
             rates = self._measure(subject, told)
             others_percent = others.percent()
-            trace = None if self.trace is None else {"path": str(self.trace), "steps": write_trace(subject, self.trace)}
+            trace = None if self.trace is None else _trace(subject, self.trace, folder)
         return {
             **result_head(),
             "config": {
@@ -75,10 +79,10 @@ class Profile:
                 "device": str(settled.device),
                 "rounds": self.rounds,
                 "turn_s": self.turn_s,
-                "low_high": LOW_HIGH,
+                "low_high": low_high(self.rounds),
             },
             "notes": notes,
-            **attribute(settled.job, subject, rates),
+            **attribute(subject, rates, asked=self.job),
             "trace": trace,
             **busy_facts(others_percent),
             "duration_s": time.perf_counter() - begin_s,
@@ -88,7 +92,10 @@ class Profile:
         """Return the periods per second of each variant, round by round."""
         told(f"warming up {len(VARIANTS)} variants")
         contenders = {name: _contender(variant, subject) for name, variant in VARIANTS.items()}
-        return alternate(contenders, rounds=self.rounds, turn_s=self.turn_s, told=_with_time_left(told, self.rounds))
+        progress = TimeLeft(told, {"round": Kind(self.rounds, guess_s=self.turn_s * len(contenders))})
+        return alternate(
+            contenders, rounds=self.rounds, turn_s=self.turn_s, told=lambda text: progress.begin("round", text)
+        )
 
 
 def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
@@ -109,13 +116,14 @@ def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
     return job, adjustments
 
 
-def attribute(job: Job, subject: Subject, rates: Rounds) -> dict[str, Any]:
-    """Turn periods per second into rates, costs and a verdict."""
+def attribute(subject: Subject, rates: Rounds, *, asked: Job) -> dict[str, Any]:
+    """Turn periods per second into rates, costs, a verdict, and advice for the job that was `asked` for."""
+    job = subject.trainer.job
     steps_per_period = subject.period_steps * job.num_envs
     per_s = {name: [rate * steps_per_period for rate in rounds] for name, rounds in rates.items()}
     step_ms = {name: [1e3 / (rate * subject.period_steps) for rate in rounds] for name, rounds in rates.items()}
-    found = bottleneck(step_ms)
-    updates_per_s = [rate * subject.recorded.updates for rate in rates[FULL]]
+    found = bottleneck(step_ms, can_overlap=can_overlap(job))
+    updates_per_s = [rate * subject.updates_per_period for rate in rates[FULL]]
     return {
         "full": {
             "steps_per_s": median_of(per_s[FULL]).as_dict(),
@@ -125,9 +133,13 @@ def attribute(job: Job, subject: Subject, rates: Rounds) -> dict[str, Any]:
         "variants": {name: {"steps_per_s": median_of(rounds).as_dict()} for name, rounds in per_s.items()},
         "parts": {name: cost_of(step_ms, part) for name, part in PARTS.items()},
         "learner": cost_of(step_ms, WHOLE_LEARNER),
-        "overlap": overlap(step_ms),
+        "overlap": {
+            "beside": what_runs_beside_what(job),
+            **overlap(step_ms, can_overlap=can_overlap(job)),
+        },
+        "remarks": remarks(job, keeps_features=subject.trainer.source.keeps_features),
         "bottleneck": found,
-        "advice": advise(job, found["part"], found["then"]),
+        "advice": advise(job, found["part"], found["then"], asked=asked),
     }
 
 
@@ -139,13 +151,12 @@ def _contender(variant: Variant, subject: Subject) -> Contender:
     return train
 
 
-def _with_time_left(told: Told, rounds: int) -> Told:
-    begun_s: list[float] = []  # of each round
-
-    def tell(text: str) -> None:
-        begun_s.append(time.perf_counter())
-        done = len(begun_s) - 1
-        left_s = (rounds - done) * (begun_s[-1] - begun_s[0]) / done if done else None
-        told(text if left_s is None else f"{text}, about {left_s:.0f} s left")
-
-    return tell
+def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
+    """Write the timeline, first to our own folder: what can't be written is no reason to lose what was measured."""
+    steps, error = 0, None
+    try:
+        steps = write_trace(subject, folder / path.name)
+        shutil.copyfile(folder / path.name, path)
+    except OSError as problem:
+        error = (problem.strerror or str(problem)).lower()
+    return {"path": str(path), "steps": steps, "error": error}

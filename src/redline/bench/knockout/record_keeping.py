@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -85,8 +86,10 @@ class RecordKeeping:
 
 
 @contextmanager
-def keeping_records(trainer: Trainer, folder: Path, *, algorithm: str) -> Iterator[RecordKeeping]:
-    """Keep the records of a trainer in a new run directory under `folder`."""
+def keeping_records(
+    trainer: Trainer, folder: Path, *, algorithm: str, note: Callable[[str], None]
+) -> Iterator[RecordKeeping]:
+    """Keep the records of a trainer in a new run directory under `folder`; `note` takes what can't be."""
     job = trainer.job
     with ExitStack() as stack:
         run = stack.enter_context(
@@ -95,9 +98,32 @@ def keeping_records(trainer: Trainer, folder: Path, *, algorithm: str) -> Iterat
         run.open_records()
         monitor = None
         if job.monitor.hz:
-            monitor = Watcher(run.path, hz=job.monitor.hz, pid=os.getpid(), is_run=True)
-            stack.callback(monitor.close)
-            monitor.wait_until_recording()
+            try:
+                monitor = stack.enter_context(_watching(run.path, hz=job.monitor.hz))
+            except OSError as error:
+                note(f"the monitor can't be started: {error.strerror}; it is in no cost")
         records = RecordKeeping(trainer, run, monitor)
         stack.callback(records.close)
         yield records
+
+
+@contextmanager
+def _watching(folder: Path, *, hz: float) -> Iterator[Watcher]:
+    with ExitStack() as stack:
+        monitor = Watcher(folder, hz=hz, pid=os.getpid(), is_run=True)
+        stack.callback(monitor.close)
+        monitor.wait_until_recording()
+        if monitor.pid is not None:
+            stack.enter_context(waker(monitor.pid))
+        yield monitor
+
+
+def waker(pid: int) -> subprocess.Popen[bytes]:
+    """Start what lets a stopped process go on as soon as we are gone: our pipe closes even if we are killed."""
+    return subprocess.Popen(
+        ["sh", "-c", 'read -r _; kill -CONT "$0"', str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is not meant for it
+    )

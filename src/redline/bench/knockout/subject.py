@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any, NamedTuple
 
 import torch
@@ -32,7 +33,6 @@ class Recorded(NamedTuple):
     extras: ActorExtras  # of the last action
     batch: AnyBatch
     priorities: torch.Tensor
-    updates: int  # in one period
     group: int  # batches that were drawn at once, at most
 
 
@@ -44,7 +44,12 @@ class Subject:
     world: InlineWorld
     records: RecordKeeping
     recorded: Recorded
-    period_steps: int  # vector steps after which as many updates are due again
+    period_steps: int  # vector steps after which as many updates are due again, or nearly so
+
+    @property
+    def updates_per_period(self) -> float:
+        """Updates that a period brings in the long run."""
+        return self.period_steps * updates_per_vector_step(self.trainer.job)
 
     def play(self, vector_steps: int) -> None:
         """Train on, and wait for the device to have done it."""
@@ -52,27 +57,45 @@ class Subject:
 
 
 def train(trainer: Trainer, records: RecordKeeping, vector_steps: int) -> None:
-    """Take some vector steps as a session does."""
+    """Take some vector steps as a session does, and learn from a rollout that they made full.
+
+    The next vector step would begin with that. Learnt from here, no rollout is played without a part and learnt from
+    with it, or the other way round.
+    """
     for _ in range(vector_steps):
         records.after_step(trainer.vector_step())
+    trainer._learn(trainer.source.before_acting(trainer.counters, trainer.world.obs))
     if trainer.learner.device.type == "cuda":
         torch.cuda.synchronize(trainer.learner.device)
 
 
+def updates_per_vector_step(job: Job) -> float:
+    """Return how many updates a vector step brings once the warm-up is over."""
+    algorithm = job.algorithm
+    if isinstance(algorithm, OnPolicy):
+        batches = ceil(algorithm.rollout_steps * job.num_envs / algorithm.batch_size)
+        return algorithm.epochs * batches / algorithm.rollout_steps
+    return job.num_envs * algorithm.samples_per_step / algorithm.batch_size
+
+
 def period_steps(job: Job) -> int:
-    """Return after how many vector steps as many updates are due again: turns of whole periods do the same work."""
+    """Return after how many vector steps as many updates are due again: turns of whole periods do the same work.
+
+    Where no short period is that regular, the best one is taken, in which something is learnt.
+    """
     if isinstance(job.algorithm, OnPolicy):
         return job.algorithm.rollout_steps
-    updates = job.num_envs * job.algorithm.samples_per_step / job.algorithm.batch_size  # per vector step
-    near = Fraction(updates).limit_denominator(FINEST_PERIOD_STEPS)
-    return near.denominator if near else round(1 / updates)
+    updates = updates_per_vector_step(job)
+    if updates * FINEST_PERIOD_STEPS < 1:
+        return ceil(1 / updates)
+    return Fraction(updates).limit_denominator(FINEST_PERIOD_STEPS).denominator
 
 
 def prepare(trainer: Trainer, records: RecordKeeping) -> Subject:
     """Play the warm-up or the first rollout, then one period and more with an ear to every part."""
     period = period_steps(trainer.job)
     trainer.begin()
-    if trainer.source.memory is None:  # a full rollout is learnt from at the next step
+    if trainer.source.memory is None:  # turns begin where rollouts do
         train(trainer, records, period)
     while trainer.counters.steps <= trainer.job.algorithm.warmup_steps:
         train(trainer, records, 1)
@@ -100,9 +123,7 @@ def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period
         stack.enter_context(tapped(world.actor, "choose", lambda _, choice: extras.append(choice[1])))
         stack.enter_context(tapped(trainer.learner, "foresee", lambda args, _: groups.append(len(args[0]))))
         stack.enter_context(tapped(trainer.learner, "update", lambda args, result: updates.append((args[0], result))))
-        train(trainer, records, period)
-        per_period = sum(groups)
-        while len(steps) < most_steps:
+        while len(steps) < most_steps or len(groups) < 2:  # the first group after the warm-up may be a small one
             train(trainer, records, period)
     batch, priorities = updates[0]
     cloned: dict[str, Any] = {name: value.clone() for name, value in batch_tensors(batch).items()}
@@ -111,6 +132,5 @@ def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period
         extras=replace(extras[0], features=None),  # can be learnt from once
         batch=replace(batch, **cloned),  # the loader would write the next one over it
         priorities=priorities.clone(),
-        updates=per_period,
         group=max(groups),
     )

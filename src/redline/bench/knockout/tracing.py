@@ -16,14 +16,16 @@ from redline.bench.knockout.subject import Subject
 from redline.types import AnyBatch
 
 SUFFIXES = (".json", ".json.gz")
-FEW_STEPS = 8  # a full rollout is learnt from before the first of them
+FEW_STEPS = 8  # a full rollout is learnt from after the last of them
 VIEWER = "https://ui.perfetto.dev"
 
 
 def write_trace(subject: Subject, path: Path) -> int:
     """Write the Chrome trace of a few vector steps in which something is learnt; return how many."""
-    trainer = subject.trainer
-    steps = FEW_STEPS if trainer.source.memory is None else max(FEW_STEPS, subject.period_steps)
+    trainer, period = subject.trainer, subject.period_steps
+    steps = FEW_STEPS if trainer.source.memory is None else max(FEW_STEPS, period)
+    if trainer.source.memory is None and period > FEW_STEPS:
+        subject.play(period - FEW_STEPS)
     marks: list[tuple[object, str, Callable[..., Any]]] = [
         (trainer.world, "start_step", _marked("act", trainer.world.start_step)),
         (trainer.source, "before_acting", _marked_batches(trainer.source.before_acting)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from matplotlib import rc_context
@@ -15,6 +16,8 @@ ROW_INCHES, FRAME_INCHES = 0.3, 1.2
 DOTS_PER_INCH = 130
 INK, MUTED, GRID = "#1b2027", "#66707d", "#e4e7eb"
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # behind words, where a line crosses them
+MISSING_CHARACTERS = 70
+VERDICTS = {True: "", False: "\nVOID: it does not keep up", None: "\nNOT JUDGED whether it keeps up"}
 RUNG, BASE, LEARNT, PEER = "#0072b2", "#5f6b78", "#009e73", "#d55e00"
 
 
@@ -35,7 +38,7 @@ def _draw_speeds(axes: Axes, rows: Sequence[Mapping[str, Any]], base: Mapping[st
     for place, row in enumerate(rows):
         rate = row["steps_per_s"]
         if rate is None:
-            axes.text(reach * 0.01, place, row["missing"], color=MUTED, va="center")
+            axes.text(reach * 0.01, place, shorten(row["missing"], MISSING_CHARACTERS), color=MUTED, va="center")
             continue
         axes.barh(place, rate["median"], height=0.62, color=BASE if row["name"] == base["name"] else RUNG)
         axes.plot([rate["low"], rate["high"]], [place, place], color=INK, linewidth=1.4, solid_capstyle="butt")
@@ -48,8 +51,8 @@ def _draw_speeds(axes: Axes, rows: Sequence[Mapping[str, Any]], base: Mapping[st
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.set_ylim(len(rows) - 0.4, -1.1)  # the first on top
     axes.set_xlim(0.0, reach * 1.22)
-    void = "" if base["valid"] is not False else ", VOID: the base does not keep up"
-    axes.set_xlabel(f"Pong, steps per second (line: 90 % of the rounds) · gain over {base['name']}{void}", color=MUTED)
+    text = f"Pong, steps per second (line: 90 % of the rounds) · gain over {base['name']}{VERDICTS[base['valid']]}"
+    axes.set_xlabel(text, color=MUTED if base["valid"] else PEER)
     _clear(axes)
 
 

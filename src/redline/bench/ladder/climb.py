@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from redline.bench.host_result import result_head
 from redline.bench.ladder import peer
-from redline.bench.ladder.contenders import Contender, Turn, take_turns
-from redline.bench.ladder.progress import Kind, TimeLeft
-from redline.bench.ladder.readings import judge_base, rung_readings
+from redline.bench.ladder.contenders import FAILURES, Contender, in_one_line
+from redline.bench.ladder.engine import settled_job
+from redline.bench.ladder.progress import LEARNING, TURN, WARM_UP, Kind, TimeLeft
+from redline.bench.ladder.readings import Learnt, judge_base, rung_readings
+from redline.bench.ladder.rounds import Measured, take_turns
 from redline.bench.ladder.rungs import RUNGS, PlacedRung, Rung, place_rungs
 from redline.bench.ladder.task import BATCH_SIZE, CATCH, GAMMA, PONG, STACK, STEPS_PER_UPDATE, Task
-from redline.bench.measuring import Told, settle_allocator
+from redline.bench.measuring import Told
 from redline.bench.other_work import busy_facts
 from redline.errors import UserError
 from redline.experience import available_bytes
+from redline.runtime.building import prepare_process
 
 OBS_BYTES = STACK * 84 * 84
-WARM_UP, TURN, LEARNING = "warm-up", "turn", "learning"
 KEPT_FREE_BYTES = 1024**3  # for networks, processes and everybody else
 
 
@@ -51,61 +52,56 @@ class Ladder:
         """Measure everything and return it as one plain object."""
         begin_s = time.perf_counter()
         placed = place_rungs(self.names, self.rungs)
-        measured = [item for item in placed if item.missing is None]
-        _refuse_too_much(measured, PONG)
+        tried = [item for item in placed if item.missing is None]
+        _refuse_too_much(tried, PONG)
         missing = peer.missing()
-        contenders = len(measured) + (len(peer.ENVIRONS) if missing is None else 0)
+        contenders = len(tried) + (len(peer.ENVIRONS) if missing is None else 0)
         left = TimeLeft(
             told,
             {
                 WARM_UP: Kind(contenders, guess_s=5.0),
                 TURN: Kind(contenders * self.rounds, guess_s=self.turn_s),
-                LEARNING: Kind(len(measured) * self.learning_seeds, guess_s=self.learning_steps / 250),
+                LEARNING: Kind(len(tried) * self.learning_seeds, guess_s=self.learning_steps / 250),
             },
         )
-        turns, others_percent = self._take_turns(measured, left, with_peer=missing is None)
-        learnt = self._learn(measured, left)
+        prepare_process(settled_job(placed[0].parts, PONG, seed=self.seed))  # once, and so for all rungs alike
+        measured = self._take_turns(tried, left, with_peer=missing is None)
+        pupils = [item for item in tried if item.name in measured.turns]
+        left.skip(LEARNING, (len(tried) - len(pupils)) * self.learning_seeds)
+        learnt = self._learn(pupils, left)
+        base = placed[0].name
         return {
             **result_head([peer.NAME]),
             "config": self._config(),
-            "base": judge_base(turns, base=placed[0].name, peers=tuple(peer.ENVIRONS), missing=missing),
-            "rungs": [rung_readings(item, turns, learnt.get(item.name), base=placed[0].name) for item in placed],
-            **busy_facts(others_percent),
+            "base": judge_base(measured, base=base, peers=tuple(peer.ENVIRONS), missing=missing),
+            "rungs": [rung_readings(item, measured, learnt.get(item.name, Learnt()), base=base) for item in placed],
+            **busy_facts(measured.others_percent),
             "duration_s": time.perf_counter() - begin_s,
         }
 
-    def _take_turns(
-        self, rungs: Sequence[PlacedRung], left: TimeLeft, *, with_peer: bool
-    ) -> tuple[dict[str, list[Turn]], float]:
-        """Make all contenders, warm them up one after the other, and let them work by turns."""
+    def _take_turns(self, rungs: Sequence[PlacedRung], left: TimeLeft, *, with_peer: bool) -> Measured:
         makers: dict[str, Callable[[], Contender]] = {
             item.name: partial(item.runner.contender, item.parts, PONG, seed=self.seed) for item in rungs
         }
         for name, without in peer.ENVIRONS.items() if with_peer else ():
             makers[name] = partial(peer.StableBaselines3, seed=self.seed, without=without)
-        contenders: dict[str, Contender] = {}
-        settle_allocator()
-        with ExitStack() as stack:
-            for name, make in makers.items():
-                left.begin(WARM_UP, f"warming up {name}")
-                contenders[name] = make()
-                stack.callback(contenders[name].close)
-                contenders[name].warm_up()
-            return take_turns(
-                contenders,
-                rounds=self.rounds,
-                turn_s=self.turn_s,
-                told=lambda number, name: left.begin(TURN, f"round {number + 1} of {self.rounds}: {name}"),
-            )
+        return take_turns(makers, needed=rungs[0].name, rounds=self.rounds, turn_s=self.turn_s, left=left)
 
-    def _learn(self, rungs: Sequence[PlacedRung], left: TimeLeft) -> dict[str, list[float | None]]:
+    def _learn(self, rungs: Sequence[PlacedRung], left: TimeLeft) -> dict[str, Learnt]:
         """Train each rung on the small game, once with each seed."""
-        learnt: dict[str, list[float | None]] = {}
-        for item in rungs:
-            for number in range(self.learning_seeds):
-                left.begin(LEARNING, f"what {item.name} learns, seed {self.seed + number}")
-                mean = item.runner.mean_return(item.parts, CATCH, seed=self.seed + number, steps=self.learning_steps)
-                learnt.setdefault(item.name, []).append(mean)
+        learnt = {}
+        for item in rungs if self.learning_seeds else ():
+            by_seed: list[float | None] = []
+            reason = None
+            for seed in range(self.seed, self.seed + self.learning_seeds):
+                left.begin(LEARNING, f"what {item.name} learns, seed {seed}")
+                try:
+                    by_seed.append(item.runner.mean_return(item.parts, CATCH, seed=seed, steps=self.learning_steps))
+                except FAILURES as error:
+                    by_seed.append(None)
+                    reason = f"failed: {in_one_line(error)}"
+                    left.told(f"{item.name} with seed {seed} {reason}")
+            learnt[item.name] = Learnt(by_seed, reason)
         return learnt
 
     def _config(self) -> dict[str, Any]:
@@ -118,6 +114,8 @@ class Ladder:
             "seed": self.seed,
             "low_high": "90 % of the rounds",
             "gain": "median of the ratios within each round",
+            "process": "every rung in this process has what Redline sets once per process: torch's threads, denormals "
+            f"flushed to 0, freed memory kept; {peer.NAME} has it as a user has it",
             "openmp": f"{', '.join(peer.OPENMP)} as the redline command sets them; {peer.NAME} also by default",
         }
 

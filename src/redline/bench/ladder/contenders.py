@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import psutil
 import torch
 
+from redline.envs.vector import EnvError
+from redline.experience import ReplayError
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.roles import usable_cores
 
-LOOK_S = 0.5  # at what others do
 SETTLE_STEPS = 100  # of learning: allocator and caches have seen every shape
 
 
 class ContenderError(Exception):
     """A contender in a process of its own failed; the message holds what it said last."""
+
+
+FAILURES = (ContenderError, EnvError, ReplayError)  # of one contender; the others can go on
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,15 @@ class InThisProcess:
     training: Training
     warmup_steps: int
     steps_per_update: int  # a turn holds whole cycles of playing and learning
-    prepare: Callable[[], None]  # sets what torch keeps once per process
 
     def warm_up(self) -> None:
         """Play until the first updates are made."""
-        self.prepare()
         counters = self.training.counters
         while counters.steps < self.warmup_steps or counters.updates * self.steps_per_update < SETTLE_STEPS:
             self.training.vector_step()
 
     def take_turn(self, seconds: float) -> Turn:
         """Advance until the time is over and a cycle is complete."""
-        self.prepare()
         counters = self.training.counters
         steps, updates, samples = counters.steps, counters.updates, counters.samples
         begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
@@ -117,6 +119,21 @@ def gpu_share() -> float | None:
     return torch.cuda.utilization() / 100.0
 
 
+def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
+    """Return the processor time of those that are still there."""
+    total_s = 0.0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            spent = process.cpu_times()
+            total_s += spent.user + spent.system
+    return total_s
+
+
+def in_one_line(error: Exception) -> str:
+    """Return what an error says, for a table or a line of progress."""
+    return " ".join(str(error).split())
+
+
 def learn(training: Training, *, steps: int) -> float | None:
     """Train for so many steps and return the mean return of the last 100 episodes."""
     try:
@@ -125,27 +142,3 @@ def learn(training: Training, *, steps: int) -> float | None:
         return training.scores.mean
     finally:
         training.close()
-
-
-def take_turns(
-    contenders: Mapping[str, Contender], *, rounds: int, turn_s: float, told: Callable[[int, str], None]
-) -> tuple[dict[str, list[Turn]], float]:
-    """Let each contender work once per round, in an order that rotates; `told` hears the round and whose turn it is.
-
-    Returned beside the turns is the most that others used of the CPU, in percent, before a round, while all rested.
-    """
-    names = list(contenders)
-    turns: dict[str, list[Turn]] = {name: [] for name in names}
-    others_percent = 0.0
-    for number in range(rounds):
-        others_percent = max(others_percent, psutil.cpu_percent(interval=LOOK_S))
-        for name in turn_order(names, number, rounds=rounds):
-            told(number, name)
-            turns[name].append(contenders[name].take_turn(turn_s))
-    return turns, others_percent
-
-
-def turn_order(names: Sequence[str], number: int, *, rounds: int) -> list[str]:
-    """Return who works when in a round: the first places are shared out over the rounds."""
-    begin = number * max(len(names) // rounds, 1) % len(names)
-    return [*names[begin:], *names[:begin]]

@@ -6,9 +6,9 @@ from typing import ClassVar, Protocol
 
 import torch
 
-from redline.bench.ladder.replay_parts import Transitions
+from redline.bench.ladder.replay_parts import Drawn
 
-Carrier = Callable[[Transitions], Transitions]  # of a batch to the device
+Carrier = Callable[[Drawn], Drawn]  # of a batch to the device
 
 
 class DevicePart(Protocol):
@@ -50,7 +50,7 @@ class OnGpu:
 
     def carrier(self) -> Carrier:
         """Copy, and wait."""
-        return lambda batch: Transitions(*(column.to(self.device) for column in batch))
+        return lambda batch: type(batch)(*(column.to(self.device) for column in batch))
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class _Unawaited:
         self._device = device
         self._copied: torch.cuda.Event | None = None
 
-    def __call__(self, batch: Transitions) -> Transitions:
+    def __call__(self, batch: Drawn) -> Drawn:
         if self._copied is not None:  # the buffer of the batch before is filled anew from now on
             self._copied.synchronize()
-        carried = Transitions(*(column.to(self._device, non_blocking=True) for column in batch))
+        carried = type(batch)(*(column.to(self._device, non_blocking=True) for column in batch))
         self._copied = torch.cuda.current_stream().record_event()
         return carried

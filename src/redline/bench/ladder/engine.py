@@ -58,6 +58,7 @@ def train_flags(parts: LoopParts, task: Task, *, seed: int, log_dir: Path) -> li
         "algo": "dqn",
         "network": kind_name(type(task.torso)),
         "num-envs": parts.env.num_envs,
+        "device": parts.device.device,
         "batch-size": BATCH_SIZE * parts.joined_updates,
         "samples-per-step": SAMPLES_PER_STEP,
         "warmup-steps": task.warmup_steps,

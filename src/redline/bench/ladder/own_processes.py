@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import psutil
 
-from redline.bench.ladder.contenders import ContenderError, Turn, gpu_share
+from redline.bench.ladder.contenders import ContenderError, Turn, cpu_seconds, gpu_share
 from redline.records import Row, read_records
 from redline.runtime.roles import usable_cores
 
@@ -29,6 +29,15 @@ STARTING_S = 300.0  # until the first updates, on a slow machine
 ENDING_S = 60.0
 TAIL_CHARACTERS = 500
 FRESH_S = 1.0  # a reading taken later than this after a halt was taken since
+MOST_WINDOWS = 2  # for a turn, if the first is void
+
+# becomes a command that the kernel kills as soon as whoever started it ends, however that is: a halted run would stay
+TIED = """
+import os, sys
+from redline.runtime.processes.child import end_with_parent
+end_with_parent()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 T = TypeVar("T")
 
@@ -38,35 +47,57 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "redline.cli.main", *arguments]
 
 
+def tied(words: Sequence[str]) -> list[str]:
+    """Return a command line that does the same, and never outlives whoever starts it."""
+    return [sys.executable, "-c", TIED, *words]
+
+
 class OwnProcesses:
     """A run in a folder of its own, with all its processes in one group."""
 
     def __init__(self, make_flags: Callable[[Path], Sequence[str]]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redline-ladder-")
-        self._log = Path(self._folder.name) / "said.log"
-        with self._log.open("wb") as said:
+        folder = Path(self._folder.name)
+        self._result, self._said = folder / "result.json", folder / "said.log"
+        with self._result.open("wb") as result, self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                command("train", *make_flags(Path(self._folder.name)), "--json"),
-                stdout=said,
+                tied(command("train", *make_flags(folder), "--json")),
+                stdout=result,
                 stderr=said,
                 start_new_session=True,
             )
 
     def warm_up(self) -> None:
         """Wait for the first updates, and halt."""
-        self._wait_for(lambda: next((row for row in self._rows() if row["updates"] > 0), None))
-        self._halt()
+        self._wait_for(lambda: next((row for row in self._rows("metrics") if row["updates"] > 0), None))
+        self._signal(signal.SIGSTOP)
 
     def take_turn(self, seconds: float) -> Turn:
-        """Let it go on for a window of `seconds` or a little more between two readings."""
-        self._go_on()
+        """Let it go on for a window of `seconds` or a little more between two readings.
+
+        An actor that was halted while it waited for its emulators may wake after its deadline, and is replaced: a
+        window in which that happened is void, and the next one counts.
+        """
+        lost = self._count_lost()
+        self._signal(signal.SIGCONT)
+        for _ in range(MOST_WINDOWS):
+            turn = self._measure(seconds)
+            before, lost = lost, self._count_lost()
+            if lost == before:
+                self._signal(signal.SIGSTOP)
+                return turn
+        raise ContenderError(f"redline train lost a process in each of {MOST_WINDOWS} windows")
+
+    def _measure(self, seconds: float) -> Turn:
+        """Return what was done in a window from now on."""
         since_unix_s = time.time() + FRESH_S
         first = self._wait_for(lambda: self._reading_after(since_unix_s))
         begin_s, begin_cpu_s = time.monotonic(), self._cpu_s()
         last = self._wait_for(lambda: self._reading_after(first["unix_s"] + seconds))
         cpu_share = (self._cpu_s() - begin_cpu_s) / (time.monotonic() - begin_s) / usable_cores()
         gpu = gpu_share()
-        self._halt()
+        if last["steps"] == first["steps"]:
+            raise ContenderError("redline train played no step in a whole window")
         return Turn(
             seconds=last["unix_s"] - first["unix_s"],
             steps=last["steps"] - first["steps"],
@@ -81,46 +112,44 @@ class OwnProcesses:
         self._process.wait()
         if self._process.returncode != 0:
             raise self._failure()
-        last = self._log.read_text(encoding="utf-8").splitlines()[-1]
-        mean: float | None = json.loads(last)["mean_return_100"]
+        mean: float | None = json.loads(self._result.read_text(encoding="utf-8"))["mean_return_100"]
         return mean
 
     def close(self) -> None:
         """End the run and remove what it wrote."""
         try:
             if self._process.poll() is None:
-                self._go_on()
+                self._signal(signal.SIGCONT)
                 self._process.terminate()
                 self._process.wait(ENDING_S)
         except subprocess.TimeoutExpired:
             pass
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self._process.wait()
             self._folder.cleanup()
 
-    def _halt(self) -> None:
-        os.killpg(self._process.pid, signal.SIGSTOP)
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the whole group; that it is gone is found out by whoever waits for it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
 
-    def _go_on(self) -> None:
-        os.killpg(self._process.pid, signal.SIGCONT)
-
-    def _rows(self) -> list[Row]:
-        path = next(Path(self._folder.name).glob("*/*/*/metrics.jsonl"), None)
+    def _rows(self, name: str) -> list[Row]:
+        path = next(Path(self._folder.name).glob(f"*/*/*/{name}.jsonl"), None)
         return [] if path is None else read_records(path)
 
     def _reading_after(self, unix_s: float) -> Row | None:
-        return next((row for row in self._rows() if row["unix_s"] >= unix_s), None)
+        return next((row for row in self._rows("metrics") if row["unix_s"] >= unix_s), None)
+
+    def _count_lost(self) -> int:
+        return sum(row["event"] == "process-lost" for row in self._rows("events"))
 
     def _cpu_s(self) -> float:
-        total = 0.0
-        root = psutil.Process(self._process.pid)
-        for process in (root, *root.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system
-        return total
+        try:
+            root = psutil.Process(self._process.pid)
+            return cpu_seconds([root, *root.children(recursive=True)])
+        except psutil.NoSuchProcess:
+            raise self._failure() from None
 
     def _wait_for(self, look: Callable[[], T | None]) -> T:
         give_up_s = time.monotonic() + STARTING_S
@@ -131,5 +160,7 @@ class OwnProcesses:
         return seen
 
     def _failure(self) -> ContenderError:
-        said = self._log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip()
-        return ContenderError(f"redline train ended with {self._process.poll()}: {said}")
+        said = self._said.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip()
+        code = self._process.poll()
+        what = "did not go on in time" if code is None else f"ended with {code}"
+        return ContenderError(f"redline train {what}: {said}")

@@ -14,12 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
-from importlib.util import find_spec
 from typing import Any
 
 from redline.bench.ladder.contenders import ContenderError, Turn
 from redline.bench.ladder.task import BATCH_SIZE
-from redline.bench.peer_install import INSTALL
+from redline.bench.peer_install import why_missing
 
 NAME = "stable-baselines3"
 OPENMP = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # that Redline sets for itself
@@ -32,9 +31,7 @@ TAIL_CHARACTERS = 500
 
 def missing() -> str | None:
     """Return why it can't be measured here, or None if it can."""
-    if find_spec("stable_baselines3") is None:
-        return f"{NAME} is not installed: {INSTALL}"
-    return None
+    return why_missing("stable_baselines3", NAME)
 
 
 class StableBaselines3:
@@ -61,8 +58,11 @@ class StableBaselines3:
         pipe = self._process.stdin
         if pipe is None or self._process.poll() is not None:
             raise self._failure()
-        pipe.write(f"{seconds}\n")
-        pipe.flush()
+        try:
+            pipe.write(f"{seconds}\n")
+            pipe.flush()
+        except BrokenPipeError:
+            raise self._failure() from None
         row = self._answer()
         return Turn(**row, samples=row["updates"] * BATCH_SIZE)
 

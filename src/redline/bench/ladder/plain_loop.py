@@ -164,7 +164,7 @@ class PlainLoop:
             self._update()
 
     def _update(self) -> None:
-        batch = self._carry(self._replay.next_batch(self._rng))
+        batch = self._carry(self._replay.next_batch(self._rng)).cut()
         with torch.no_grad():
             following = self._target(batch.next_state).amax(dim=1)  # [B]
         predicted = self._online(batch.state).gather(1, batch.action[:, None]).squeeze(1)  # [B]

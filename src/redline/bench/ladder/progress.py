@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from redline.bench.measuring import Told
 from redline.bench.time_left import in_words
 
+WARM_UP, TURN, LEARNING = "warm-up", "turn", "learning"
+
 
 @dataclass
 class Kind:
@@ -29,7 +31,7 @@ class TimeLeft:
     """Tells what is going on, with the time left."""
 
     def __init__(self, told: Told, kinds: Mapping[str, Kind]) -> None:
-        self._told = told
+        self.told = told
         self._kinds = kinds
         self._under_way: Kind | None = None
         self._begun_s = time.monotonic()
@@ -38,9 +40,13 @@ class TimeLeft:
         """Tell that the next part of a kind begins, and with it that the one before has ended."""
         self.end()
         left_s = sum(item.left_s for item in self._kinds.values())
-        self._told(f"{text}, {in_words(left_s)} left")
+        self.told(f"{text}, {in_words(left_s)} left")
         self._under_way = self._kinds[kind]
         self._begun_s = time.monotonic()
+
+    def skip(self, kind: str, parts: int = 1) -> None:
+        """Count so many parts of a kind less: who would have done them is out."""
+        self._kinds[kind].left -= parts
 
     def end(self) -> None:
         """Count what is under way as done."""

@@ -24,6 +24,26 @@ class Transitions(NamedTuple):
     next_state: torch.Tensor  # [B, K, *frame] uint8
     discount: torch.Tensor  # [B] γ, or 0 where the return ends
 
+    def cut(self) -> Transitions:
+        """Return it as it is."""
+        return self
+
+
+class Windows(NamedTuple):
+    """The same with each frame once; a copy of it to a GPU is one block, unlike those of the stacks that overlap."""
+
+    frames: torch.Tensor  # [B, K + 1, *frame] uint8
+    action: torch.Tensor  # [B] int64
+    reward: torch.Tensor  # [B]
+    discount: torch.Tensor  # [B]
+
+    def cut(self) -> Transitions:
+        """Return the two stacks of each window, as views."""
+        return Transitions(self.frames[:, :-1], self.action, self.reward, self.frames[:, 1:], self.discount)
+
+
+Drawn = Transitions | Windows
+
 
 @dataclass(frozen=True)
 class Room:
@@ -46,7 +66,7 @@ class Replay(Protocol):
         """Keep one step of all lanes that began at `obs`."""
         ...
 
-    def next_batch(self, rng: np.random.Generator) -> Transitions:
+    def next_batch(self, rng: np.random.Generator) -> Drawn:
         """Return rows drawn at random; overwritten after the next call."""
         ...
 
@@ -131,14 +151,14 @@ class _StackReplay:
 
 class _FrameReplay:
     def __init__(self, room: Room, *, codec: str, prefetch: int) -> None:
-        num_envs, self._stack, *frame_shape = room.obs_shape
+        num_envs, stack, *frame_shape = room.obs_shape
         pacing = Pacing(samples_per_step=SAMPLES_PER_STEP, warmup_steps=0)
         horizon = pacing.horizon_vector_steps(batches_ahead=prefetch, batch_size=room.batch_size, num_envs=num_envs)
         layout = ReplayLayout(
             capacity=room.capacity,
             frame_shape=tuple(frame_shape),
             frame_dtype="uint8",
-            stack=self._stack,
+            stack=stack,
             lanes=num_envs,
             horizon_steps=horizon,
             codec=codec,
@@ -168,12 +188,11 @@ class _FrameReplay:
             first_frames=step.next_obs[:, -1],
         )
 
-    def next_batch(self, rng: np.random.Generator) -> Transitions:
+    def next_batch(self, rng: np.random.Generator) -> Windows:
         while self._loader.is_short_of(1):
             self._loader.submit(self._sampler.draw(rng, self._batch_size))
         ((_, batch),) = self._loader.take(1)
-        state, next_state = batch.frames[:, : self._stack], batch.frames[:, 1:]
-        return Transitions(state, batch.action, batch.reward, next_state, batch.discount)
+        return Windows(batch.frames, batch.action, batch.reward, batch.discount)
 
     def close(self) -> None:
         self._loader.close()

@@ -41,7 +41,12 @@ RUNGS = (
     Rung("frames-once", "a replay that keeps each frame once", {"replay": FramesOnce()}),
     Rung("zstd", "frames compressed", {"replay": FramesOnce("zstd")}),
     Rung("prefetch", "the next batch gathered by a thread", {"replay": FramesOnce("zstd", prefetch=1)}),
-    Rung("engine", "Redline's own trainer", runner=InEngine()),
+    Rung(
+        "engine",
+        "Redline's own trainer, several things in one: its loop, He initialisation, 1/255 folded into the first layer, "
+        "activations in place, targets of coming updates computed together",
+        runner=InEngine(),
+    ),
     # the same samples per step in fewer, larger updates is another way to learn: nothing else builds on it
     Rung("batch-64", "one update of 64 per 8 steps", {"joined_updates": 2}),
     Rung("batch-128", "one update of 128 per 16 steps", {"joined_updates": 4}),
@@ -49,7 +54,8 @@ RUNGS = (
     Rung("batch-512", "one update of 512 per 64 steps", {"joined_updates": 16}),
     Rung(
         "processes",
-        "actor and learner in processes, weights after every vector step (--actor.sync-steps 8)",
+        "actor and learner in processes, weights after every vector step (--actor.sync-steps 8); "
+        "and what a run keeps: records, curves, a checkpoint",
         runner=InProcesses(sync_steps=NUM_ENVS),
         over="engine",
     ),
@@ -64,8 +70,18 @@ RUNGS = (
         over="processes",
         needs_gpu=True,
     ),
-    Rung("no-life-loss", "a life lost ends nothing: that wrapper off", {"env": Wrapped((CLIPPING,))}, over=BASE),
-    Rung("no-clipping", "rewards as they are: that wrapper off too", {"env": Wrapped(())}),
+    # only their speed can show: neither game has lives, and both have rewards of ±1
+    Rung(
+        "no-life-loss",
+        "a life lost ends nothing: that wrapper off; speed only, neither Pong nor Catch has lives",
+        {"env": Wrapped((CLIPPING,))},
+        over=BASE,
+    ),
+    Rung(
+        "no-clipping",
+        "rewards as they are: that wrapper off too; speed only, both games' rewards are ±1",
+        {"env": Wrapped(())},
+    ),
 )
 
 

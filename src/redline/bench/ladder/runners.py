@@ -1,22 +1,20 @@
-"""Who runs the parts of a rung: the plain loop, Redline's engine in this process, or one with processes of its own."""
+"""Who runs the parts of a rung: the plain loop, Redline's engine in this process, or one with processes of its own.
+
+What is set once per process, such as threads, the ladder has set before: it is the same for all in this one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Protocol
-
-import torch
 
 from redline.bench.ladder.contenders import Contender, InThisProcess, learn
 from redline.bench.ladder.engine import make_trainer, settled_job, train_flags
 from redline.bench.ladder.own_processes import OwnProcesses
 from redline.bench.ladder.plain_loop import LoopParts, PlainLoop
 from redline.bench.ladder.task import STEPS_PER_UPDATE, Task
-from redline.runtime.building import prepare_process
-from redline.runtime.roles import usable_cores
 
 
 class Runner(Protocol):
@@ -41,12 +39,10 @@ class InPlainLoop:
             PlainLoop(parts, task, seed=seed),
             warmup_steps=task.warmup_steps,
             steps_per_update=_cycle_steps(parts),
-            prepare=partial(torch.set_num_threads, usable_cores()),
         )
 
     def mean_return(self, parts: LoopParts, task: Task, *, seed: int, steps: int) -> float | None:
         """Train the loop."""
-        torch.set_num_threads(usable_cores())
         return learn(PlainLoop(parts, task, seed=seed), steps=steps)
 
 
@@ -56,21 +52,15 @@ class InEngine:
 
     def contender(self, parts: LoopParts, task: Task, *, seed: int) -> Contender:
         """Return the trainer."""
-        settled = settled_job(parts, task, seed=seed)
-        prepare = partial(prepare_process, settled)
-        prepare()
         return InThisProcess(
-            make_trainer(settled),
+            make_trainer(settled_job(parts, task, seed=seed)),
             warmup_steps=task.warmup_steps,
             steps_per_update=_cycle_steps(parts),
-            prepare=prepare,
         )
 
     def mean_return(self, parts: LoopParts, task: Task, *, seed: int, steps: int) -> float | None:
         """Train the trainer."""
-        settled = settled_job(parts, task, seed=seed)
-        prepare_process(settled)
-        return learn(make_trainer(settled), steps=steps)
+        return learn(make_trainer(settled_job(parts, task, seed=seed)), steps=steps)
 
 
 @dataclass(frozen=True)

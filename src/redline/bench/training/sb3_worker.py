@@ -1,7 +1,7 @@
 """Trains with Stable-Baselines3 as its documentation shows, and writes what the window saw.
 
-Its A2C has torch's RMSprop by default, as Redline's has. Differences that can't be set away: SB3's DQN clips the
-gradient's norm, and its Atari envs press FIRE when a game begins.
+Its A2C has torch's RMSprop by default; Redline computes the same update through Adam's fused pass. Differences that
+can't be set away: SB3's DQN clips the gradient's norm, and its Atari envs press FIRE when a game begins.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from redline.bench.training.settings import DqnSetting, OnPolicySetting, Setting, from_json
 from redline.bench.training.window import SteadyWindow
 from redline.bench.training.worker_files import write_row
+from redline.runtime.roles import usable_cores
 
 VEC_ENVS: dict[str, type[DummyVecEnv] | type[SubprocVecEnv]] = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
 ENDLESS_STEPS = 10_000_000
@@ -56,7 +57,8 @@ def make_env(setting: Setting) -> VecFrameStack:
 
 
 def make_model(setting: Setting, env: VecEnv) -> A2C | DQN | PPO:
-    """Return the setting as SB3 understands it."""
+    """Return the setting as SB3 understands it; it computes on all cores, as Redline does, whatever the shell says."""
+    torch.set_num_threads(usable_cores())
     if isinstance(setting, DqnSetting):
         return make_dqn(setting, env)
     return make_a2c(setting, env) if setting.clip is None else make_ppo(setting, env)

@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from redline.bench.training.window import SteadyWindow
 
 ROW, SAID = "row.json", "said.log"
 
 
 def write_row(folder: Path, window: SteadyWindow) -> None:
-    """Leave what the window saw."""
-    (folder / ROW).write_text(json.dumps(window.row()), encoding="utf-8")
+    """Leave what the window saw, and with how many threads the contender computed."""
+    row = window.row() | {"threads": torch.get_num_threads()}
+    (folder / ROW).write_text(json.dumps(row), encoding="utf-8")
 
 
 def read_row(folder: Path) -> dict[str, Any]:

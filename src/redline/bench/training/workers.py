@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,17 +72,20 @@ def run_worker(worker: str, setting: Setting, *, environ: Mapping[str, str]) -> 
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a worker and whatever it started, at once if it does not end by itself."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(ENDING_S)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
+    """End a worker and whatever it started, at once if it does not end by itself or if we are interrupted again."""
+    try:
+        _signal_group(process, signal.SIGTERM)
+        process.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def environ_with(settings: Mapping[str, str], *, known: Mapping[str, str]) -> dict[str, str]:
