@@ -24,7 +24,7 @@ from recording import Measurement, finish, say, spread
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.optimizers import Radam, Rmsprop
 from redline.bench.measuring import Contender, alternate
-from redline.cli.main import SHORT_SPIN
+from redline.cli.spinning import SHORT_SPIN
 from redline.runtime.allocator import keep_freed_memory
 from trial_learners import Learning, Moving, Rollouts, compiled, default_adam, fused_adam, plain_nchw, with_optimizer
 from trial_torsos import (

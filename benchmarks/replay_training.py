@@ -19,7 +19,7 @@ from machine_use import refuse_busy_machine
 from recording import Measurement, finish, say, spread
 from redline.bench.training.settings import DqnSetting
 from redline.bench.training.workers import OURS, environ_with, run_worker
-from redline.cli.main import SHORT_SPIN
+from redline.cli.spinning import SHORT_SPIN
 
 ENVS = {"pong": "PongNoFrameskip-v4", "yars_revenge": "YarsRevengeNoFrameskip-v4"}
 GOAL_SLOWDOWN = {"pong": 0.06, "yars_revenge": 0.12}  # the second is the worst game

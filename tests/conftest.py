@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.cli.main import SHORT_SPIN
+from redline.cli.spinning import SHORT_SPIN
 
 os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share their cores
 

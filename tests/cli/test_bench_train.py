@@ -2,6 +2,7 @@
 
 import json
 import signal
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,19 +55,29 @@ def test_ours_beside_the_limit_when_the_peer_is_missing(
 
 
 def test_the_faster_vector_env_of_a_peer_is_taken_by_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    speeds = {"dummy": [300.0, 90.0, 80.0], "subproc": [100.0, 10.0, 110.0]}
-    tried = []
+    speeds = {"dummy": [300.0, 90.0, 80.0], "subproc": [100.0, 10.0, 110.0], "ours": [1.0]}
+    closed: list[str] = []
 
-    def train(_: object, worker: str, setting: Setting) -> dict[str, float]:
-        tried.append(setting.peer_vec_env)
-        return {"steps_per_s": speeds[setting.peer_vec_env].pop(0)}
+    class Trained(AbstractContextManager["Trained"]):
+        """A worker whose speeds are known."""
 
-    monkeypatch.setattr(bench.TrainBench, "_train", train)
+        def __init__(self, module: str, setting: Setting) -> None:
+            self.name = "ours" if module == bench.OURS else setting.peer_vec_env
+
+        def __exit__(self, *_: object) -> None:
+            closed.append(self.name)
+
+        def take_turn(self, seconds: float) -> dict[str, float]:
+            return {"steps_per_s": speeds[self.name].pop(0)}
+
+    monkeypatch.setattr(bench.TrainBench, "_worker", lambda _, module, setting: Trained(module, setting))
     peer = TrainingPeer("json", "json", "a_worker", ("dummy", "subproc"))
-    setting, reached = bench.TrainBench(SETTINGS["a2c"])._choose_vec_env({"peer": peer}, lambda _: None)
-    assert tried == ["dummy", "subproc", "subproc", "dummy", "dummy", "subproc"]
-    assert setting.peer_vec_env == "subproc"
-    assert reached["dummy"]["median"] == 90.0
+    with ExitStack() as stack:
+        workers, reached = bench.TrainBench(SETTINGS["a2c"])._start({"peer": peer}, stack, lambda _: None)
+        assert workers["peer"].name == "subproc"  # type: ignore[attr-defined]
+        assert closed == ["dummy"]
+    assert reached["peer"]["dummy"]["median"] == 90.0
+    assert sorted(closed) == ["dummy", "ours", "subproc"]
 
 
 def test_a_training_that_fails_is_one_line(

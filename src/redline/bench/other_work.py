@@ -13,7 +13,7 @@ IDLE = ("idle", "iowait", "guest", "guest_nice")  # guests are counted in `user`
 
 
 class OtherWork:
-    """Counts from when it is made; processes that were started since must have ended when it is read."""
+    """Counts from when it is made."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter(), _all_cpu_s(), _own_cpu_s()
@@ -50,5 +50,13 @@ def _all_cpu_s() -> float:
 
 
 def _own_cpu_s() -> float:
-    own = os.times()
-    return own.user + own.system + own.children_user + own.children_system
+    """Return the CPU seconds of this process and of all that it started, those that have ended included."""
+    here = psutil.Process()
+    total = 0.0
+    for process in (here, *here.children(recursive=True)):
+        try:
+            spent = process.cpu_times()
+        except psutil.NoSuchProcess:  # ended since it was listed: counted by its parent from now on
+            continue
+        total += spent.user + spent.system + spent.children_user + spent.children_system
+    return total

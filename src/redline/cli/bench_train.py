@@ -1,5 +1,6 @@
 """`redline bench train`: measure whole trainings here, against the machine's limit and other libraries."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -11,8 +12,9 @@ from redline.bench.training.settings import SETTINGS
 from redline.bench.training.workers import WorkerError
 from redline.cli.bench_learner import split_names
 from redline.cli.bench_printing import OutputFlags, ended_by_signals, give_out, print_verdict, rate_text, tell
-from redline.cli.main import FAILED, SHORT_SPIN, refuse
+from redline.cli.main import FAILED, refuse
 from redline.cli.parsing import parse
+from redline.cli.spinning import SHORT_SPIN
 from redline.cli.tables import print_table
 from redline.cli.wording import number
 from redline.envs import catalog as env_catalog
@@ -29,15 +31,15 @@ class BenchTrainFlags:
     """Libraries to compare with, commas between them: sb3. None: Redline beside the limit."""
     env: str = "pong"
     """Atari game, by the rules of 2015."""
-    rounds: int = 5
-    """Rounds; in each all are measured once."""
-    seconds: float = 15.0
-    """Length of the window in which a training is measured, after its warm-up."""
+    rounds: int = 9
+    """Rounds in which all train by turns."""
+    seconds: float = 6.0
+    """Seconds that each trains in each round; to the end of a rollout where there are such."""
     warmup_steps: int | None = None
-    """Steps before the window; about one game of each env if not given."""
+    """Steps before the first round; about one game of each env if not given."""
     peer_vec_env: Literal["auto", "dummy", "subproc"] = "auto"
     """Vector env of Stable-Baselines3; auto tries both and takes the faster."""
-    peer_short_spin: bool = False
+    peer_same_openmp: bool = False
     """Give the others Redline's OpenMP settings too."""
     output: Annotated[OutputFlags, tyro.conf.arg(name="")] = field(default_factory=OutputFlags)
     """Where the result goes."""
@@ -58,13 +60,14 @@ def run(args: Sequence[str]) -> int:
     if name not in SETTINGS:
         raise unknown_name("algorithm of this bench", flags.algo, SETTINGS)
     setting = with_window(SETTINGS[name], seconds=flags.seconds, warmup_steps=flags.warmup_steps)
+    openmp = {name: os.environ[name] for name in SHORT_SPIN if name in os.environ}  # as for `redline train`
     bench = TrainBench(
         setting=replace(setting, env=_game(flags.env)),
         against=split_names(flags.against),
         rounds=flags.rounds,
         peer_vec_env=flags.peer_vec_env,
-        own_environ=SHORT_SPIN,
-        peer_environ=SHORT_SPIN if flags.peer_short_spin else {},
+        own_environ=openmp,
+        peer_environ=openmp if flags.peer_same_openmp else {},
     )
     try:
         with ended_by_signals():

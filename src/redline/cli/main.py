@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from redline import __version__
+from redline.cli.spinning import choose_spin
 from redline.errors import UserError, unknown_name
-
-# Threads of an OpenMP team that wait for each other spin, by default for milliseconds. On a machine with other work
-# the one they wait for may not be running, and then they burn the very time it needs.
-# Read once, when torch is loaded, so it must be set before any command is imported.
-SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
 
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
 
@@ -35,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     if args[:1] != ["monitor"]:  # what it starts shall find the environment as it was
-        for name, value in SHORT_SPIN.items():
+        for name, value in choose_spin(args).items():
             os.environ.setdefault(name, value)
     as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
     if not args or args[0] in ("-h", "--help", "help"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
-from redline.bench.training.bench import trial_of, with_window
+from redline.bench.training.bench import with_window
 from redline.bench.training.redline_worker import make_job
 from redline.bench.training.settings import SETTINGS, DqnSetting, OnPolicySetting, from_json, to_json
 
@@ -30,13 +30,6 @@ def test_dqn_differs_from_the_default_only_in_what_a_short_run_needs() -> None:
     default = ALGORITHMS["dqn"].atari.algorithm
     short = {"explore": default.explore, "replay": default.replay, "warmup_steps": default.warmup_steps}
     assert replace(job.algorithm, **short) == default
-
-
-def test_a_trial_is_shorter_and_learns_as_much() -> None:
-    for setting in SETTINGS.values():
-        trial = trial_of(setting)
-        assert trial.opens_at_steps < setting.opens_at_steps
-        assert trial.updates_per_step == setting.updates_per_step
 
 
 def test_a_window_opens_after_the_warmup_that_is_asked_for() -> None:

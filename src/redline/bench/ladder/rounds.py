@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
-import psutil
-
-from redline.bench.ladder.contenders import FAILURES, Contender, Turn, cpu_seconds, in_one_line
+from redline.bench.ladder.contenders import FAILURES, Contender, Turn, in_one_line
 from redline.bench.ladder.progress import TURN, WARM_UP, TimeLeft
 from redline.bench.measuring import Told
 from redline.bench.other_work import OtherWork
@@ -39,7 +35,7 @@ def take_turns(
             left.begin(WARM_UP, f"warming up {name}")
             entered.enter(name, make)
         for number in range(rounds):
-            others = OthersBesideLiving()
+            others = OtherWork()
             for name in turn_order(list(makers), number, rounds=rounds):
                 if name in entered.failed:
                     left.skip(TURN)
@@ -91,25 +87,7 @@ class Field:
                 self.contenders.pop(name).close()
 
 
-class OthersBesideLiving:
-    """What others used of the CPU since it was made; processes of contenders, which live on, are not others."""
-
-    def __init__(self) -> None:
-        self._others = OtherWork()  # takes those that have ended for our own
-        self._begun = time.perf_counter(), _living_cpu_s()
-
-    def percent(self) -> float:
-        """Return the share of all cores."""
-        begun_s, living_cpu_s = self._begun
-        available_s = (time.perf_counter() - begun_s) * (os.cpu_count() or 1)
-        return max(0.0, self._others.percent() - 100.0 * (_living_cpu_s() - living_cpu_s) / available_s)
-
-
 def turn_order(names: Sequence[str], number: int, *, rounds: int) -> list[str]:
     """Return who works when in a round: the first places are shared out over the rounds."""
     begin = number * max(len(names) // rounds, 1) % len(names)
     return [*names[begin:], *names[:begin]]
-
-
-def _living_cpu_s() -> float:
-    return cpu_seconds(psutil.Process().children(recursive=True))

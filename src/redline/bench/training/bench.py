@@ -1,13 +1,14 @@
 """`redline bench train`: whole trainings beside the machine's limit, and beside other libraries at the same work.
 
-Each round measures every contender once, in an order that alternates, each in a process of its own with its warm-up
-excluded; and the limit. Each round gives one ratio, so whatever else slows the machine slows both.
+Every contender trains in a process of its own, warmed up once. In each round each has its turn while the others rest,
+in an order that alternates, and so has the limit. Each round gives one ratio: what slows the machine slows both.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,19 @@ import psutil
 from redline.bench.env_speed import EnvBench, Stepping
 from redline.bench.host_result import result_head
 from redline.bench.limit import Limit, Sgemm, count_work
-from redline.bench.measuring import Told, rate_of
+from redline.bench.measuring import Rate, Told, rate_of
 from redline.bench.other_work import MAX_BUSY_PERCENT, busy_words
 from redline.bench.time_left import in_words
 from redline.bench.training.reading import read_rounds
 from redline.bench.training.redline_worker import make_job
-from redline.bench.training.settings import DqnSetting, OnPolicySetting, Setting
-from redline.bench.training.workers import OURS, TRAINING_PEERS, TrainingPeer, environ_with, run_worker
+from redline.bench.training.settings import OnPolicySetting, Setting
+from redline.bench.training.workers import OURS, TRAINING_PEERS, TrainingPeer, Worker, environ_with
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import unknown_name
 
 ENV_SECONDS = 1.0  # that the bare emulators step in each round
-TRIALS, TRIAL_SECONDS = 3, 3.0  # of each of a peer's vector envs, to find the faster
+TRIALS, TRIAL_SECONDS = 3, 2.0  # of each of a peer's vector envs, to find the faster
 REDLINE = "redline"
 
 Row = dict[str, Any]
@@ -57,17 +58,15 @@ class TrainBench:
         if (busy_percent := psutil.cpu_percent(interval=1.0)) > MAX_BUSY_PERCENT:
             told(f"others use {busy_percent:.0f} % of the CPU: ratios will say little")
         peers, missing = self._find_peers(told)
-        setting, tried = self._choose_vec_env(peers, told)
-        limits = LimitRounds(setting)
-        try:
-            rows = self._run_rounds(setting, peers, limits, told)
-        finally:
-            limits.close()
+        with ExitStack() as stack:
+            limits = LimitRounds(self.setting)
+            stack.callback(limits.close)
+            workers, tried = self._start(peers, stack, told)
+            rows = self._run_rounds(workers, limits, told)
         return {
             **result_head([TRAINING_PEERS[name].package for name in self.against]),
             "config": {
-                **asdict(setting),
-                "seed": "the number of the round",
+                **asdict(self.setting),
                 "rounds": self.rounds,
                 "peer_vec_env_tried_steps_per_s": tried,
                 "redline_omp": dict(self.own_environ),
@@ -76,7 +75,7 @@ class TrainBench:
             },
             **read_rounds(
                 rows,
-                setting,
+                self.setting,
                 limits.limit,
                 peers=list(peers),
                 is_vec_env_forced=bool(peers) and self.peer_vec_env != "auto",
@@ -92,44 +91,59 @@ class TrainBench:
             told(f"left out: {name}: {reason}")
         return {name: TRAINING_PEERS[name] for name in self.against if name not in missing}, missing
 
-    def _choose_vec_env(self, peers: Mapping[str, TrainingPeer], told: Told) -> tuple[Setting, dict[str, Any]]:
-        """Return the setting with the faster vector env of the peer that has several, and what each reached."""
-        choosy = [peer for peer in peers.values() if peer.vec_envs]
-        if not choosy or self.peer_vec_env != "auto":
-            kind = self.setting.peer_vec_env if self.peer_vec_env == "auto" else self.peer_vec_env
-            return replace(self.setting, peer_vec_env=kind), {}
-        speeds: dict[str, list[float]] = {kind: [] for kind in choosy[0].vec_envs}
-        for number in range(TRIALS):
-            for kind in list(speeds)[:: 1 if number % 2 == 0 else -1]:
-                told(f"trying the {kind} vector env of the peer, {number + 1} of {TRIALS}")
-                row = self._train(choosy[0].worker, trial_of(replace(self.setting, peer_vec_env=kind)))
-                speeds[kind].append(row["steps_per_s"])
-        tried = {kind: rate_of(values) for kind, values in speeds.items()}
-        fastest = max(tried, key=lambda kind: tried[kind].median)
-        return replace(self.setting, peer_vec_env=fastest), {kind: rate.as_dict() for kind, rate in tried.items()}
+    def _start(
+        self, peers: Mapping[str, TrainingPeer], stack: ExitStack, told: Told
+    ) -> tuple[dict[str, Worker], dict[str, Any]]:
+        """Warm up all contenders, one after the other; a peer on its fastest vector env, with what each reached."""
+        told(f"warming up {REDLINE}")
+        workers = {REDLINE: stack.enter_context(self._worker(OURS, self.setting))}
+        tried: dict[str, Any] = {}
+        for name, peer in peers.items():
+            kinds = peer.vec_envs if self.peer_vec_env == "auto" else (self.peer_vec_env,)
+            on_kinds: dict[str, tuple[Worker, ExitStack]] = {}
+            for kind in kinds:
+                told(f"warming up {name} on the {kind} vector env")
+                own = stack.enter_context(ExitStack())
+                worker = own.enter_context(self._worker(peer.worker, replace(self.setting, peer_vec_env=kind)))
+                on_kinds[kind] = worker, own
+            rates = self._try_out({kind: worker for kind, (worker, _) in on_kinds.items()}, told)
+            fastest = max(on_kinds, key=lambda kind: rates[kind].median)
+            for kind, (worker, own) in on_kinds.items():
+                if kind == fastest:
+                    workers[name] = worker
+                else:
+                    own.close()
+            tried[name] = {kind: rate.as_dict() for kind, rate in rates.items()}
+        return workers, tried
 
-    def _run_rounds(
-        self, setting: Setting, peers: Mapping[str, TrainingPeer], limits: LimitRounds, told: Told
-    ) -> list[Row]:
-        workers = {REDLINE: OURS, **{name: peer.worker for name, peer in peers.items()}}
+    def _try_out(self, workers: Mapping[str, Worker], told: Told) -> dict[str, Rate]:
+        """Return the steps/s of each in a few short turns."""
+        speeds: dict[str, list[float]] = {kind: [] for kind in workers}
+        for number in range(TRIALS):
+            told(f"trying the vector envs of the peer, {number + 1} of {TRIALS}")
+            for kind in list(workers)[:: 1 if number % 2 == 0 else -1]:
+                speeds[kind].append(workers[kind].take_turn(TRIAL_SECONDS)["steps_per_s"])
+        return {kind: rate_of(values) for kind, values in speeds.items()}
+
+    def _run_rounds(self, workers: Mapping[str, Worker], limits: LimitRounds, told: Told) -> list[Row]:
         begun_s, rows = time.perf_counter(), []
         for number in range(self.rounds):
             spent_s = time.perf_counter() - begun_s
             left = f", {in_words(spent_s / number * (self.rounds - number))} left" if number else ""
             told(f"round {number + 1} of {self.rounds}{left}")
-            row: Row = {"seed": number + 1, **limits.measure()}
+            row: Row = dict(limits.measure())
             order = list(workers) if number % 2 == 0 else list(workers)[::-1]
             for name in order:
-                row[name] = self._train(workers[name], replace(setting, seed=number + 1))
+                row[name] = workers[name].take_turn(self.setting.seconds)
                 told(f"  {name}: {row[name]['steps_per_s']:.1f} steps/s{busy_words(row[name]['others_percent'])}")
             rows.append({**row, "order": order})
         limits.measure()
         return rows
 
-    def _train(self, worker: str, setting: Setting) -> Row:
-        settings = self.own_environ if worker == OURS else self.peer_environ
+    def _worker(self, module: str, setting: Setting) -> Worker:
+        settings = self.own_environ if module == OURS else self.peer_environ
         known = {**self.own_environ, **self.peer_environ}
-        return run_worker(worker, setting, environ=environ_with(settings, known=known))
+        return Worker(module, setting, environ=environ_with(settings, known=known))
 
 
 class LimitRounds:
@@ -157,15 +171,6 @@ class LimitRounds:
     def close(self) -> None:
         """End the emulators."""
         self._bare.close()
-
-
-def trial_of(setting: Setting) -> Setting:
-    """Return the setting with a window that opens early and is short: enough to tell a slow vector env."""
-    seconds = min(TRIAL_SECONDS, setting.seconds)
-    if isinstance(setting, DqnSetting):
-        warmup_steps = min(1_000, setting.warmup_steps)
-        return replace(setting, seconds=seconds, warmup_steps=warmup_steps, epsilon_over_steps=warmup_steps)
-    return replace(setting, seconds=seconds, opens_at_steps=min(2 * setting.window_every_steps, setting.opens_at_steps))
 
 
 def with_window(setting: Setting, *, seconds: float, warmup_steps: int | None) -> Setting:

@@ -1,4 +1,4 @@
-"""Trains with Redline through its own runtime, and writes what the window saw.
+"""Trains with Redline through its own runtime, whenever it is its turn.
 
 The whole session runs, with records, metrics and curves; only the checkpoints at start and end lie outside the window.
 """
@@ -17,12 +17,11 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.optimizers import Adam, Rmsprop
 from redline.algorithms.q_learning import QLearning
 from redline.bench.training.settings import DqnSetting, OnPolicySetting, Setting, from_json
-from redline.bench.training.window import SteadyWindow
-from redline.bench.training.worker_files import write_row
+from redline.bench.training.turns import Turns
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
-from redline.records import read_records
 from redline.returns import Traces
+from redline.runtime.actor import Episode
 from redline.runtime.building import settle
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
@@ -91,28 +90,31 @@ def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
     )
 
 
-def watch(job: Job, algorithm: str, window: SteadyWindow) -> None:
-    """Train until the window closes, and tell it what each episode brought."""
+def train(job: Job, algorithm: str, turns: Turns) -> None:
+    """Train whenever it is its turn, until no more are wanted."""
     with start_inline(settle(job), algorithm, Silence()) as session:
-        counters = session.trainer.counters
+        trainer = session.trainer
+        vector_step = trainer.vector_step
 
-        def stop_when_closed() -> str | None:
-            return "window closed" if window.read(steps=counters.steps, updates=counters.updates) else None
+        def watched_step() -> list[Episode]:
+            episodes = vector_step()
+            for episode in episodes:
+                turns.add_return(episode.total_reward)
+            return episodes
 
-        outcome = session.train(stop_when_closed)
-    first_step = window.first.steps if window.first else 0
-    path = outcome.run / "episodes.jsonl"  # not there before the first episode has ended
-    for row in read_records(path) if path.exists() else []:
-        returns = window.returns_before if row["steps"] <= first_step else window.returns_in_window
-        returns.append(row["return"])
+        def no_more_turns() -> str | None:
+            counters = trainer.counters
+            return "no more turns" if turns.read(steps=counters.steps, updates=counters.updates) else None
+
+        trainer.vector_step = watched_step  # type: ignore[method-assign]
+        session.train(no_more_turns)
 
 
 def main() -> None:
-    """Train in the folder that is given and leave there what the window saw."""
+    """Train in the folder that is given."""
     setting, folder = from_json(sys.argv[1]), Path(sys.argv[2])
-    window = SteadyWindow.of(setting)
-    watch(make_job(setting, folder / "runs"), setting.algorithm, window)
-    write_row(folder, window)
+    turns = Turns.of_this_process(setting)
+    train(make_job(setting, folder / "runs"), setting.algorithm, turns)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trains with Stable-Baselines3 as its documentation shows, and writes what the window saw.
+"""Trains with Stable-Baselines3 as its documentation shows, whenever it is its turn.
 
 Its A2C has torch's RMSprop by default; Redline computes the same update through Adam's fused pass. Differences that
 can't be set away: SB3's DQN clips the gradient's norm, and its Atari envs press FIRE when a game begins.
@@ -7,7 +7,6 @@ can't be set away: SB3's DQN clips the gradient's norm, and its Atari envs press
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import torch
 from stable_baselines3 import A2C, DQN, PPO
@@ -16,20 +15,19 @@ from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack
 
 from redline.bench.training.settings import DqnSetting, OnPolicySetting, Setting, from_json
-from redline.bench.training.window import SteadyWindow
-from redline.bench.training.worker_files import write_row
+from redline.bench.training.turns import Turns
 from redline.runtime.roles import usable_cores
 
 VEC_ENVS: dict[str, type[DummyVecEnv] | type[SubprocVecEnv]] = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
 ENDLESS_STEPS = 10_000_000
 
 
-class WindowCallback(BaseCallback):
+class TurnsCallback(BaseCallback):
     """Reads the counters after every vector step; counts updates itself, because SB3 counts PPO's epochs instead."""
 
-    def __init__(self, window: SteadyWindow) -> None:
+    def __init__(self, turns: Turns) -> None:
         super().__init__()
-        self.window = window
+        self.turns = turns
         self.updates = 0
 
     def _on_training_start(self) -> None:
@@ -41,8 +39,8 @@ class WindowCallback(BaseCallback):
     def _on_step(self) -> bool:
         for info in self.locals["infos"]:
             if "episode" in info:  # of Monitor, which sits below the clipping of rewards
-                self.window.add_return(float(info["episode"]["r"]))
-        return not self.window.read(steps=self.num_timesteps, updates=self.updates)
+                self.turns.add_return(float(info["episode"]["r"]))
+        return not self.turns.read(steps=self.num_timesteps, updates=self.updates)
 
 
 def make_env(setting: Setting) -> VecFrameStack:
@@ -127,12 +125,11 @@ def make_ppo(setting: OnPolicySetting, env: VecEnv) -> PPO:
 
 
 def main() -> None:
-    """Train until the window closes, and leave what it saw in the folder that is given."""
-    setting, folder = from_json(sys.argv[1]), Path(sys.argv[2])
-    env, window = make_env(setting), SteadyWindow.of(setting)
-    make_model(setting, env).learn(ENDLESS_STEPS, callback=WindowCallback(window), log_interval=1_000_000)
+    """Train whenever it is its turn, until no more are wanted."""
+    setting = from_json(sys.argv[1])
+    env, turns = make_env(setting), Turns.of_this_process(setting)
+    make_model(setting, env).learn(ENDLESS_STEPS, callback=TurnsCallback(turns), log_interval=1_000_000)
     env.close()
-    write_row(folder, window)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""How long threads of an OpenMP team spin before they sleep: long on a machine that is free, briefly on any other.
+
+The learner's threads wait for each other dozens of times per update, and a thread that sleeps is woken late. But on a
+machine with other work the one they wait for may not be running, and then they burn the very time it needs. The OpenMP
+runtime reads the settings once, when torch is loaded: before any command is imported.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
+LONG_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "50000"}
+
+LEARNING = ("train", "resume", "profile", "bench")
+LOOK_S = 0.15
+MOST_BUSY_CORES = 0.25  # by others, on a machine that counts as free
+
+
+def choose_spin(args: Sequence[str]) -> Mapping[str, str]:
+    """Return the settings for a command: long only where it learns in one process, and nobody else computes."""
+    if not args or args[0] not in LEARNING or "async" in " ".join(args) or _goes_on_in_processes(args):
+        return SHORT_SPIN
+    return LONG_SPIN if busy_cores() <= MOST_BUSY_CORES else SHORT_SPIN
+
+
+def busy_cores() -> float:
+    """Return how many cores are at work while this process sleeps; all of them where that can't be seen."""
+    before, begun_s = _busy_s(), time.monotonic()
+    time.sleep(LOOK_S)
+    after, spent_s = _busy_s(), time.monotonic() - begun_s
+    return float("inf") if before is None or after is None else (after - before) / spent_s
+
+
+def _busy_s() -> float | None:
+    try:
+        user, nice, system, _, _, irq, softirq, steal, *_ = (
+            int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+        )
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _goes_on_in_processes(args: Sequence[str]) -> bool:
+    """Tell whether a run that is resumed has actors and learner in processes of their own, or may have."""
+    if args[0] != "resume":
+        return False
+    named = [Path(word) for word in args[1:] if not word.startswith("-")]
+    try:
+        facts = json.loads((named[0] / "run.json").read_text(encoding="utf-8"))
+        return bool(facts["config"]["topology"] != "inline")
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return True

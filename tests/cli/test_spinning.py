@@ -1,0 +1,43 @@
+"""How long threads spin: long only where a learner has the machine to itself."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redline.cli import spinning
+from redline.cli.spinning import LONG_SPIN, SHORT_SPIN, busy_cores, choose_spin
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spinning, "busy_cores", lambda: 0.0)
+
+
+@pytest.mark.usefixtures("free")
+def test_a_learner_on_a_free_machine_spins_long_and_everything_else_briefly(tmp_path: Path) -> None:
+    assert choose_spin(["train", "--env", "pong"]) == LONG_SPIN
+    assert choose_spin(["bench", "train"]) == LONG_SPIN
+    for args in ([], ["watch", "runs"], ["train", "--topology", "async"], ["train", "--topology=async"]):
+        assert choose_spin(args) == SHORT_SPIN
+    for topology, expected in (("inline", LONG_SPIN), ("async", SHORT_SPIN)):
+        (tmp_path / "run.json").write_text(json.dumps({"config": {"topology": topology}}), encoding="utf-8")
+        assert choose_spin(["resume", str(tmp_path)]) == expected
+    assert choose_spin(["resume", str(tmp_path / "nowhere")]) == SHORT_SPIN
+    assert choose_spin(["resume"]) == SHORT_SPIN
+
+
+def test_other_work_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            spent = max(busy_cores() for _ in range(5))
+        finally:
+            other.kill()
+    assert spent > spinning.MOST_BUSY_CORES
+
+
+def test_other_work_makes_a_learner_spin_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spinning, "busy_cores", lambda: 0.5)
+    assert choose_spin(["train"]) == SHORT_SPIN
