@@ -10,7 +10,7 @@ COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
 STAMP := $(VENV)/.installed-$(subst $(COMMA),-,$(INSTALL))
 
-.PHONY: setup train test check unit test-browser test-slow format bench chromium
+.PHONY: setup train test check unit-parts unit-runs test-browser test-slow format bench chromium
 
 setup: $(STAMP)
 
@@ -23,9 +23,9 @@ $(STAMP): pyproject.toml constraints.txt
 train: setup
 	$(BIN)/redline train $(if $(findstring --config,$(ARGS)),,$(PONG)) $(ARGS)
 
-# side by side: most tests leave the second core alone
+# two at a time: most tests leave the second core alone
 test: setup
-	$(MAKE) --jobs 2 --no-print-directory check unit
+	$(MAKE) --jobs 2 --no-print-directory check unit-parts unit-runs
 
 check: setup
 	$(BIN)/ruff format --check src tests benchmarks
@@ -35,8 +35,11 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python benchmarks/tables.py --check
 
-unit: setup
-	$(BIN)/pytest $(ARGS)
+unit-parts: setup
+	$(BIN)/pytest --ignore tests/runtime --ignore tests/cli $(ARGS)
+
+unit-runs: setup
+	$(BIN)/pytest tests/runtime tests/cli $(ARGS)
 
 test-browser: setup chromium
 	$(BIN)/pytest -m browser tests/browser $(ARGS)

@@ -66,11 +66,16 @@ def test_every_row_is_in_exactly_one_batch_with_all_that_belongs_to_it(
 def test_rows_are_shuffled_by_the_generator_alone() -> None:
     buffer = filled(16, 4)
     first, again, other = (
-        batches(buffer, lanes=4, num_batches=1, seed=seed)[0].log_probability.tolist() for seed in (1, 1, 2)
+        batches(buffer, lanes=4, num_batches=2, seed=seed)[0].log_probability.tolist() for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
     assert first != sorted(first, reverse=True)
+
+
+def test_one_batch_of_all_rows_is_as_it_lies_there() -> None:
+    (whole,) = batches(filled(16, 4), lanes=4, num_batches=1, seed=1)
+    assert whole.log_probability.tolist() == [-(t * 10.0 + lane) for t in range(16) for lane in range(4)]
 
 
 def rollout_of(*steps: dict[str, Any], last: list[float], clip: bool = False) -> Any:
