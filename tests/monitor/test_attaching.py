@@ -39,6 +39,13 @@ def wait_for_end(pid: int) -> None:
         time.sleep(0.01)
 
 
+def wait_for_start(folder: Path) -> None:
+    end_s = time.monotonic() + 10.0
+    while not ((folder / "events.jsonl").exists() and events_in(folder)):
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
 def watcher_pid(recording: attaching.AttachedRecording) -> int:
     pid = recording._watcher.pid
     assert pid is not None
@@ -107,6 +114,7 @@ def test_a_watcher_that_hangs_is_killed_in_time(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(attaching, "STOP_PATIENCE_S", 0.1)
     recording = record(tmp_path)
     pid = watcher_pid(recording)
+    wait_for_start(tmp_path)
     os.kill(pid, signal.SIGSTOP)
     with pytest.warns(RuntimeWarning, match="the monitor was lost"):
         recording.close()
