@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -16,14 +17,14 @@ class OtherWork:
     """Counts from when it is made."""
 
     def __init__(self) -> None:
-        self._begun = time.perf_counter(), _all_cpu_s(), _own_cpu_s()
+        self._begun = time.perf_counter(), _all_cpu_s(), own_cpu_s()
 
     def percent(self) -> float:
         """Return the share of all cores that others used."""
-        begun_s, all_cpu_s, own_cpu_s = self._begun
+        begun_s, all_before_s, own_before_s = self._begun
         return percent_of_others(
-            all_cpu_s=_all_cpu_s() - all_cpu_s,
-            own_cpu_s=_own_cpu_s() - own_cpu_s,
+            all_cpu_s=_all_cpu_s() - all_before_s,
+            own_cpu_s=own_cpu_s() - own_before_s,
             available_s=(time.perf_counter() - begun_s) * (os.cpu_count() or 1),
         )
 
@@ -49,14 +50,16 @@ def _all_cpu_s() -> float:
     return float(sum(value for name, value in spent.items() if name not in IDLE))
 
 
-def _own_cpu_s() -> float:
-    """Return the CPU seconds of this process and of all that it started, those that have ended included."""
-    here = psutil.Process()
-    total = 0.0
-    for process in (here, *here.children(recursive=True)):
-        try:
+def own_cpu_s() -> float:
+    """Return the CPU seconds of this process and of all that it started."""
+    return tree_cpu_s(psutil.Process())
+
+
+def tree_cpu_s(root: psutil.Process) -> float:
+    """Return the CPU seconds of a process and of all that it started, those that have ended included."""
+    total_s = 0.0
+    for process in (root, *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # ended since it was listed: counted by its parent from now on
             spent = process.cpu_times()
-        except psutil.NoSuchProcess:  # ended since it was listed: counted by its parent from now on
-            continue
-        total += spent.user + spent.system + spent.children_user + spent.children_system
-    return total
+            total_s += spent.user + spent.system + spent.children_user + spent.children_system
+    return total_s

@@ -29,5 +29,5 @@ def test_a_window_of_rollouts_opens_and_closes_at_their_ends() -> None:
 
 
 def test_the_window_of_a_setting_holds_whole_rollouts() -> None:
-    assert SteadyWindow.of(SETTINGS["ppo"]).every_steps == 8 * 128
-    assert SteadyWindow.of(SETTINGS["dqn"]).opens_at_steps == 6_000 + 400
+    assert SETTINGS["ppo"].window_every_steps == 8 * 128
+    assert SETTINGS["dqn"].opens_at_steps == 6_000 + 400

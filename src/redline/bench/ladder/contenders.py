@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-import psutil
 import torch
 
 from redline.envs.vector import EnvError
@@ -117,16 +114,6 @@ def gpu_share() -> float | None:
         return None
     torch.cuda.synchronize()
     return torch.cuda.utilization() / 100.0
-
-
-def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
-    """Return the processor time of those that are still there."""
-    total_s = 0.0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            spent = process.cpu_times()
-            total_s += spent.user + spent.system
-    return total_s
 
 
 def in_one_line(error: Exception) -> str:

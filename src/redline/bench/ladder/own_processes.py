@@ -20,7 +20,8 @@ from typing import TypeVar
 
 import psutil
 
-from redline.bench.ladder.contenders import ContenderError, Turn, cpu_seconds, gpu_share
+from redline.bench.ladder.contenders import ContenderError, Turn, gpu_share
+from redline.bench.other_work import tree_cpu_s
 from redline.records import Row, read_records
 from redline.runtime.roles import usable_cores
 
@@ -146,8 +147,7 @@ class OwnProcesses:
 
     def _cpu_s(self) -> float:
         try:
-            root = psutil.Process(self._process.pid)
-            return cpu_seconds([root, *root.children(recursive=True)])
+            return tree_cpu_s(psutil.Process(self._process.pid))
         except psutil.NoSuchProcess:
             raise self._failure() from None
 

@@ -6,9 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
-
-from redline.bench.training.settings import Setting
+from redline.bench.other_work import own_cpu_s
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,6 @@ class SteadyWindow:
     returns_in_window: list[float] = field(default_factory=list)  # unclipped
     returns_before: list[float] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, setting: Setting) -> SteadyWindow:
-        """Return the window of a setting."""
-        return cls(setting.seconds, setting.opens_at_steps, every_steps=setting.window_every_steps)
-
     def read(self, *, steps: int, updates: int) -> bool:
         """Take a reading between two vector steps; return whether the window has closed."""
         if steps % self.every_steps:
@@ -49,12 +42,12 @@ class SteadyWindow:
         now = Reading(time.perf_counter(), steps, updates)
         if self.first is None:
             if steps >= self.opens_at_steps and updates > 0:
-                self.first, self.cpu_s = now, -_cpu_s_so_far()
+                self.first, self.cpu_s = now, -own_cpu_s()
             return False
         self.last = now
         if now.time_s - self.first.time_s < self.seconds:
             return False
-        self.cpu_s += _cpu_s_so_far()
+        self.cpu_s += own_cpu_s()
         return True
 
     def add_return(self, value: float) -> None:
@@ -80,19 +73,6 @@ class SteadyWindow:
             "mean_return": _mean(self.returns_in_window),
             "mean_return_with_warmup": _mean([*self.returns_before, *self.returns_in_window]),
         }
-
-
-def _cpu_s_so_far() -> float:
-    """Return the CPU seconds of this process and of the children that are alive."""
-    here = psutil.Process()
-    total = 0.0
-    for process in (here, *here.children(recursive=True)):
-        try:
-            spent = process.cpu_times()
-        except psutil.NoSuchProcess:  # ended since it was listed
-            continue
-        total += spent.user + spent.system
-    return total
 
 
 def _mean(values: list[float]) -> float | None:
