@@ -24,20 +24,34 @@ from recording import Measurement, finish, say, spread
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.optimizers import Radam, Rmsprop
 from redline.bench.measuring import Contender, alternate
-from redline.cli.spinning import SHORT_SPIN
+from redline.cli.spinning import LONG_SPIN, SHORT_SPIN
 from redline.runtime.allocator import keep_freed_memory
-from trial_learners import Learning, Moving, Rollouts, compiled, default_adam, fused_adam, plain_nchw, with_optimizer
+from trial_learners import (
+    Bf16,
+    Learning,
+    Moving,
+    Rollouts,
+    compiled,
+    default_adam,
+    dense_transposed,
+    fused_adam,
+    plain_nchw,
+    with_optimizer,
+)
 from trial_torsos import (
     HalvesOnTwoThreads,
     InPieces,
     OtherFirstLayer,
     OtherTorso,
+    bytes_first,
     divided_pixels,
     in_one_step,
     space_to_depth,
 )
 
 WORKER_TURNS, WORKER_GROUP = 3, 2  # of a process: how often it is timed, and batches foreseen at once
+
+SLICES = 4  # of a turn
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,8 @@ class ProcessTrial:
 
 TRIALS = {
     "channels-last": Trial("channels innermost instead of outermost (NCHW)", True, plain_nchw, Learning),
-    "interleave": Trial(
-        "bytes interleaved before they are widened",
+    "planes": Trial(
+        "planes widened into their channels one by one, instead of all in one operation",
         True,
         lambda: Learning(torso=lambda t: OtherTorso(t, convert=in_one_step)),
         Learning,
@@ -120,6 +134,16 @@ TRIALS = {
         lambda: with_optimizer(fused_adam),
         lambda: with_optimizer(fused_adam, flat=True),
     ),
+    "interleave": Trial(
+        "bytes interleaved first, then widened",
+        False,
+        Learning,
+        lambda: Learning(torso=lambda t: OtherTorso(t, convert=bytes_first)),
+    ),
+    "dense-transposed": Trial(
+        "the wide dense layer as weights × rows instead of rows × weights", False, Learning, dense_transposed
+    ),
+    "bf16": Trial("products in bf16 (autocast): other arithmetic", False, Learning, lambda: Bf16(Learning())),
     "space-to-depth": Trial(
         "the first layer as 2 × 2 on 64 channels",
         False,
@@ -150,7 +174,7 @@ PROCESS_TRIALS = {
     "short-spin": ProcessTrial(
         "threads that wait spin briefly (on a quiet machine)", True, {"OMP_WAIT_POLICY": "", "GOMP_SPINCOUNT": ""}, {}
     ),
-    "long-spin": ProcessTrial("they spin 50 times longer", False, {}, {"GOMP_SPINCOUNT": "100000"}),
+    "long-spin": ProcessTrial("they spin 25 times longer where nobody else computes", True, SHORT_SPIN, LONG_SPIN),
 }
 
 
@@ -171,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def try_it(name: str, trial: Trial, options: Namespace) -> dict[str, Any]:
     """Measure one trial by turns."""
     contenders = {"without": trial.without(), "with": trial.with_it()}
-    rates = alternate(contenders, rounds=options.rounds, turn_s=options.turn_seconds)
+    rates = alternate(contenders, rounds=options.rounds, turn_s=options.turn_seconds, slices=SLICES)
     return told_row(name, trial, [a / b for a, b in zip(rates["with"], rates["without"], strict=True)])
 
 

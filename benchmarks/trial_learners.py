@@ -132,6 +132,35 @@ def plain_nchw() -> Learning:
     return learning
 
 
+class Bf16:
+    """A learner whose products are computed in bf16, its weights and sums in float32."""
+
+    def __init__(self, learning: Learning) -> None:
+        self.learner = learning.learner
+        self._learning = learning
+
+    def __call__(self, count: int) -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self._learning(count)
+
+
+class TransposedLinear(torch.nn.Linear):
+    """A dense layer whose result lies with the rows innermost, and its gradients likewise."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.mm(self.weight, features.t()).t() + self.bias
+
+
+def dense_transposed() -> Learning:
+    """Return the learner with its widest layer computed the other way round."""
+    learning = Learning()
+    for network in (learning.learner.online, learning.learner.target):
+        for layer in network.head.modules():
+            if isinstance(layer, torch.nn.Linear) and layer.in_features > 1_000:
+                layer.__class__ = TransposedLinear
+    return learning
+
+
 def compiled() -> Learning:
     """Return the learner with its networks compiled."""
     learning = Learning()

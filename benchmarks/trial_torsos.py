@@ -164,3 +164,8 @@ def nchw(obs: torch.Tensor) -> torch.Tensor:
 def in_one_step(obs: torch.Tensor) -> torch.Tensor:
     """Return pixels with the channels innermost, widened and reordered by one operation."""
     return obs.to(torch.float32, memory_format=torch.channels_last)
+
+
+def bytes_first(obs: torch.Tensor) -> torch.Tensor:
+    """Return pixels with the channels innermost, interleaved as bytes and widened afterwards."""
+    return torch.stack(obs.unbind(1), dim=-1).to(torch.float32).permute(0, 3, 1, 2)

@@ -71,7 +71,18 @@ def test_what_is_kept_and_what_is_not_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["interleave", "fold-scale", "relu-in-place", "space-to-depth", "pieces", "halves", "flat"]
+    "name",
+    [
+        "planes",
+        "interleave",
+        "fold-scale",
+        "relu-in-place",
+        "dense-transposed",
+        "space-to-depth",
+        "pieces",
+        "halves",
+        "flat",
+    ],
 )
 def test_both_sides_of_a_trial_learn_the_same(name: str) -> None:
     sides = [make() for make in (TRIALS[name].without, TRIALS[name].with_it)]
