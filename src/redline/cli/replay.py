@@ -15,8 +15,8 @@ from redline.cli.main import DONE
 from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import number
+from redline.envs.action_names import action_names
 from redline.errors import UserError, unknown_name
-from redline.report.action_names import action_names
 from redline.report.contact_sheet import contact_sheet
 from redline.report.drawn_transitions import draw_transitions
 from redline.report.replay_statistics import ReplayStatistics, replay_statistics

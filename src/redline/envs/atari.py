@@ -7,7 +7,7 @@ actions give the same frames, bit for bit, across all unseeded resets up to the 
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv as Emulator
@@ -253,7 +253,7 @@ class AtariVectorEnv:
 def make_emulator(
     game: str, protocol: AtariProtocol, config: EnvConfig, *, num_envs: int, threads: int, stack: int = 1
 ) -> Emulator:
-    """Return the emulators with every option spelled out: their defaults surprise."""
+    """Return the emulators by a protocol's rules."""
     if threads < 1:
         raise ValueError(f"{threads} emulator threads: 1 or more are needed (0 would take every core)")
     return Emulator(
@@ -262,21 +262,28 @@ def make_emulator(
         batch_size=num_envs,
         num_threads=threads,
         thread_affinity_offset=-1,
-        max_num_frames_per_episode=config.max_episode_frames,
-        repeat_action_probability=protocol.sticky,
-        full_action_space=False,
-        continuous=False,
-        continuous_action_threshold=0.5,
         autoreset_mode=AutoresetMode.NEXT_STEP,  # never happens in a watched lane: it would ignore an action
-        img_height=config.size,
-        img_width=config.size,
-        grayscale=True,
-        stack_num=stack,
-        frameskip=config.skip,
-        maxpool=True,
-        noop_max=protocol.noop_max,
-        episodic_life=False,  # True resets the whole game on every life
-        life_loss_info=False,  # True mixes lives into `terminated` and can hide a truncation
-        reward_clipping=False,  # True loses the score; the learner clips what it reads
-        use_fire_reset=False,
+        **emulator_options(protocol, config, stack=stack),
     )
+
+
+def emulator_options(protocol: AtariProtocol, config: EnvConfig, *, stack: int = 1) -> dict[str, Any]:
+    """Return all that decides what an emulator shows, with every option spelled out: their defaults surprise."""
+    return {
+        "max_num_frames_per_episode": config.max_episode_frames,
+        "repeat_action_probability": protocol.sticky,
+        "full_action_space": False,
+        "continuous": False,
+        "continuous_action_threshold": 0.5,
+        "img_height": config.size,
+        "img_width": config.size,
+        "grayscale": True,
+        "stack_num": stack,
+        "frameskip": config.skip,
+        "maxpool": True,
+        "noop_max": protocol.noop_max,
+        "episodic_life": False,  # True resets the whole game on every life
+        "life_loss_info": False,  # True mixes lives into `terminated` and can hide a truncation
+        "reward_clipping": False,  # True loses the score; the learner clips what it reads
+        "use_fire_reset": False,
+    }

@@ -26,10 +26,10 @@ class ClassicVectorEnv:
 
     def __init__(self, kind: EnvKind, *, stack: int, max_episode_frames: int, num_envs: int, seed: int) -> None:
         self._id = kind.gymnasium_id
-        self._envs = [_make(self._id) for _ in range(num_envs)]
-        actions, observations = _checked_spaces(self._id, self._envs[0])
+        self._envs = [make_gymnasium_env(self._id) for _ in range(num_envs)]
+        actions, observations = checked_spaces(self._id, self._envs[0])
         self._first_action = int(actions.start)
-        self._to_frame = _frame_converter(observations)
+        self._to_frame = frame_converter(observations)
         frame = self._to_frame(np.zeros(observations.shape, observations.dtype))
         self.spec = EnvSpec(
             name=kind.name,
@@ -167,16 +167,18 @@ class ClassicVectorEnv:
         return frame
 
 
-def _make(env_id: str) -> _GymEnv:
+def make_gymnasium_env(env_id: str, **options: Any) -> _GymEnv:
+    """Return one copy; UserError where Gymnasium can't make it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an old version is the user's choice
-            return gymnasium.make(env_id, disable_env_checker=True)
+            return gymnasium.make(env_id, disable_env_checker=True, **options)
     except (gymnasium.error.Error, ImportError) as error:
         raise UserError(f"env {env_id!r} cannot be made: {' '.join(str(error).split())}") from error
 
 
-def _checked_spaces(env_id: str, env: _GymEnv) -> tuple[Discrete, Box]:
+def checked_spaces(env_id: str, env: _GymEnv) -> tuple[Discrete, Box]:
+    """Return actions and observations, if they are of a kind that an agent here can use."""
     actions, observations = env.action_space, env.observation_space
     if not isinstance(actions, Discrete):
         form = "continuous" if isinstance(actions, Box) else type(actions).__name__
@@ -187,7 +189,7 @@ def _checked_spaces(env_id: str, env: _GymEnv) -> tuple[Discrete, Box]:
     return actions, observations
 
 
-def _frame_converter(space: Box) -> Callable[[Any], Array]:
+def frame_converter(space: Box) -> Callable[[Any], Array]:
     """Return the way from an observation to a frame: bytes in two or more axes are a picture, all else a vector."""
     if space.dtype != np.uint8 or len(space.shape) not in (2, 3):
         return lambda observation: np.asarray(observation, np.float32).reshape(-1)

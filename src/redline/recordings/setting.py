@@ -1,0 +1,107 @@
+"""What all recordings of one invocation have in common: the env, its options, and the versions that played it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ale_py import roms
+
+from redline.envs.action_names import action_names
+from redline.envs.atari import emulator_options
+from redline.envs.catalog import resolve
+from redline.envs.config import EnvConfig
+from redline.recordings.episode import RecordingError
+
+SETTING = 1  # kind of block
+MAX_SETTING_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An env as a bare emulator, or Gymnasium, can make it again."""
+
+    env_id: str  # as Redline knows it
+    gymnasium_id: str
+    game: str | None  # the ROM, for Atari
+    options: dict[str, Any]  # of the emulator; of another env only `max_episode_frames`
+    rom_sha256: str | None
+    versions: dict[str, str]  # of ale-py and Gymnasium
+    num_actions: int
+    action_names: list[str]
+    values: str | None = None  # what a recorded value is: "q" or "logits"; None if none are recorded
+    notes: dict[str, Any] = field(default_factory=dict)  # what later versions add
+
+    def encode(self) -> bytes:
+        """Return the payload of a block."""
+        return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False).encode()
+
+    def differences(self) -> list[str]:
+        """Say in one line each what here is not as it was when the recordings were made."""
+        told = []
+        if self.game is not None:
+            here = rom_sha256(self.game)
+            if here is None:
+                told.append(f"the ROM of {self.game} is not here")
+            elif here != self.rom_sha256:
+                told.append(f"the ROM of {self.game} differs: recorded with {self.rom_sha256}, here it is {here}")
+        packages = ("ale-py",) if self.game is not None else ("gymnasium",)
+        for name in packages:
+            if (was := self.versions.get(name)) != (now := _version(name)):
+                told.append(f"recorded with {name} {was}, here it is {now}: episodes may go another way")
+        return told
+
+
+def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Setting:
+    """Return the setting of an env that is played here and now."""
+    kind = resolve(config.id)
+    if kind.game is not None and kind.protocol is not None:
+        options = emulator_options(kind.protocol, config)
+    else:
+        options = {"max_episode_frames": config.max_episode_frames}
+    return Setting(
+        env_id=config.id,
+        gymnasium_id=kind.gymnasium_id,
+        game=kind.game,
+        options=options,
+        rom_sha256=None if kind.game is None else rom_sha256(kind.game),
+        versions={name: _version(name) for name in ("ale-py", "gymnasium")},
+        num_actions=num_actions,
+        action_names=list(action_names(config.id, num_actions)),
+        values=values,
+    )
+
+
+def decode_setting(payload: bytes) -> Setting:
+    """Return the setting that a block holds."""
+    try:
+        if len(payload) > MAX_SETTING_BYTES:
+            raise ValueError(f"{len(payload)} bytes")
+        setting = Setting(**json.loads(payload))
+        if not isinstance(setting.options, dict) or not isinstance(setting.versions, dict):
+            raise TypeError("options and versions are no objects")
+        if not 1 <= setting.num_actions <= 2**32 or not isinstance(setting.gymnasium_id, str):
+            raise ValueError("no env that can be played")
+        if setting.game is not None and setting.game not in roms.get_all_rom_ids():
+            raise ValueError(f"the game {setting.game!r} is unknown here")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordingError(f"no setting of recordings: {error}") from error
+    return setting
+
+
+@cache
+def rom_sha256(game: str) -> str | None:
+    """Return the checksum of a game's ROM, None where it is not installed."""
+    path = roms.get_rom_path(game)
+    return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,169 @@
+"""What an actor notes while it plays, so that its episodes can be played again: a few numbers per step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.envs.vector import VectorEnv
+from redline.errors import UserError
+from redline.recordings.episode import CHECK_EVERY_STEPS, Trace, frame_checksum, reward_checksum
+from redline.types import Array, FloatArray, IntArray, VectorStep
+
+FIRST_ROOM = 2_048
+
+
+@dataclass(frozen=True)
+class RecordingConfig:
+    """Which episodes are kept, and what of them."""
+
+    record: str = "all"
+    """Episodes to record: all, every Nth (a number), best (those that beat all before them) or off."""
+    record_values: bool = False
+    """Record what the agent thought, too: its Q-values or its policy at every step."""
+
+    def __post_init__(self) -> None:
+        is_number = self.record.isascii() and self.record.isdigit() and 1 <= int(self.record) <= 10**9
+        if self.record not in ("all", "best", "off") and not is_number:
+            raise UserError(f"record is {self.record!r}: use all, best, off, or a number N for every Nth episode")
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is recorded."""
+        return self.record == "off"
+
+
+class Choice:
+    """Decides which episodes are kept, in the order in which they end."""
+
+    def __init__(self, keep: str) -> None:
+        self._keep = keep
+        self._every = int(keep) if keep.isdigit() else 1
+        self._ended = 0
+        self._best = -math.inf
+
+    def takes(self, total_reward: float) -> bool:
+        """Tell whether the episode that has just ended is kept."""
+        self._ended += 1
+        if self._keep == "best":
+            is_best = total_reward > self._best
+            self._best = max(self._best, total_reward)
+            return is_best
+        return (self._ended - 1) % self._every == 0
+
+
+class Tracer:
+    """Follows every lane of a vector env."""
+
+    def __init__(self, env: VectorEnv, config: RecordingConfig) -> None:
+        self._env = env
+        self._choice = Choice(config.record)
+        lanes = env.num_envs
+        self._lanes = np.arange(lanes)
+        self._actions: Array = np.zeros((lanes, FIRST_ROOM), np.int32)  # since `_from`
+        self._used: IntArray = np.zeros(lanes, np.int64)  # actions held of each lane
+        self._key_seed: IntArray = np.zeros(lanes, np.int64)
+        self._from: IntArray = np.zeros(lanes, np.int64)  # steps from the key to the first of them
+        self._length: IntArray = np.zeros(lanes, np.int64)  # steps of the episode under way
+        self._rewards: FloatArray = np.zeros((lanes, CHECK_EVERY_STEPS), np.float32)  # since the last check
+        self._return = np.zeros(lanes)
+        self._checks: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
+        self._checks_from: IntArray = np.zeros(lanes, np.int64)
+        # of the episode under way; float16 is plenty for a picture of what was thought
+        self._values: Array | None = (
+            np.full((lanes, FIRST_ROOM, env.spec.num_actions), np.nan, np.float16) if config.record_values else None
+        )
+
+    def begin(self) -> None:
+        """Start anew in every lane, at its key."""
+        for lane in self._lanes.tolist():
+            self._start_episode(lane)
+            self._start_record(lane)
+
+    def resume(self, *, lengths: IntArray, returns: Array) -> None:
+        """Go on in the middle of episodes: what was done since the key is known, the checks so far are not."""
+        for lane in self._lanes.tolist():
+            actions = self._env.actions_since_key(lane)
+            while len(actions) > self._actions.shape[1]:
+                self._grow_actions()
+            self._start_episode(lane)
+            self._start_record(lane)
+            self._from[lane] = 0
+            self._actions[lane, : len(actions)] = actions
+            self._used[lane] = len(actions)
+            self._length[lane], self._return[lane] = lengths[lane], returns[lane]
+            # the check under way would need rewards from before: the first whole one is the next
+            self._checks_from[lane] = -(-int(lengths[lane]) // CHECK_EVERY_STEPS)
+
+    def acted(self, actions: IntArray, preferences: FloatArray | None) -> None:
+        """Note what every lane does next, and what the agent thought."""
+        if self._used.max() == self._actions.shape[1]:
+            self._grow_actions()
+        self._actions[self._lanes, self._used] = actions
+        self._used += 1
+        if self._values is not None and preferences is not None:
+            if self._length.max() == self._values.shape[1]:
+                self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)], axis=1)
+            self._values[self._lanes, self._length] = preferences
+
+    def stepped(self, step: VectorStep) -> dict[int, Trace]:
+        """Note what that gave; return the episodes that ended with it and are to be kept, by lane."""
+        self._rewards[self._lanes, self._length % CHECK_EVERY_STEPS] = step.reward
+        self._return += step.reward
+        self._length += 1
+        ended = step.ended
+        due = ended | (self._length % CHECK_EVERY_STEPS == 0)
+        if not due.any():
+            return {}
+        for lane in np.flatnonzero(due).tolist():
+            self._check(lane, step.frames[lane])
+        traces: dict[int, Trace] = {}
+        for lane in np.flatnonzero(ended).tolist():
+            is_kept = self._choice.takes(float(self._return[lane]))
+            if is_kept:
+                traces[lane] = self._trace(lane, is_truncated=not step.terminated[lane])
+            self._start_episode(lane)
+            if is_kept or self._env.steps_since_key[lane] == 0:
+                self._start_record(lane)
+        return traces
+
+    def _check(self, lane: int, frame: Array) -> None:
+        length = int(self._length[lane])
+        number = -(-length // CHECK_EVERY_STEPS) - 1
+        if number >= self._checks_from[lane]:
+            rewards = self._rewards[lane, : length - number * CHECK_EVERY_STEPS]
+            self._checks[lane].append((frame_checksum(frame), reward_checksum(rewards)))
+
+    def _trace(self, lane: int, *, is_truncated: bool) -> Trace:
+        length, used, begin = (int(values[lane]) for values in (self._length, self._used, self._from))
+        return Trace(
+            lane=lane,
+            key_seed=int(self._key_seed[lane]),
+            key_offset_steps=begin + used - length,
+            length_steps=length,
+            total_reward=float(self._return[lane]),
+            is_truncated=is_truncated,
+            actions_from=begin,
+            actions=self._actions[lane, :used].copy(),
+            checks_from=int(self._checks_from[lane]),
+            checks=np.array(self._checks[lane], np.uint32).reshape(-1, 2),
+            values=None if self._values is None else self._values[lane, :length].copy(),
+        )
+
+    def _start_episode(self, lane: int) -> None:
+        self._length[lane], self._return[lane] = 0, 0.0
+        self._checks[lane] = []
+        self._checks_from[lane] = 0
+        if self._values is not None:
+            self._values[lane] = np.nan
+
+    def _start_record(self, lane: int) -> None:
+        """Forget the actions so far: they are recorded, or a new key has made them needless."""
+        self._used[lane] = 0
+        self._from[lane] = self._env.steps_since_key[lane]
+        self._key_seed[lane] = self._env.key_seed[lane]
+
+    def _grow_actions(self) -> None:
+        self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)

@@ -1,0 +1,210 @@
+"""A file of blocks that a crash can't spoil: each is whole and checked, or is skipped and told of.
+
+    file  = FILE_MAGIC block*
+    block = "RLrc" kind(1) 0 0 0 length(4) crc32(4) steps(8) payload(length)
+
+All numbers are unsigned and little-endian. The checksum is over kind, length, steps and payload. A block is appended by
+one write; the last one may be torn, and the next writer removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Self
+
+from redline.errors import UserError
+from redline.records import write_all
+from redline.runs.atomic import READ_BYTES, open_regular, replace_file, sync_directory
+
+FILE_MAGIC = b"redline recordings 1\n"
+BLOCK_MAGIC = b"RLrc"
+MAX_PAYLOAD_BYTES = 16 * 1024**2
+
+_HEAD = struct.Struct("<4sB3xIIQ")  # magic, kind, length, checksum, steps
+_CHECKED = struct.Struct("<BIQ")  # kind, length, steps
+
+
+class Block(NamedTuple):
+    """One block, and where it begins."""
+
+    kind: int
+    steps: int  # of the run, when it was written
+    payload: bytes
+    offset: int
+
+
+class Damage(NamedTuple):
+    """Bytes that are no block."""
+
+    offset: int
+    length: int
+    is_tail: bool  # nothing readable follows: a block that was being written, most likely
+
+
+def encode_block(kind: int, steps: int, payload: bytes) -> bytes:
+    """Return a block as it stands in the file."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"a block of {len(payload):_} bytes: readers accept {MAX_PAYLOAD_BYTES:_}")
+    return _HEAD.pack(BLOCK_MAGIC, kind, len(payload), _checksum(kind, steps, payload), steps) + payload
+
+
+def _checksum(kind: int, steps: int, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, len(payload), steps)))
+
+
+def iterate_blocks(path: Path) -> Iterator[Block | Damage]:
+    """Yield all blocks in order, and what lies between them that is none; UserError for a file of another kind."""
+    with open_regular(path) as file:
+        if (magic := file.read(len(FILE_MAGIC))) != FILE_MAGIC:
+            if FILE_MAGIC.startswith(magic):  # its writer was killed at once
+                return
+            raise UserError(f"{path} is no file of recordings: it does not begin with {FILE_MAGIC.decode().strip()!r}")
+        offset = len(FILE_MAGIC)
+        size = os.fstat(file.fileno()).st_size
+        while offset < size:
+            found = _read_block(file, offset)
+            if found is None:
+                following = _find_block(file, offset + 1)
+                end = size if following is None else following
+                yield Damage(offset, end - offset, is_tail=following is None)
+                offset = end
+            else:
+                yield found
+                offset += _HEAD.size + len(found.payload)
+
+
+def read_block(path: Path, offset: int) -> Block | None:
+    """Return the block that begins there, None if there is none."""
+    with open_regular(path) as file:
+        return _read_block(file, offset)
+
+
+def _read_block(file: BinaryIO, offset: int) -> Block | None:
+    file.seek(offset)
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    magic, kind, length, checksum, steps = _HEAD.unpack(head)
+    if magic != BLOCK_MAGIC or length > MAX_PAYLOAD_BYTES:
+        return None
+    payload = file.read(length)
+    if len(payload) < length or checksum != _checksum(kind, steps, payload):
+        return None
+    return Block(kind, steps, payload, offset)
+
+
+def _find_block(file: BinaryIO, begin: int) -> int | None:
+    """Return where the next whole block begins; its first letters may stand in the midst of another's payload, too."""
+    file.seek(begin)
+    piece, at = file.read(READ_BYTES), begin
+    while len(piece) >= len(BLOCK_MAGIC):
+        place = piece.find(BLOCK_MAGIC)
+        while place >= 0:
+            if _read_block(file, at + place) is not None:
+                return at + place
+            place = piece.find(BLOCK_MAGIC, place + 1)
+        at += len(piece) - len(BLOCK_MAGIC) + 1
+        file.seek(at)
+        piece = file.read(READ_BYTES)
+    return None
+
+
+class BlockWriter:
+    """Appends blocks to one file, each visible to readers at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        end = _readable_end(path)
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        try:
+            os.ftruncate(self._descriptor, end)
+            if end == 0:
+                write_all(self._descriptor, FILE_MAGIC)
+                sync_directory(path.parent)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, kind: int, steps: int, payload: bytes) -> None:
+        """Append one block; where the disk takes only a part of it, remove the part and raise."""
+        block = encode_block(kind, steps, payload)
+        descriptor = self._open_descriptor()
+        size_bytes = os.fstat(descriptor).st_size
+        try:
+            write_all(descriptor, block)
+        except OSError as error:
+            os.ftruncate(descriptor, size_bytes)
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def sync(self) -> None:
+        """Return when all blocks are on the disk."""
+        os.fsync(self._open_descriptor())
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            raise ValueError(f"{self.path} is closed")
+        return self._descriptor
+
+
+def _readable_end(path: Path) -> int:
+    """Return where the next block belongs: behind the last whole one."""
+    if not path.exists() or path.stat().st_size < len(FILE_MAGIC):
+        return 0
+    end = len(FILE_MAGIC)
+    for found in iterate_blocks(path):
+        if isinstance(found, Block):
+            end = found.offset + _HEAD.size + len(found.payload)
+    return end
+
+
+def cut_blocks_after(path: Path, steps: int) -> int:
+    """Move the blocks from the first one beyond `steps` on to `<stem>.lost<suffix>`; return how many.
+
+    They are safe there before the file is shortened; a cut that was killed in between stores nothing twice.
+    """
+    if not path.exists():
+        return 0
+    beyond = [found for found in iterate_blocks(path) if isinstance(found, Block) and found.steps > steps]
+    if not beyond:
+        return 0
+    lost_path = path.with_name(f"{path.stem}.lost{path.suffix}")
+    known = {bytes(found.payload) for found in _blocks_if_any(lost_path)}
+    lost = b"".join(encode_block(b.kind, b.steps, b.payload) for b in beyond if b.payload not in known)
+    if lost:
+        replace_file(lost_path, _followed_by(lost_path, lost))
+    with path.open("rb+") as file:
+        file.truncate(beyond[0].offset)
+        os.fsync(file.fileno())
+    return len(beyond)
+
+
+def _blocks_if_any(path: Path) -> Iterator[Block]:
+    if path.exists():
+        yield from (found for found in iterate_blocks(path) if isinstance(found, Block))
+
+
+def _followed_by(path: Path, more: bytes) -> Iterator[bytes]:
+    if path.exists():
+        with open_regular(path) as file:
+            while piece := file.read(READ_BYTES):
+                yield piece
+    else:
+        yield FILE_MAGIC
+    yield more
