@@ -11,14 +11,17 @@ from redline.cli.spinning import choose_spin
 from redline.errors import UserError, unknown_name
 
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
+NOBODY = None  # reads: nothing is left to flush to
 
 COMMANDS = {
     "train": "train an agent on a game",
     "resume": "go on with a run that was stopped",
     "watch": "look at a run that was started elsewhere",
     "eval": "measure how well a run's agent plays, by whole episodes",
+    "episodes": "list the episodes of a run: sorted, filtered, and which are recorded",
+    "play": "watch recorded episodes as video, check them bit for bit, or let the policy play afresh",
     "algos": "list the algorithms: parts, papers, defaults and results",
-    "plan": "compare what a replay memory takes, before a run is started",
+    "plan": "tell what a replay memory, or a whole run on the disk, takes before it is started",
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process does to the hardware",
     "report": "make a page of charts from one run, or compare several",
@@ -50,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stands = "; the newest checkpoint stands" if args[0] in ("train", "resume") else ""
         return refuse(f"interrupted{stands}", as_json=as_json, code=FAILED)
     except BrokenPipeError:
-        sys.stdout = None  # the reader is gone: nothing is left to flush to
+        sys.stdout = NOBODY
         return DONE
     return code
 
@@ -59,7 +62,10 @@ def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
     """Say what is wrong in one line, as an object on stdout too if one was asked for; return the exit code."""
     print(f"redline: {message}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"schema": 1, "error": message}))
+        try:
+            print(json.dumps({"schema": 1, "error": message}), flush=True)
+        except BrokenPipeError:
+            sys.stdout = NOBODY
     return code
 
 

@@ -1,4 +1,4 @@
-"""`redline plan memory`: what a replay memory will take, before a run is started."""
+"""`redline plan memory`: what a replay memory will take, before a run is started; `plan disk` is beside it."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 from redline.cli.flags import default_job, scan
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse
+from redline.cli.plan_disk import free_at, run_disk
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.envs import catalog as env_catalog
@@ -19,10 +20,10 @@ from redline.errors import UserError, unknown_name
 from redline.experience import available_bytes
 from redline.experience.budget import RESERVE_BYTES, SURPLUS
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
-from redline.runs.errors import explain, free_bytes
+from redline.runs.errors import free_bytes
 from redline.runtime.compression import measure_codecs
 
-SUBJECTS = ("memory",)
+SUBJECTS = ("memory", "disk")
 MIN_CAPACITY, MAX_CAPACITY = 1_000, 10**12
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
 
@@ -59,13 +60,21 @@ def run(args: Sequence[str]) -> int:
     """Plan what the first word names, and return the exit code."""
     at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
     if at == len(args) or (args[at].startswith("-") and args[at] not in ("--help", "-h")):
-        raise UserError("plan needs a subject: redline plan memory --capacity 1_000_000")
+        raise UserError(
+            "plan needs a subject: redline plan memory --capacity 1_000_000, or redline plan disk --steps 50_000_000"
+        )
     if args[at] in ("--help", "-h"):
-        print("usage: redline plan memory [options]\n\nredline plan memory --help shows the options")
+        print(
+            "usage: redline plan memory|disk [options]\n\n"
+            "redline plan memory --help and redline plan disk --help show the options"
+        )
         return DONE
     if args[at] not in SUBJECTS:
         raise unknown_name("plan", args[at], SUBJECTS)
-    return run_memory([*args[:at], *args[at + 1 :]])
+    rest = [*args[:at], *args[at + 1 :]]
+    if args[at] == "disk":
+        return run_disk(rest)
+    return run_memory(rest)
 
 
 def run_memory(args: Sequence[str]) -> int:
@@ -108,18 +117,11 @@ def run_memory(args: Sequence[str]) -> int:
 
 def find_room(path: Path) -> Room:
     """Return what is free on this machine and on the disk of `path`, which need not exist yet."""
-    try:
-        place = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-        if not place.is_dir():
-            raise UserError(f"path {path} is no folder: use a folder on the disk that could hold the memory")
-        disk_bytes = free_bytes(place)
-    except OSError as error:
-        raise UserError(f"path {explain(error, path)}: use another --path") from None
     return Room(
         ram_bytes=available_bytes(),
         kept_free_bytes=RESERVE_BYTES,
         shm_bytes=free_bytes(SHM) if SHM.is_dir() else None,
-        disk_bytes=disk_bytes,
+        disk_bytes=free_at(path),
         disk_path=str(path),
     )
 

@@ -72,7 +72,13 @@ def run(args: Sequence[str]) -> int:
     with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=plain) as progress:
         summaries = [summarise(found) for found in runs]
         relation = relate(summaries) if len(runs) > 1 else None
-        page = build_page(list(zip(runs, summaries, strict=True)), relation, unix_s=time.time(), progress=progress)
+        page = build_page(
+            list(zip(runs, summaries, strict=True)),
+            relation,
+            unix_s=time.time(),
+            folder=flags.out.parent,
+            progress=progress,
+        )
         written = write(page, runs, flags)
     if flags.json:
         print(json.dumps(to_json(runs, summaries, relation, written)))

@@ -20,7 +20,7 @@ from redline.types import Array
 
 EPISODE = 2  # kind of block
 CHECK_EVERY_STEPS = 64
-MAX_ACTIONS = 4_000_000  # between two records: a lane is keyed anew every 10,000 steps or so
+MAX_ACTIONS = 64_000_000  # of one record; an episode can be as long as --env.max-episode-frames
 MAX_META_BYTES = 64 * 1024
 MAX_VALUES_BYTES = 256 * 1024**2
 
@@ -82,12 +82,12 @@ class RecordedEpisode:
 
 def frame_checksum(frame: Array) -> int:
     """Return the checksum of an observation's newest frame, as the agent sees it."""
-    return zlib.crc32(np.ascontiguousarray(frame))
+    return zlib.crc32(np.ascontiguousarray(frame).data)
 
 
 def reward_checksum(rewards: Array) -> int:
     """Return the checksum of rewards [T], as float32."""
-    return zlib.crc32(np.ascontiguousarray(rewards, "<f4"))
+    return zlib.crc32(np.ascontiguousarray(rewards, "<f4").data)
 
 
 def num_checks(length_steps: int) -> int:

@@ -11,9 +11,10 @@ import numpy as np
 from redline.recordings.episode import EPISODE, Address, RecordedEpisode, RecordingError, decode_episode
 from redline.recordings.setting import SETTING, Setting, decode_setting
 from redline.runs.blocks import Block, Damage, iterate_blocks, read_block
+from redline.runs.directory import RECORDINGS
 from redline.types import Array
 
-FOLDER, FILE = "recordings", "episodes.rec"
+PLAYED = "played.rec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Entry:
     index: int  # among all entries, in the order in which they were written
     address: Address
     setting: int  # index of the one it was played with
-    offset: int  # of its block in the file
+    path: Path  # of the file that holds it
+    offset: int  # of its block there
     steps: int  # of the run, when it ended
     unix_s: float
     length_steps: int
@@ -44,7 +46,7 @@ class Entry:
 class Library:
     """All recordings of one run; actions and values are read when they are asked for."""
 
-    path: Path
+    paths: tuple[Path, ...]
     settings: list[Setting] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     damages: list[str] = field(default_factory=list)  # one line each
@@ -59,9 +61,9 @@ class Library:
 
     def load(self, entry: Entry) -> RecordedEpisode:
         """Read a record whole."""
-        block = read_block(self.path, entry.offset)
+        block = read_block(entry.path, entry.offset)
         if block is None:
-            raise RecordingError(f"the record at byte {entry.offset:,} of {self.path} is not there any more")
+            raise RecordingError(f"the record at byte {entry.offset:,} of {entry.path} is not there any more")
         return decode_episode(block.payload, steps=block.steps)
 
     def setting_of(self, entry: Entry) -> Setting:
@@ -92,13 +94,14 @@ class Library:
         """Return all actions from the key to the end of this episode."""
         return np.concatenate([self.load(part).trace.actions for part in self.chain(entry)])
 
-    def add(self, episode: RecordedEpisode, *, offset: int) -> None:
+    def add(self, episode: RecordedEpisode, *, path: Path, offset: int) -> None:
         """Take in the next record of the file."""
         trace, address = episode.trace, episode.address
         entry = Entry(
             index=len(self.entries),
             address=address,
             setting=len(self.settings) - 1,
+            path=path,
             offset=offset,
             steps=episode.steps,
             unix_s=episode.unix_s,
@@ -116,22 +119,28 @@ class Library:
 
 
 def recordings_path(run: Path) -> Path:
-    """Return where the recordings of a run are."""
-    return run / FOLDER / FILE
+    """Return where a run records its episodes."""
+    return run / RECORDINGS
+
+
+def played_path(run: Path) -> Path:
+    """Return where those are that were played afterwards, by `redline play --policy`."""
+    return recordings_path(run).with_name(PLAYED)
 
 
 def open_library(run: Path) -> Library:
-    """Read what a run has recorded so far; an empty library if that is nothing."""
-    library = Library(recordings_path(run))
-    if library.path.exists():
-        for found in iterate_blocks(library.path):
-            _take_in(library, found)
+    """Read what a run has recorded so far, and what was played afterwards; empty if that is nothing."""
+    library = Library((recordings_path(run), played_path(run)))
+    for path in library.paths:
+        if path.exists():
+            for found in iterate_blocks(path):
+                _take_in(library, path, found)
     return library
 
 
-def _take_in(library: Library, found: Block | Damage) -> None:
+def _take_in(library: Library, path: Path, found: Block | Damage) -> None:
     if isinstance(found, Damage):
-        where = f"{found.length:,} bytes from byte {found.offset:,} on"
+        where = f"{path.name}: {found.length:,} bytes from byte {found.offset:,} on"
         if found.is_tail:
             library.torn_tail = f"{where} are no whole record, probably the last one torn by a crash: skipped"
         else:
@@ -143,9 +152,9 @@ def _take_in(library: Library, found: Block | Damage) -> None:
         elif found.kind == EPISODE:
             if not library.settings:
                 raise RecordingError("an episode before any setting")
-            library.add(decode_episode(found.payload, steps=found.steps), offset=found.offset)
+            library.add(decode_episode(found.payload, steps=found.steps), path=path, offset=found.offset)
     except RecordingError as error:
-        library.damages.append(f"the record at byte {found.offset:,}: {error}")
+        library.damages.append(f"{path.name}: the record at byte {found.offset:,}: {error}")
 
 
 def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[Entry] | RecordingError]]:
@@ -167,5 +176,5 @@ def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[En
             group = [part for part in line if part.index in wanted and part.index not in seen]
             seen |= {part.index for part in group}
             yield group, line
-    for entry, error in broken:
-        yield [entry], error
+    for entry, reason in broken:
+        yield [entry], reason

@@ -150,7 +150,7 @@ class GymnasiumPictures(GymnasiumRerun):
     def __init__(self, setting: Setting) -> None:
         try:
             super().__init__(setting, render_mode="rgb_array")
-        except (UserError, GymnasiumError):
+        except (UserError, GymnasiumError, TypeError):  # it may know of no such option
             super().__init__(setting)
 
     def _shown(self, frame: Array) -> Array:
@@ -168,7 +168,10 @@ class GymnasiumPictures(GymnasiumRerun):
 def screen_size(game: str) -> tuple[int, int]:
     """Return height and width of a game's own screen."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
+    rom = roms.get_rom_path(game)
+    if rom is None:
+        raise RecordingError(f"the ROM of {game} is not here")
     emulator = ALEInterface()
-    emulator.loadROM(roms.get_rom_path(game))
+    emulator.loadROM(rom)
     height, width = emulator.getScreenDims()
     return int(height), int(width)

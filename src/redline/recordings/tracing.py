@@ -55,14 +55,16 @@ class Choice:
 
 
 class Tracer:
-    """Follows every lane of a vector env."""
+    """Follows every lane of a vector env, of which the first has number `first_lane` in the run."""
 
-    def __init__(self, env: VectorEnv, config: RecordingConfig) -> None:
+    def __init__(self, env: VectorEnv, config: RecordingConfig, *, first_lane: int = 0) -> None:
         self._env = env
+        self._first_lane = first_lane
         self._choice = Choice(config.record)
         lanes = env.num_envs
         self._lanes = np.arange(lanes)
-        self._actions: Array = np.zeros((lanes, FIRST_ROOM), np.int32)  # since `_from`
+        kind = np.uint8 if env.spec.num_actions <= 256 else np.uint32
+        self._actions: Array = np.zeros((lanes, FIRST_ROOM), kind)  # since `_from`
         self._used: IntArray = np.zeros(lanes, np.int64)  # actions held of each lane
         self._key_seed: IntArray = np.zeros(lanes, np.int64)
         self._from: IntArray = np.zeros(lanes, np.int64)  # steps from the key to the first of them
@@ -139,7 +141,7 @@ class Tracer:
     def _trace(self, lane: int, *, is_truncated: bool) -> Trace:
         length, used, begin = (int(values[lane]) for values in (self._length, self._used, self._from))
         return Trace(
-            lane=lane,
+            lane=self._first_lane + lane,
             key_seed=int(self._key_seed[lane]),
             key_offset_steps=begin + used - length,
             length_steps=length,

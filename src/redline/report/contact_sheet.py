@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from redline.recordings.drawing import AMBER, BACKGROUND, DIM, GREEN, LINE, RED, TEXT, TILE, Colour, Font, font
 from redline.report.drawn_transitions import DrawnTransition
 from redline.types import Array
 
@@ -25,18 +26,6 @@ MIN_VECTOR_TILE = 124  # room for all the words
 MAX_VECTOR_TILE = 336
 MAX_ROWS_PER_COLUMN = 6
 MAX_COLUMNS = 2
-
-BACKGROUND = (17, 19, 24)
-TILE = (30, 33, 41)
-LINE = (72, 78, 92)
-TEXT = (236, 238, 242)
-DIM = (148, 155, 170)
-RED = (240, 84, 84)
-GREEN = (92, 205, 128)
-AMBER = (245, 180, 70)
-
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
-Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,7 @@ class SheetStyle:
     @classmethod
     def load(cls) -> SheetStyle:
         """Return Pillow's own fonts: nothing on the machine decides how a sheet looks."""
-        return cls(*(ImageFont.load_default(size=points) for points in (27, 19, 15)))
+        return cls(*(font(points) for points in (27, 19, 15)))
 
 
 def contact_sheet(
@@ -217,11 +206,11 @@ def _draw_words(
         (f"step {sample.step:,} of its episode", style.small, DIM),
         (f"lane {sample.lane}, number {sample.number:,}", style.small, DIM),
     ]
-    heights = [26 if font is style.text else 20 for _, font, _ in lines]
+    heights = [26 if face is style.text else 20 for _, face, _ in lines]
     x = corner[0] + PANEL // 2
     y = corner[1] + (geometry.tile_height - sum(heights)) // 2
-    for (text, font, paint), height in zip(lines, heights, strict=True):
-        pen.text((x, y), text, font=font, fill=paint, anchor="mt")
+    for (text, face, paint), height in zip(lines, heights, strict=True):
+        pen.text((x, y), text, font=face, fill=paint, anchor="mt")
         y += height
 
 

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 from redline import __version__
 from redline.report.amounts import moment
@@ -19,11 +20,12 @@ from redline.report.run_section import run_sections
 from redline.report.run_summary import RunSummary
 from redline.report.shown_run import ShownRun, title_of
 
-# nothing may be loaded, and only our own script may run, whatever a run directory holds
+# nothing may be loaded but a run's videos, and only our own script may run, whatever a run directory holds
 POLICY = (
-    "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+    "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; {media}"
     "base-uri 'none'; form-action 'none'"
 )
+MEDIA = "media-src 'self' file:; "
 NO_ICON = "data:,"  # without it, a browser asks for /favicon.ico
 LOGO = (
     '<svg class="logo" viewBox="0 0 40 24" aria-hidden="true"><path class="dial" d="M4 22a16 16 0 0 1 27.3-11.3"/>'
@@ -37,7 +39,7 @@ PLACES = (
     ("#all-runs", "all runs"),
     ("#relation", "utilisation and learning"),
 )
-SECTIONS = ("learning", "time", "hardware", "settings", "events", "episodes")
+SECTIONS = ("learning", "recordings", "time", "hardware", "settings", "events", "episodes")
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,12 @@ def build_page(
     relation: Relation | None,
     *,
     unix_s: float,
+    folder: Path | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Page:
-    """Return the page; `relation` is that of several runs, `progress` is told the share done."""
+    """Return the page that will lie in `folder`; `relation` is that of several runs, `progress` told the share done."""
     shown = [
-        ShownRun(files=found, summary=summary, key=f"run-{place}")
+        ShownRun(files=found, summary=summary, key=f"run-{place}", page_folder=folder)
         for place, (found, summary) in enumerate(runs, start=1)
     ]
     # a page is to stay small: the more runs there are, the coarser is what stands folded
@@ -72,7 +75,12 @@ def build_page(
 
 def _one_run(run: ShownRun, gallery: Gallery) -> Html:
     head = _heading(title_of(run), run.files.label if run.files.label != title_of(run) else "")
-    return join([head, _links((f"#{run.key}-{name}", name) for name in SECTIONS), run_sections(run, gallery, level=2)])
+    sections = run_sections(run, gallery, level=2)
+    places = [f"{run.key}-{name}" for name in SECTIONS]
+    links = _links(
+        (f"#{place}", place.removeprefix(f"{run.key}-")) for place in places if f'id="{place}"' in sections.markup
+    )
+    return join([head, links, sections])
 
 
 def _several_runs(
@@ -114,11 +122,12 @@ def _document(title: str, body: Html, *, unix_s: float) -> str:
     style = package.joinpath("page.css").read_text(encoding="utf-8")
     script = package.joinpath("page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = POLICY.format(digest=digest, media=MEDIA if "<video " in body.markup else "")
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY.format(digest=digest)}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from redline.report.coverage import LEARNING, RECORDING
 from redline.report.run_files import RunFiles
@@ -20,6 +21,7 @@ class ShownRun:
     files: RunFiles
     summary: RunSummary
     key: str  # begins the ids of its sections
+    page_folder: Path | None = None  # where the page will lie; None: here
 
 
 def title_of(run: ShownRun) -> str:

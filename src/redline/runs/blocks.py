@@ -22,7 +22,7 @@ from redline.runs.atomic import READ_BYTES, open_regular, replace_file, sync_dir
 
 FILE_MAGIC = b"redline recordings 1\n"
 BLOCK_MAGIC = b"RLrc"
-MAX_PAYLOAD_BYTES = 16 * 1024**2
+MAX_PAYLOAD_BYTES = 64 * 1024**2
 
 _HEAD = struct.Struct("<4sB3xIIQ")  # magic, kind, length, checksum, steps
 _CHECKED = struct.Struct("<BIQ")  # kind, length, steps

@@ -15,6 +15,7 @@ from typing import Any, Self
 from redline.errors import UserError
 from redline.records import SCHEMA, RecordWriter, as_json_value
 from redline.runs.atomic import open_regular, replace_file, sync_directory
+from redline.runs.blocks import BlockWriter, cut_blocks_after
 from redline.runs.cutting import cut_after
 from redline.runs.errors import explain
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
@@ -25,6 +26,8 @@ MAX_SLUG_CHARACTERS = 64
 
 # events are a log of what happened and are never summed, so a resume leaves them as they are
 COUNTED_RECORDS = ("metrics", "episodes")
+
+RECORDINGS = Path("recordings", "episodes.rec")
 
 
 def slug(name: str) -> str:
@@ -64,6 +67,7 @@ class RunDirectory:
         self.path = path
         self._lock = RunLock(path)
         self._writers: dict[str, RecordWriter] = {}
+        self._recordings: BlockWriter | None = None
 
     @classmethod
     def create(cls, log_dir: Path, *, game: str, algorithm: str, seed: int) -> Self:
@@ -120,6 +124,13 @@ class RunDirectory:
         """One row per start, resume, checkpoint, warning, error, stop."""
         return self._writer("events")
 
+    @property
+    def recordings(self) -> BlockWriter:
+        """One block per recorded episode."""
+        if self._recordings is None:
+            self._recordings = BlockWriter(self.path / RECORDINGS)
+        return self._recordings
+
     def write_run_json(self, run: Mapping[str, object]) -> None:
         """Replace `run.json` as a whole."""
         text = json.dumps(as_json_value({"schema": SCHEMA, **run}), allow_nan=False, indent=2) + "\n"
@@ -138,16 +149,19 @@ class RunDirectory:
         """Return when all rows are on the disk: a checkpoint must not outlive rows from before it."""
         for writer in self._writers.values():
             writer.sync()
+        if self._recordings is not None:
+            self._recordings.sync()
 
     def cut_records(self, steps: int, *, evaluations: int | None = None) -> dict[str, int]:
-        """Move rows beyond a checkpoint's `steps` to `*.lost.jsonl`; return how many of each record.
+        """Move rows and recordings beyond a checkpoint's `steps` to `*.lost.*`; return how many of each.
 
         The same for rows of evaluations beyond the number that the checkpoint counts.
 
         Writers taken before are closed, because the files are replaced: take them anew.
         """
         self._close_records()
-        return {name: cut_after(self._record_path(name), steps, evaluations=evaluations) for name in COUNTED_RECORDS}
+        cut = {name: cut_after(self._record_path(name), steps, evaluations=evaluations) for name in COUNTED_RECORDS}
+        return cut | {"recordings": cut_blocks_after(self.path / RECORDINGS, steps)}
 
     def _record_path(self, name: str) -> Path:
         return self.path / f"{name}.jsonl"
@@ -161,6 +175,9 @@ class RunDirectory:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
+        if self._recordings is not None:
+            self._recordings.close()
+            self._recordings = None
 
 
 def _make_unique(parent: Path, name: str) -> Path:

@@ -16,6 +16,7 @@ from redline.errors import UserError
 from redline.experience import ReplayLayout, available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
+from redline.recordings.estimate import USUAL_LENGTH_STEPS, estimate_bytes
 from redline.runs.errors import explain, free_bytes, mount_point
 from redline.runtime.allocator import keep_freed_memory
 from redline.runtime.inline import InlineWorld
@@ -30,6 +31,7 @@ from redline.runtime.training import Trainer
 from redline.types import Adjustment, EnvSpec
 
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
+UNLIMITED_STEPS = 50_000_000  # that a run without a limit of steps is planned for
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def build_trainer(settled: Settled, *, env_seed: int) -> Trainer:
         check_memory(settled)
         learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
         source = build_source(settled, env.spec, learner)
-        world = InlineWorld(env, state_width=learner.online.state_width)
+        world = InlineWorld(env, state_width=learner.online.state_width, recording=job.recording)
         return Trainer(job, world=world, env_seed=env_seed, source=source, learner=learner)
     except BaseException:
         env.close()
@@ -205,15 +207,35 @@ def _nearest_existing(folder: Path) -> Path:
     return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
 
 
-def check_disk(settled: Settled, spec: EnvSpec, log_dir: Path) -> None:
-    """Refuse a run whose checkpoints and replay segments would fill the disk."""
+def checkpoint_bytes(settled: Settled, spec: EnvSpec) -> int:
+    """Return the most that all kept checkpoints take, replay segments included."""
     network = settled.job.algorithm.build_network(spec, torch.Generator())
     learner_bytes = sum(value.nbytes for value in network.state_dict().values())
     layout, frames_bytes = settled.layout, 0
     if layout is not None:
         frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
     # each has the weights, the target's and Adam's two moments, and may name a replay memory of its own
-    needed = KEPT_CHECKPOINTS * (4 * learner_bytes + frames_bytes)
+    return KEPT_CHECKPOINTS * (4 * learner_bytes + frames_bytes)
+
+
+def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
+    """Return about how many bytes the run's recordings take, and for how many steps that is."""
+    steps = job.limits.total_steps(frames_per_step=spec.frames_per_step) or UNLIMITED_STEPS
+    config = job.recording
+    about = estimate_bytes(
+        steps=steps,
+        num_actions=spec.num_actions,
+        mean_length_steps=USUAL_LENGTH_STEPS,
+        values=config.record_values,
+        record=config.record,
+    )
+    return about, steps
+
+
+def check_disk(settled: Settled, spec: EnvSpec, log_dir: Path) -> None:
+    """Refuse a run whose checkpoints, replay segments and recordings would fill the disk."""
+    layout = settled.layout
+    needed = checkpoint_bytes(settled, spec) + recordings_bytes(settled.job, spec)[0]
     try:
         place = _nearest_existing(log_dir)
         free = free_bytes(place)

@@ -15,6 +15,7 @@ from redline.envs.vector import Progress, VectorEnv
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.networks import Network
+from redline.recordings.tracing import RecordingConfig
 from redline.runs.manifest import Checkpoint
 from redline.runtime.building import find_device
 from redline.runtime.playing import PlayedEpisode, RequestedStop, evaluation_seed, make_player
@@ -74,8 +75,9 @@ def evaluate(
     *,
     progress: Progress,
     requested_stop: RequestedStop = lambda: None,
+    recording: RecordingConfig | None = None,
 ) -> Evaluation:
-    """Play the episodes that `config` asks for."""
+    """Play the episodes that `config` asks for; recorded, if so wished."""
     begun_s = time.monotonic()
     job = saved.job
     explore, epsilon = choose_acting(job.algorithm, saved.algorithm, config)
@@ -93,6 +95,7 @@ def evaluate(
         threads=min(cores, num_envs),
         explore=explore,
         epsilon=epsilon,
+        recording=recording,
     )
     load_weights(player.network, checkpoint)
     played = player.play(

@@ -115,6 +115,7 @@ def _player_of(job: Job, trainer: Measured) -> Player:
         device=find_device(evaluator.device or job.device),
         num_envs=min(evaluator.envs, evaluator.episodes),
         threads=evaluator.threads,
+        recording=job.recording,
     )
 
 

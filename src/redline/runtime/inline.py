@@ -7,6 +7,7 @@ import time
 
 from redline.algorithms.family import ActorExtras, ActorParams
 from redline.envs.vector import Progress, VectorEnv
+from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Actor
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import Source, part_of, prefixed
@@ -17,9 +18,9 @@ from redline.types import Array, EnvSpec, IntArray
 class InlineWorld:
     """A vector env and the actor that plays it."""
 
-    def __init__(self, env: VectorEnv, *, state_width: int = 0) -> None:
+    def __init__(self, env: VectorEnv, *, state_width: int = 0, recording: RecordingConfig | None = None) -> None:
         self.env = env
-        self.actor = Actor(env, state_width=state_width)
+        self.actor = Actor(env, state_width=state_width, recording=recording)
         self.waited_s = {"envs": 0.0}
         self._sent: tuple[IntArray, ActorExtras] | None = None
 

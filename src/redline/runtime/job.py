@@ -11,6 +11,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
+from redline.recordings.tracing import RecordingConfig
 from redline.runtime.limits import Limits
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
 from redline.runtime.run_monitor import MonitorConfig
@@ -40,6 +41,8 @@ class Job:
     """The one that plays without exploration."""
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
     """The one that watches the hardware."""
+    recording: Annotated[RecordingConfig, tyro.conf.arg(name="")] = field(default_factory=RecordingConfig)
+    """What is kept of every episode."""
     push: Literal["step", "chunk", "episode"] = "step"
     """What an actor hands over at once: each step, a chunk of steps or a whole episode (--topology async)."""
     pacing: Literal["held", "lockstep", "free"] = "held"

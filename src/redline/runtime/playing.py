@@ -11,6 +11,7 @@ from redline.envs.factory import make_vector_env
 from redline.envs.vector import Progress, VectorEnv
 from redline.exploration import Exploration, Greedy
 from redline.networks import Network
+from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.job import Job
 from redline.runtime.randomness import Purpose, stream
@@ -57,9 +58,11 @@ class Player:
         network: Network,
         explore: Exploration,
         epsilon: float,
+        recording: RecordingConfig | None = None,
     ) -> None:
         self.network = network
         self._make_env = make_env  # from a seed
+        self._recording = recording
         self.params = ActorParams(
             algorithm,
             network,
@@ -89,7 +92,7 @@ class Player:
         # ones: a lane that plays long episodes would be stopped in the middle of one while others count many.
         lanes = np.arange(env.num_envs)
         left = num_episodes // len(lanes) + (lanes < num_episodes % len(lanes))  # [N]
-        actor = Actor(env, state_width=self.network.state_width)
+        actor = Actor(env, state_width=self.network.state_width, recording=self._recording)
         actor.begin(env.reset())
         played: list[PlayedEpisode] = []
         vector_step = 0
@@ -117,6 +120,7 @@ def make_player(
     threads: int,
     explore: Exploration | None = None,
     epsilon: float | None = None,
+    recording: RecordingConfig | None = None,
 ) -> Player:
     """Return a player of a job's env with weights that are still to be loaded: greedy, with the paper's ε.
 
@@ -129,4 +133,5 @@ def make_player(
         network=algorithm.build_network(spec, torch.Generator()).requires_grad_(False).to(device),
         explore=explore or Greedy(),
         epsilon=algorithm.explore.evaluation_epsilon() if epsilon is None else epsilon,
+        recording=recording,
     )

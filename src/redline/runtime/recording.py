@@ -6,23 +6,37 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from redline.exploration import Sampled
+from redline.recordings.episode import EPISODE, encode_episode
+from redline.recordings.setting import SETTING, Setting, describe
+from redline.runs.blocks import MAX_PAYLOAD_BYTES
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError, explain
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges
+from redline.runtime.job import Job
 from redline.runtime.watching import Watcher
+from redline.types import EnvSpec
 
 WARNING_INTERVAL_S = 60.0
 
 
-class Recorder:
-    """Writes metrics, episodes and events in the order in which they happened."""
+def recording_setting(job: Job, spec: EnvSpec) -> Setting:
+    """Return what the recordings of a run have in common."""
+    thoughts = "logits" if isinstance(job.algorithm.explore, Sampled) else "q"
+    values = thoughts if job.recording.record_values else None
+    return describe(job.env, num_actions=spec.num_actions, values=values)
 
-    def __init__(self, run: RunDirectory, counters: Counters, watcher: Watcher) -> None:
+
+class Recorder:
+    """Writes metrics, episodes with their recordings, and events in the order in which they happened."""
+
+    def __init__(self, run: RunDirectory, counters: Counters, watcher: Watcher, *, setting: Setting) -> None:
         self._run = run
         self._counters = counters
         self._watcher = watcher
+        self._setting: Setting | None = setting  # of the recordings, until it is written in front of the first
         self._waiting: deque[Callable[[], None]] = deque()
         self._next_warning_s = 0.0
 
@@ -39,6 +53,8 @@ class Recorder:
         self._episode(episode, {"role": "greedy", "evaluation": evaluation, "weights_steps": weights_steps})
 
     def _episode(self, episode: Episode, role: Mapping[str, object]) -> None:
+        if episode.trace is not None:
+            self._recording(episode.trace, role)
         row: Mapping[str, object] = {
             "time_s": self._counters.time_s,
             "unix_s": time.time(),
@@ -51,6 +67,19 @@ class Recorder:
             "seed_offset_steps": episode.key_offset_steps,
         }
         self._write(partial(self._run.episodes.write, row))
+
+    def _recording(self, trace: bytes, role: Mapping[str, object]) -> None:
+        steps, payload = self._counters.steps, encode_episode(trace, **role, unix_s=time.time())
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            self._watcher.note(f"warning: an episode takes {len(payload):,} bytes, too many to be recorded")
+            return
+        if self._setting is not None:
+            self._write(partial(self._append, SETTING, steps, self._setting.encode()))
+            self._setting = None
+        self._write(partial(self._append, EPISODE, steps, payload))
+
+    def _append(self, kind: int, steps: int, payload: bytes) -> None:
+        self._run.recordings.append(kind, steps, payload)
 
     def event(self, name: str, **details: object) -> None:
         """Write down that something happened."""

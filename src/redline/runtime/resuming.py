@@ -43,6 +43,8 @@ CHANGES_NOTHING = frozenset(
         "evaluator.device",
         "evaluator.threads",
         "monitor.hz",
+        "record",
+        "record_values",
     }
 )
 # all that a resume may change; docs/resume.md says what each change costs
@@ -120,7 +122,7 @@ def resume_run(
         settled = settle_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
         spec, protocol = describe_env(settled.job)
         check_disk(settled, spec, run.path)
-        tell_settings(settled, protocol, run, watcher)
+        tell_settings(settled, spec, protocol, run, watcher)
         bring_back = _bring_back_inline if settled.job.topology == "inline" else _bring_back_async
         session, lost_state = bring_back(
             settled, run=run, store=store, checkpoint=checkpoint, watcher=watcher, requested_stop=requested_stop

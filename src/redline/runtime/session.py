@@ -20,7 +20,7 @@ from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
 from redline.runtime.measuring import Measurer
-from redline.runtime.recording import Recorder
+from redline.runtime.recording import Recorder, recording_setting
 from redline.runtime.replay_sizing import full_replay
 from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.training import Trainer
@@ -52,7 +52,7 @@ class Session(AbstractContextManager["Session"]):
         self.trainer = trainer
         self._watcher = watcher
         self._curves = curves
-        self._recorder = Recorder(run, trainer.counters, watcher)
+        self._recorder = Recorder(run, trainer.counters, watcher, setting=recording_setting(trainer.job, trainer.spec))
         self._measurer = Measurer(trainer, folder=run.path)
         self._evaluator = InlineEvaluator(trainer, recorder=self._recorder, curves=curves, watcher=watcher)
         self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)

@@ -13,7 +13,7 @@ from redline.runtime.job import Job
 T = TypeVar("T")
 
 # these parts of a job have no prefix on the command line, and so none in a file
-FLAT = ("algorithm", "limits")
+FLAT = ("algorithm", "limits", "recording")
 
 
 def to_settings(job: Job) -> dict[str, Any]:

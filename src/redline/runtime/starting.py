@@ -6,10 +6,21 @@ from contextlib import ExitStack
 from typing import Any
 
 from redline.envs.factory import make_vector_env
+from redline.experience.budget import bytes_in_words
+from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.host import host_facts
-from redline.runtime.building import Settled, build_trainer, check_disk, check_memory, prepare_process, settle
+from redline.runtime.building import (
+    Settled,
+    build_trainer,
+    check_disk,
+    check_memory,
+    checkpoint_bytes,
+    prepare_process,
+    recordings_bytes,
+    settle,
+)
 from redline.runtime.counters import Counters
 from redline.runtime.curves import HOW_TO_GET_IT, Curves
 from redline.runtime.job import Job
@@ -41,7 +52,7 @@ def start_inline(settled: Settled, algorithm: str, watcher: Watcher) -> Session:
         check_disk(settled, spec, settled.job.log_dir)
         run = _create_run(settled, spec, protocol, algorithm, on_error)
         trainer.begin()
-        tell_settings(settled, protocol, run, watcher)
+        tell_settings(settled, spec, protocol, run, watcher)
         session = open_session(run, CheckpointStore(run), trainer, watcher)
         session.event("start", protocol=protocol)
         session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
@@ -57,7 +68,7 @@ def start_async(settled: Settled, algorithm: str, watcher: Watcher) -> AsyncSess
     with ExitStack() as on_error:
         check_disk(settled, spec, settled.job.log_dir)
         run = _create_run(settled, spec, protocol, algorithm, on_error)
-        tell_settings(settled, protocol, run, watcher)
+        tell_settings(settled, spec, protocol, run, watcher)
         session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=Counters())
         on_error.callback(session.close)
         session.event("start", protocol=protocol)
@@ -100,8 +111,8 @@ def open_session(run: RunDirectory, store: CheckpointStore, trainer: Trainer, wa
     return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves)
 
 
-def tell_settings(settled: Settled, protocol: str, run: RunDirectory, watcher: Watcher) -> None:
-    """Tell what was changed of what was asked for, who runs where, and where the run is."""
+def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirectory, watcher: Watcher) -> None:
+    """Tell what was changed of what was asked for, who runs where, what the disk will hold, and where the run is."""
     job = settled.job
     for adjustment in settled.adjustments:
         watcher.note(f"requested → effective: {adjustment}")
@@ -117,6 +128,16 @@ def tell_settings(settled: Settled, protocol: str, run: RunDirectory, watcher: W
             f"push {job.push}, pacing {job.pacing}, weights every {job.actor.sync_steps} steps of an actor"
         )
     watcher.note(protocol)
+    watcher.note(_disk_in_words(settled, spec))
     watcher.note(f"run directory {run.path}")
     if not Curves.is_available():
         watcher.note(HOW_TO_GET_IT)
+
+
+def _disk_in_words(settled: Settled, spec: EnvSpec) -> str:
+    """Say in one line what a run will need on the disk."""
+    config = settled.job.recording
+    about, steps = recordings_bytes(settled.job, spec)
+    recordings = describe_estimate(about, steps=steps, record=config.record, values=config.record_values)
+    checkpoints = bytes_in_words(checkpoint_bytes(settled, spec))
+    return f"disk: {recordings} · checkpoints at most {checkpoints}"

@@ -19,7 +19,7 @@ from redline.runtime.actor import Episode
 from redline.runtime.curves import Curves
 from redline.runtime.gauges import Gauges
 from redline.runtime.measuring import Measurer
-from redline.runtime.recording import Recorder
+from redline.runtime.recording import Recorder, recording_setting
 from redline.runtime.session import DISPLAY_INTERVAL_S, METRICS_INTERVAL_S
 from redline.runtime.training import Trainer
 
@@ -39,7 +39,9 @@ class RecordKeeping:
 
     def __init__(self, trainer: Trainer, run: RunDirectory, monitor: Watcher | None) -> None:
         self._counters = trainer.counters
-        self._recorder = Recorder(run, trainer.counters, Unwatched())
+        self._recorder = Recorder(
+            run, trainer.counters, Unwatched(), setting=recording_setting(trainer.job, trainer.spec)
+        )
         self._measurer = Measurer(trainer, folder=run.path)
         self._curves = Curves(run.path, from_steps=0)
         self._monitor = monitor

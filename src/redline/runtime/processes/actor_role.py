@@ -1,6 +1,6 @@
 """An actor: plays its envs with weights not much older than the learner's, and pushes what it lives through."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,10 +9,10 @@ from redline.algorithms.family import ActorParams
 from redline.envs.factory import make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
-from redline.runtime.actor import Actor
+from redline.runtime.actor import Actor, Episode
 from redline.runtime.job import Job
 from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, STARTING_S, Board, Place
-from redline.runtime.processes.messages import Outbox
+from redline.runtime.processes.messages import Outbox, row_of
 from redline.runtime.processes.ring_world import notes_of
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.randomness import Purpose, stream
@@ -50,7 +50,7 @@ def run_actor(kit: ActorKit, outbox: Outbox) -> None:
     place = Place(kit.board, FIRST_ACTOR + kit.index)
     place.beat(STARTING_S)  # some envs take their time
     env = make_vector_env(job.env, num_envs=job.actor.envs, seed=kit.env_seed, threads=job.actor.threads)
-    player = _Player(kit, env, place)
+    player = _Player(kit, env, place, outbox)
     player.begin()
     while not kit.board.is_stopped and place.wait_until(lambda: player.writer.may_step, on="learner"):
         place.beat()
@@ -60,14 +60,16 @@ def run_actor(kit: ActorKit, outbox: Outbox) -> None:
 class _Player:
     """The parts of an actor."""
 
-    def __init__(self, kit: ActorKit, env: VectorEnv, place: Place) -> None:
+    def __init__(self, kit: ActorKit, env: VectorEnv, place: Place, outbox: Outbox) -> None:
         job = kit.job
-        self._kit, self._job, self._env, self._place = kit, job, env, place
+        self._kit, self._job, self._env, self._place, self._outbox = kit, job, env, place, outbox
         self._device = torch.device(job.actor.device or "cpu")
         self._network = job.algorithm.build_network(env.spec, torch.Generator()).requires_grad_(False).to(self._device)
-        self._actor = Actor(env, state_width=self._network.state_width)
-        first_lane = kit.index * job.actor.envs
-        self.writer = LaneWriter(kit.lanes, np.arange(first_lane, first_lane + job.actor.envs))
+        self._first_lane = kit.index * job.actor.envs
+        self._actor = Actor(
+            env, state_width=self._network.state_width, recording=job.recording, first_lane=self._first_lane
+        )
+        self.writer = LaneWriter(kit.lanes, np.arange(self._first_lane, self._first_lane + job.actor.envs))
         self._version = kit.weights.read(self._network.state_dict())
         self._vector_step = kit.first_vector_step
         self._steps_since_sync = 0
@@ -93,6 +95,7 @@ class _Player:
         with place.waiting("envs"):
             step = self._env.recv()
         episodes = self._actor.observe(step)
+        self._send_recordings(episodes)
         self._steps_since_sync += self._env.num_envs
         self._vector_step += 1
         if self._steps_since_sync >= job.actor.sync_steps:
@@ -100,6 +103,13 @@ class _Player:
         if self._push(actions, step, notes_of(episodes, self._env.num_envs)):
             board.bells[LEARNER].ring()
         place.played(self._env.num_envs)
+
+    def _send_recordings(self, episodes: list[Episode]) -> None:
+        """Hand recordings over before the steps: an episode that counts then has its recording."""
+        for episode in episodes:
+            if episode.trace is not None:
+                in_run = replace(episode, lane=self._first_lane + episode.lane)
+                self._outbox.send("recording", **row_of(in_run))
 
     def _push(self, actions: IntArray, step: VectorStep, notes: Array) -> bool:
         return self.writer.append(

@@ -89,7 +89,7 @@ class Crew:
         return self.members[name]
 
     def receive(self, timeout_s: float) -> list[Message]:
-        """Wait until something happens, and return the messages that have come."""
+        """Wait until something happens, and return the messages that have come, the learner's first."""
         members = list(self.members.values())
         sentinels = {member.process.sentinel for member in members}
         ready = wait([*sentinels, *(member.inbox.descriptor for member in members)], timeout_s)

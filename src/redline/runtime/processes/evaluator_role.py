@@ -1,14 +1,14 @@
 """The evaluator, or greedy actor: whole episodes with the newest weights, without exploration, beside training."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 
 from redline.runtime.job import Job
 from redline.runtime.playing import StoppedWhileEvaluatingError, greedy_seed, make_player
 from redline.runtime.processes.board import EVALUATOR, STARTING_S, Board, Place
-from redline.runtime.processes.messages import Outbox
+from redline.runtime.processes.messages import Outbox, row_of
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.types import EnvSpec
 
@@ -38,6 +38,7 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
         device=torch.device(config.device or "cpu"),
         num_envs=num_envs,
         threads=config.threads,
+        recording=job.recording,
     )
 
     def requested_stop() -> str | None:
@@ -70,5 +71,5 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
             number=number,
             steps=version.steps,
             duration_s=time.monotonic() - begun_s,
-            rows=[asdict(item.episode) for item in played],
+            rows=[row_of(item.episode) for item in played],
         )

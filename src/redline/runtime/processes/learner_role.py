@@ -1,7 +1,7 @@
 """The learner: owns the replay memory, learns what the steps taken into it have earned, and saves checkpoints."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from redline.experience.shared_lanes import SharedLanes
@@ -14,7 +14,7 @@ from redline.runtime.building import Settled, build_source, prepare_process
 from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
 from redline.runtime.measuring import Measurer
 from redline.runtime.processes.board import LEARNER, STARTING_S, WAITS, Board, Place
-from redline.runtime.processes.messages import Outbox
+from redline.runtime.processes.messages import Outbox, row_of
 from redline.runtime.processes.ring_world import RingWorld
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.replay_sizing import full_replay
@@ -147,7 +147,7 @@ class _Loop:
     def _tell_episodes(self, episodes: list[Episode]) -> None:
         if episodes:
             counters = self._trainer.counters
-            rows = [asdict(episode) for episode in episodes]
+            rows = [row_of(episode) for episode in episodes]
             self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, rows=rows)
 
     def _tell_reading(self) -> None:

@@ -5,15 +5,28 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Callable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 from multiprocessing.reduction import DupFd
 from typing import Any
 
 from redline.records import as_json_value
+from redline.runtime.actor import Episode
 
 READ_BYTES = 1 << 16
 
 Message = dict[str, Any]
+
+
+def row_of(episode: Episode) -> dict[str, Any]:
+    """Return an episode as a message can hold it."""
+    trace = None if episode.trace is None else b64encode(episode.trace).decode("ascii")
+    return {**vars(episode), "trace": trace}
+
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """Return the episode that `row_of` made a row of."""
+    return Episode(**{**row, "trace": None if row["trace"] is None else b64decode(row["trace"])})
 
 
 class Outbox:

@@ -1,9 +1,11 @@
 """What the processes of a run have told their supervisor, written into the run's records as it comes."""
 
 import time
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
+from redline.recordings.setting import Setting
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.actor import Episode
@@ -12,24 +14,33 @@ from redline.runtime.curves import Curves
 from redline.runtime.evaluations import record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.processes.board import Board
-from redline.runtime.processes.messages import Message
+from redline.runtime.processes.messages import Message, episode_of
 from redline.runtime.processes.role_readings import RoleReadings, mean_actor_age
 from redline.runtime.recording import Recorder
 from redline.runtime.watching import Watcher
+
+MAX_TRACES = 10_000  # that wait for the learner: far more than all rings hold
 
 
 class Notebook:
     """The newest that is known, and the records of what was."""
 
     def __init__(
-        self, run: RunDirectory, counters: Counters, *, board: Board, readings: RoleReadings, watcher: Watcher
+        self,
+        run: RunDirectory,
+        counters: Counters,
+        *,
+        board: Board,
+        readings: RoleReadings,
+        watcher: Watcher,
+        setting: Setting,
     ) -> None:
         self._run = run
         self._counters = counters  # as far as the learner has told
         self._board = board
         self._readings = readings
         self._watcher = watcher
-        self._recorder = Recorder(run, counters, watcher)
+        self._recorder = Recorder(run, counters, watcher, setting=setting)
         self._curves = Curves(run.path, from_steps=counters.steps)
         self.lost: list[str] | None = None  # of the checkpoint that was brought back; None until the learner is ready
         self.limit: str | None = None  # that was reached
@@ -40,6 +51,7 @@ class Notebook:
         self.save_error: str | None = None  # why the newest could not be saved
         self.saves_answered = 0  # number of the newest order that was carried out, or could not be
         self.evaluated_s = 0.0  # monotonic time of the newest evaluation
+        self._traces: dict[tuple[int, int, int], bytes] = {}  # of episodes that the learner has not taken in yet
         self.is_ending = False  # all but the learner are gone: what they were doing before is what counts
 
     def close(self) -> None:
@@ -80,7 +92,9 @@ class Notebook:
             case "episodes":
                 self._follow(message["steps"], message["time_s"])
                 for row in message["rows"]:
-                    self._recorder.episode(Episode(**row))
+                    self._recorder.episode(self._with_trace(episode_of(row)))
+            case "recording":
+                self._keep_trace(message)
             case "reading":
                 self._take_reading(message)
             case "evaluation":
@@ -100,6 +114,17 @@ class Notebook:
                 self.event("adjustment", message=message["message"])
             case "limit":
                 self.limit = message["reason"]
+
+    def _keep_trace(self, message: Message) -> None:
+        """Keep what an actor recorded until the learner tells that the episode counts; an actor may die before."""
+        while len(self._traces) >= MAX_TRACES:
+            del self._traces[next(iter(self._traces))]
+        address = message["lane"], message["key_seed"], message["key_offset_steps"]
+        self._traces[address] = b64decode(message["trace"])
+
+    def _with_trace(self, episode: Episode) -> Episode:
+        trace = self._traces.pop((episode.lane, episode.key_seed, episode.key_offset_steps), None)
+        return replace(episode, trace=trace)
 
     def _follow(self, steps: int, time_s: float) -> None:
         self._counters.steps, self._counters.time_s = steps, time_s
@@ -126,7 +151,7 @@ class Notebook:
     def _take_evaluation(self, message: Message) -> None:
         self._counters.evaluations, self.evaluated_s = message["number"], time.monotonic()
         mean = record_evaluation(
-            [Episode(**row) for row in message["rows"]],
+            [episode_of(row) for row in message["rows"]],
             number=message["number"],
             weights_steps=message["steps"],
             duration_s=message["duration_s"],

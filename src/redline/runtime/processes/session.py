@@ -24,6 +24,7 @@ from redline.runtime.processes.messages import Message
 from redline.runtime.processes.notebook import Notebook
 from redline.runtime.processes.role_readings import RoleReadings
 from redline.runtime.processes.shared_parts import SharedParts
+from redline.runtime.recording import recording_setting
 from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.session import METRICS_INTERVAL_S, Outcome
 from redline.runtime.watching import Watcher
@@ -61,7 +62,14 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._parts = SharedParts.for_job(settled.job, spec)
         self._board = self._parts.board
         self._crew = Crew(self._board)
-        self._notebook = Notebook(run, counters, board=self._board, readings=RoleReadings(self._crew), watcher=watcher)
+        self._notebook = Notebook(
+            run,
+            counters,
+            board=self._board,
+            readings=RoleReadings(self._crew),
+            watcher=watcher,
+            setting=recording_setting(settled.job, spec),
+        )
         self._monitor = RunMonitor(settled.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._lives: dict[str, int] = {}  # times that each process was started
         self._idle_losses: dict[tuple[str, bool], int] = {}  # in a row, without a step in between; was it killed?
@@ -205,7 +213,9 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def _attend(self) -> None:
         """Take in what the processes tell, and replace those that are lost."""
-        for message in self._crew.receive(TICK_S):
+        # The learner is read first. Whatever episodes it tells of, their actors have sent the recordings before: those
+        # are among what was read after it, and must be known when the episodes are written down.
+        for message in sorted(self._crew.receive(TICK_S), key=lambda message: message["kind"] != "recording"):
             self._notebook.take(message)
         if not self._crew.is_look_due:
             return

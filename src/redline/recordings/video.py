@@ -1,0 +1,155 @@
+"""Pictures → a video: .mp4 by PyAV, which is an extra, or .gif by Pillow; there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from itertools import chain, pairwise
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from PIL import Image
+
+from redline.errors import UserError
+from redline.runs.atomic import sync_directory
+from redline.runs.errors import explain
+from redline.types import Array
+
+MP4, GIF = ".mp4", ".gif"
+SUFFIXES = (MP4, GIF)
+
+MAX_GIF_PIXELS = 1_000_000_000  # a byte each, held until the last picture is known
+CODEC_OPTIONS = {
+    "crf": "12",  # hardly to be told from the game's own screen
+    "preset": "fast",
+    # said, not guessed from the size: players would take large pictures for another standard's, and show other colours
+    "x264-params": "colorprim=smpte170m:transfer=smpte170m:colormatrix=smpte170m:log-level=error",
+}
+
+
+@dataclass(frozen=True)
+class Video:
+    """What was written."""
+
+    path: Path
+    pictures: int
+    width: int
+    height: int
+    pictures_per_s: Fraction
+    size_bytes: int
+
+
+def check_target(path: Path) -> None:
+    """Refuse what can't become a video, before an episode is played for it."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path} is no video that can be written: end its name with {' or '.join(SUFFIXES)}")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file in it, such as {path / 'episode.mp4'}")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}: make it first, or use another --out")
+    if path.suffix.lower() == MP4:
+        find_encoder()
+
+
+def find_encoder() -> ModuleType:
+    """Return PyAV; UserError with the command that installs it where it is missing."""
+    try:
+        return import_module("av")
+    except ImportError as error:
+        raise UserError(
+            f"an .mp4 needs PyAV, which is not here ({error}): pip install 'redline[video]', in the repository "
+            f"make setup EXTRAS=video; a .gif needs nothing more"
+        ) from None
+
+
+def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> Video:
+    """Write pictures [H, W, 3] of one size; `count` is how many are expected."""
+    check_target(path)
+    write = _write_mp4 if path.suffix.lower() == MP4 else _write_gif
+    with _whole(path) as temporary:
+        written, width, height = write(temporary, pictures, pictures_per_s=pictures_per_s, count=count)
+    return Video(path, written, width, height, pictures_per_s, path.stat().st_size)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Yield a name to write to; the file takes its own name when it is complete, and is removed if it never is."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise UserError(f"cannot write {explain(error, path)}: use another --out") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _write_mp4(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> tuple[int, int, int]:
+    del count  # of which only a .gif must know
+    av = find_encoder()
+    written = width = height = 0
+    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        stream = container.add_stream("libx264", rate=pictures_per_s, options=dict(CODEC_OPTIONS))
+        stream.pix_fmt = "yuv420p"
+        for picture in map(padded, pictures):
+            if not written:
+                height, width = picture.shape[:2]
+                stream.width, stream.height = width, height
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            written += 1
+        container.mux(stream.encode(None))
+    return written, width, height
+
+
+def padded(picture: Array) -> Array:
+    """Return a picture with even sides, which halved colours need: a black line is added where one is odd."""
+    height, width = picture.shape[:2]
+    if height % 2 or width % 2:
+        picture = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)))
+    return np.ascontiguousarray(picture)
+
+
+def _write_gif(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> tuple[int, int, int]:
+    remaining = iter(pictures)
+    first = next(remaining)
+    height, width = first.shape[:2]
+    if count * height * width > MAX_GIF_PIXELS:
+        raise UserError(
+            f"a .gif of {count:,} pictures of {width} × {height} is too large to be made in memory: "
+            f"use --out {path.name.removeprefix('.').removesuffix('.tmp').removesuffix(GIF)}{MP4}, or a smaller --scale"
+        )
+    written = 0
+
+    def frames() -> Iterator[Image.Image]:
+        nonlocal written
+        for picture in chain([first], remaining):
+            written += 1
+            yield Image.fromarray(picture).quantize(256, dither=Image.Dither.NONE)
+
+    images = frames()
+    with path.open("wb") as file:  # Pillow would leave one that it opened itself open after Ctrl-C
+        next(images).save(
+            file,
+            "GIF",
+            save_all=True,
+            append_images=images,
+            duration=durations_ms(pictures_per_s, count),
+            loop=0,
+            optimize=False,
+        )
+    return written, width, height
+
+
+def durations_ms(pictures_per_s: Fraction, count: int) -> list[int]:
+    """Return how long each picture is shown: whole hundredths of a second, with which the format has to do."""
+    ends = [round(100 * number / pictures_per_s) for number in range(count + 1)]
+    return [10 * (end - begin) for begin, end in pairwise(ends)]

@@ -1,0 +1,123 @@
+"""The recordings of real runs: each episode that counts has one, in both topologies, over resumes, and comes back."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from redline.cli.main import DONE, main
+from redline.recordings.episode import Address
+from redline.recordings.library import Library, open_library
+from redline.recordings.verifying import verify
+from redline.records import read_records
+from redline.runs.directory import RECORDINGS
+from redline.runtime.evaluating import EvaluationConfig
+from redline.runtime.policy_play import play_policy
+
+StartProgram = Callable[..., "subprocess.Popen[str]"]
+
+# short games, played at random
+BREAKOUT = ("--env", "breakout", "--warmup-steps", "1_000_000", "--replay.capacity", "5000", "--num-envs", "4")
+CATCH = (
+    *("--env", "redline/Catch-v0", "--network", "small", "--warmup-steps", "200"),
+    *("--replay.capacity", "1000", "--samples-per-step", "1"),
+)
+CARTPOLE = ("--env", "CartPole-v1", "--warmup-steps", "1_000_000", "--replay.capacity", "1000", "--num-envs", "2")
+QUIET = ("--monitor.hz", "0", "--plain")
+ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0")
+
+
+def train(log_dir: Path, *args: str) -> Path:
+    assert main(["train", *args, *QUIET, "--log-dir", str(log_dir)]) == DONE
+    (run,) = log_dir.glob("*/*/*")
+    return run
+
+
+def assert_every_episode_comes_back(run: Path, *, at_least: int) -> Library:
+    """Compare the rows of a run with its recordings, one to one, and play all of these again."""
+    library = open_library(run)
+    assert library.damages == []
+    rows = read_records(run / "episodes.jsonl")
+    addresses = [Address(row["role"], row["lane"], row["seed"], row["seed_offset_steps"]) for row in rows]
+    assert len(set(addresses)) == len(rows) >= at_least
+    for row, address in zip(rows, addresses, strict=True):
+        entry = library.find(address)
+        assert entry is not None
+        assert (entry.steps, entry.length_steps, entry.total_reward) == (
+            row["steps"],
+            row["length_steps"],
+            row["return"],
+        )
+    assert [verdict.mismatch for verdict in verify(library, library.entries, threads=2)] == [None] * len(
+        library.entries
+    )
+    return library
+
+
+def test_an_inline_run_and_its_evaluations(tmp_path: Path) -> None:
+    greedy = ("--evaluate-every-steps", "400", "--evaluator.episodes", "2", "--record-values")
+    run = train(tmp_path, *CATCH, *greedy, "--max-steps", "800")
+    library = assert_every_episode_comes_back(run, at_least=40)
+    assert sum(entry.address.role == "greedy" for entry in library.entries) == 4
+    assert {entry.evaluation for entry in library.entries} == {None, 1, 2}
+    values = [library.load(entry).trace.values for entry in library.entries]
+    assert all(value is not None for value in values)
+    assert library.settings[0].values == "q"
+
+
+def test_an_async_run(tmp_path: Path) -> None:
+    run = train(tmp_path, *BREAKOUT, *ASYNC, "--max-steps", "3000")
+    library = assert_every_episode_comes_back(run, at_least=5)
+    assert {entry.address.lane for entry in library.entries} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("topology", [(), ASYNC])
+def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
+    topology: tuple[str, ...], start_program: StartProgram, tmp_path: Path
+) -> None:
+    """Inline the episodes under way go on in the same game, from the same key."""
+    args = (*BREAKOUT, *topology, *QUIET, "--log-dir", tmp_path, "--checkpoint-minutes", "0.02")
+    program = start_program("train", *args)
+    end_s = time.monotonic() + 60.0
+    while len(list(tmp_path.glob("*/*/*/checkpoints/*/manifest.json"))) < 3 and time.monotonic() < end_s:
+        time.sleep(0.05)
+    program.kill()
+    program.communicate()
+    (run,) = tmp_path.glob("*/*/*")
+    before = len(open_library(run).entries)
+    assert main(["resume", str(run), "--max-steps", "6_000", "--plain"]) == DONE
+    library = assert_every_episode_comes_back(run, at_least=10)
+    assert len(library.entries) >= before // 2
+    if not topology:
+        under_way = [
+            entry for entry in library.entries if entry.actions_from == 0 and entry.address.key_offset_steps > 0
+        ]
+        assert under_way  # the first of a lane after a resume needs no record from before it
+
+
+def test_only_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
+    off = train(tmp_path / "off", *CARTPOLE, "--max-steps", "600", "--record", "off")
+    assert not (off / RECORDINGS).exists()
+    tenth = open_library(train(tmp_path / "tenth", *CARTPOLE, "--max-steps", "1200", "--record", "10"))
+    rows = read_records(next((tmp_path / "tenth").glob("*/*/*")) / "episodes.jsonl")
+    assert len(tenth.entries) == -(-len(rows) // 10)
+    best = open_library(train(tmp_path / "best", *CARTPOLE, "--max-steps", "1200", "--record", "best"))
+    returns = [entry.total_reward for entry in best.entries]
+    assert returns == sorted(set(returns))
+
+
+def test_the_policy_of_a_checkpoint_plays_afresh_and_is_recorded(tmp_path: Path) -> None:
+    run = train(tmp_path, *CATCH, "--max-steps", "400")
+    before = (run / RECORDINGS).read_bytes()
+    config = EvaluationConfig(episodes=3, num_envs=2, seed=5)
+    first = play_policy(run, config, progress=lambda _: None, requested_stop=lambda: None)
+    again = play_policy(run, config, progress=lambda _: None, requested_stop=lambda: None)
+    assert len(first) == 3
+    assert [entry.address for entry in first] == [entry.address for entry in again]
+    assert [entry.total_reward for entry in first] == [entry.total_reward for entry in again]
+    library = open_library(run)
+    assert [verdict.mismatch for verdict in verify(library, again, threads=1)] == [None] * 3
+    assert all(entry.address.role == "policy" and entry.has_values for entry in again)
+    assert (run / RECORDINGS).read_bytes() == before
