@@ -24,6 +24,7 @@ from recording import Measurement, finish, say
 from redline.cli.flags import parse_train
 from redline.recordings import tracing
 from redline.recordings.library import open_library, recordings_path
+from redline.records import read_records
 from redline.runtime import actor, recording
 from redline.runtime.starting import start_run
 from redline.runtime.watching import Watcher
@@ -35,6 +36,7 @@ GAMES = (
 EPISODES_REQUIRED, GAMES_REQUIRED, KILLS_REQUIRED = 200, 10, 50
 MOST_BYTES = {"pong": 3_000, "breakout": 3_000}  # of an episode, on average
 OVERHEAD_REQUIRED = 0.01
+START_S, LONGEST_TRAINING_S = 120.0, 5.0  # until a training has begun; until it is killed
 QUICK = ("--network", "small", "--warmup-steps", "400", "--samples-per-step", "1", "--replay.capacity", "20_000")
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.1", "--evaluator.episodes", "2")
 
@@ -202,11 +204,9 @@ def measure_crash(folder: Path, options: Namespace) -> Measurement:
         flags = ["--env", "breakout", *QUICK, "--checkpoint-minutes", "0.03", "--log-dir", log_dir, "--plain"]
         command: list[object] = ["train", *flags, *(ASYNC if topology == "async" else ())]
         while killed < options.kills // 2:
-            kill_after(command, rng.uniform(3.0, 9.0))
-            runs = list(log_dir.glob("*/*/*"))
-            if not runs:
-                continue  # too early: there is no run yet
+            kill_while_training(command, log_dir, rng.uniform(0.0, LONGEST_TRAINING_S))
             killed += 1
+            runs = list(log_dir.glob("*/*/*"))
             library = open_library(runs[0])
             torn += library.torn_tail is not None
             if library.damages:
@@ -233,14 +233,24 @@ def measure_crash(folder: Path, options: Namespace) -> Measurement:
     )
 
 
-def kill_after(command: Sequence[object], seconds: float) -> None:
-    """Start the program, and kill it and all its processes after a while."""
+def kill_while_training(command: Sequence[object], log_dir: Path, seconds: float) -> None:
+    """Start the program, and kill it and all its processes when it has trained for a while."""
     words = [sys.executable, "-m", "redline.cli.main", *map(str, command)]
+    before = num_invocations(log_dir)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    end_s = time.monotonic() + START_S
+    while num_invocations(log_dir) == before and time.monotonic() < end_s and process.poll() is None:
+        time.sleep(0.05)
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     time.sleep(0.5)  # processes that have a session of their own end when they notice
+
+
+def num_invocations(log_dir: Path) -> int:
+    """Return how often a run was started or resumed, and its processes with it."""
+    events = [row for path in log_dir.glob("*/*/*/events.jsonl") for row in read_records(path)]
+    return sum(row["event"] == "process" and row["role"] in ("inline", "actor-0") for row in events)
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from redline.cli.main import DONE
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table
+from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.errors import UserError, unknown_name
 from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalogue
@@ -97,11 +97,13 @@ def run(args: Sequence[str]) -> int:
         raise UserError(f"episodes needs a run directory: {EXAMPLE}")
     flags = parse(EpisodesFlags, [*args[:at], *args[at + 1 :]], default=EpisodesFlags(), prog=PROGRAM)
     path = check_run(Path(args[at]))
-    try:
-        library = open_library(path)
-    except OSError as error:
-        raise UserError(f"the recordings can't be read: {explain(error, path)}") from None
-    catalogue = read_catalogue(path, library)
+    with progress_bar("reading the episodes", plain=is_plain(plain=flags.plain, as_json=flags.json)) as progress:
+        try:
+            library = open_library(path)
+        except OSError as error:
+            raise UserError(f"the recordings can't be read: {explain(error, path)}") from None
+        progress(0.7)  # of the time, about: a record takes longer than a row
+        catalogue = read_catalogue(path, library)
     for warning in warnings(catalogue, library):
         print(f"redline: warning: {warning}", file=sys.stderr)
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]

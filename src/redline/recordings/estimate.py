@@ -18,6 +18,7 @@ from redline.recordings.tracing import RecordingConfig, Tracer
 from redline.runs.blocks import encode_block
 
 USUAL_LENGTH_STEPS = 500  # an episode of random play: 190 of Breakout, 900 of Pong
+SHORT_LENGTH_STEPS = 25  # the same for envs without pictures, such as CartPole
 LONGEST_EXAMPLE_STEPS = 20_000  # a longer episode takes in proportion
 RECORDS_BROKEN = 200  # by an agent that learns, about: Pong has 42 returns above its lowest, Breakout some hundreds
 PATIENCE = 4.0  # times the seconds asked for, until an episode must have ended
@@ -28,7 +29,7 @@ Progress = Callable[[float], None]
 def estimate_bytes(*, steps: int, num_actions: int, mean_length_steps: float, values: bool, record: str) -> int:
     """Return about how many bytes a run of so many steps records, for an agent that plays at random.
 
-    One that has learnt repeats itself, and its actions compress better.
+    Nothing compresses worse than random actions: any other agent of as long episodes takes no more.
     """
     config = RecordingConfig(record=record, record_values=values)
     if config.is_off or steps <= 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -45,7 +45,7 @@ def iterate_pictures(
     *,
     progress: Progress = lambda _: None,
     requested_stop: RequestedStop = lambda: None,
-) -> Iterator[Picture]:
+) -> Generator[Picture, None, None]:
     """Yield the first picture of an episode and one per step; RecordingError where it does not go as it was recorded.
 
     The steps from its key to its beginning are played, too, and count for `progress`. The emulator's vector env does

@@ -116,9 +116,9 @@ def _describe(path: Path) -> Video:
 def _recorded_line(recorded: Recorded, run: Path) -> Html:
     name = shlex.quote(str(run))
     commands = [
-        ("list", f"redline episodes {name} --recorded"),
-        ("watch", f"redline play {name} --episode best --out best.mp4"),
-        ("verify", f"redline play {name} --verify"),
+        ("list them", f"redline episodes {name} --recorded"),
+        ("watch one", f"redline play {name} --episode best --out best.mp4"),
+        ("verify all", f"redline play {name} --verify"),
     ]
     told = "1 episode is" if recorded.num_episodes == 1 else f"{recorded.num_episodes:,} episodes are"
     words = f"{told} recorded in {size(recorded.num_bytes)}." if recorded.num_episodes else "No episode is recorded."
@@ -126,8 +126,10 @@ def _recorded_line(recorded: Recorded, run: Path) -> Html:
         words += f" There may be more: {recorded.problem}."
     if not recorded.num_episodes:
         return element("p", words)
-    typed = "; ".join(f"{verb}: {element('code', command).markup}" for verb, command in commands)
-    return Html(f"<p>{Html.of(words).markup} To {typed}</p>")
+    rows = "".join(
+        f"<div><dt>{verb}</dt><dd>{element('code', command).markup}</dd></div>" for verb, command in commands
+    )
+    return join([element("p", words), Html(f'<dl class="typed">{rows}</dl>')])
 
 
 def _video_list(videos: Sequence[Video], page_folder: Path | None) -> Html:

@@ -16,7 +16,7 @@ from redline.errors import UserError
 from redline.experience import ReplayLayout, available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
-from redline.recordings.estimate import USUAL_LENGTH_STEPS, estimate_bytes
+from redline.recordings.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
 from redline.runs.errors import explain, free_bytes, mount_point
 from redline.runtime.allocator import keep_freed_memory
 from redline.runtime.inline import InlineWorld
@@ -210,7 +210,7 @@ def _nearest_existing(folder: Path) -> Path:
 def checkpoint_bytes(settled: Settled, spec: EnvSpec) -> int:
     """Return the most that all kept checkpoints take, replay segments included."""
     network = settled.job.algorithm.build_network(spec, torch.Generator())
-    learner_bytes = sum(value.nbytes for value in network.state_dict().values())
+    learner_bytes = sum(int(value.nbytes) for value in network.state_dict().values())
     layout, frames_bytes = settled.layout, 0
     if layout is not None:
         frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
@@ -225,7 +225,7 @@ def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
     about = estimate_bytes(
         steps=steps,
         num_actions=spec.num_actions,
-        mean_length_steps=USUAL_LENGTH_STEPS,
+        mean_length_steps=USUAL_LENGTH_STEPS if spec.is_image else SHORT_LENGTH_STEPS,
         values=config.record_values,
         record=config.record,
     )

@@ -63,3 +63,4 @@ def test_the_first_place_of_a_round_goes_round() -> None:
     orders = [turn_order(names, number, rounds=3) for number in range(3)]
     assert all(sorted(order) == names for order in orders)
     assert [order[0] for order in orders] == ["a", "c", "e"]
+    assert orders[1] == ["c", "b", "a", "f", "e", "d"]  # backwards

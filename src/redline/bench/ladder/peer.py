@@ -2,7 +2,7 @@
 
 It is as its documentation shows it: one env, its own Atari wrappers, default threads. It takes part twice, with the
 OpenMP settings that a user has by default and with Redline's, which are better on a busy machine; the base must keep up
-with whichever is faster in a round. It works by turns like all others and rests in between.
+with whichever is faster. It works by turns like all others and rests in between.
 Differences that can't be set away: SB3 clips the gradient's norm, and presses FIRE when a game begins.
 """
 

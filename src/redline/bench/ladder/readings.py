@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from redline.bench.goals import why_not_judged
@@ -64,7 +65,10 @@ def gain(own: Sequence[Turn], other: Sequence[Turn] | None) -> dict[str, float] 
 
 
 def judge_base(measured: Measured, *, base: str, peers: Sequence[str], missing: str | None) -> dict[str, Any]:
-    """Say whether the base keeps up with the fastest of the peers in each round; `valid` is None if nobody can tell."""
+    """Say whether the base keeps up with the fastest of the peers; `valid` is None if nobody can tell.
+
+    The fastest by its median: the fastest of every round would be whoever noise had favoured in it.
+    """
     turns = measured.turns
     facts = {"name": base, "peer": peers[0], "required_ratio": REQUIRED_RATIO}
     missing = missing or next((measured.failed[name] for name in peers if name in measured.failed), None)
@@ -72,9 +76,7 @@ def judge_base(measured: Measured, *, base: str, peers: Sequence[str], missing: 
     if missing is not None:
         reason = f"{unknown}: {missing}"
         return {**facts, "valid": None, "ratio": None, "reason": reason, "peer_steps_per_s": None, "peers": {}}
-    fastest = [
-        max(row, key=lambda turn: turn.steps_per_s) for row in zip(*(turns[name] for name in peers), strict=True)
-    ]
+    fastest = turns[max(peers, key=lambda name: median(turn.steps_per_s for turn in turns[name]))]
     ratio = rate_of([a.steps_per_s / b.steps_per_s for a, b in zip(turns[base], fastest, strict=True)])
     is_valid = ratio.median >= REQUIRED_RATIO
     why_not = why_not_judged(rounds=len(fastest), others_percent=measured.others_percent)

@@ -24,7 +24,7 @@ class Measured:
 def take_turns(
     makers: Mapping[str, Callable[[], Contender]], *, needed: str, rounds: int, turn_s: float, left: TimeLeft
 ) -> Measured:
-    """Let each contender work once per round, in an order that rotates; only the failure of the `needed` one is raised.
+    """Let each contender work once per round, in an order that turns; only a failure of the `needed` one is raised.
 
     What others do is seen round by round, so that a disturbance does not drown in all the rest.
     """
@@ -88,6 +88,10 @@ class Field:
 
 
 def turn_order(names: Sequence[str], number: int, *, rounds: int) -> list[str]:
-    """Return who works when in a round: the first places are shared out over the rounds."""
+    """Return who works when in a round: the first places are shared out over the rounds.
+
+    Every other round goes backwards, so that nobody always follows the same one.
+    """
     begin = number * max(len(names) // rounds, 1) % len(names)
-    return [*names[begin:], *names[:begin]]
+    order = [*names[begin:], *names[:begin]]
+    return order if number % 2 == 0 else [order[0], *order[:0:-1]]
