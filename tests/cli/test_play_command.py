@@ -209,12 +209,12 @@ def test_overlay_grid_sheet_and_gif(pong: Path, answer: Answer) -> None:
     with Image.open("s.png") as sheet:
         assert sheet.format == "PNG"
         assert sheet.width > 6 * 160
-    found = answer(pong, "--grid", "3", "--out", "grid.mp4")
-    assert len(found["episodes"]) == 3
+    found = answer(pong, "--grid", "2", "--out", "grid.mp4")
+    assert len(found["episodes"]) == 2
     assert found["episodes"][0]["id"] == "1"  # from the first to the last
     assert decoded(Path("grid.mp4")).shape[0] == 21
-    found = answer(pong, "--grid", "2,best,worst,4", "--overlay", "--scale", "1", "--out", "grid.mp4")
-    assert [one["id"] for one in found["episodes"]][::3] == ["2", "4"]
+    found = answer(pong, "--grid", "2,best,4", "--overlay", "--scale", "1", "--out", "grid.mp4")
+    assert [one["id"] for one in found["episodes"]][::2] == ["2", "4"]
     found = answer(pong, "--sheet", "only.png")
     assert found["video"] is None
     assert sorted(path.name for path in Path().iterdir()) == ["grid.mp4", "o.gif", "only.png", "s.png"]
@@ -344,6 +344,44 @@ def test_foreign_files_are_refused_in_one_line(
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"options": {"frameskip": "x"}},
+        {"options": {"frameskip": 0}},
+        {"options": {"frameskip": 10**9}},
+        {"options": {"img_height": 10**6, "img_width": 10**6}},
+        {"options": {"stack_num": 10**9}},
+        {"options": {"noop_max": 10**9}},
+        {"num_actions": 6.5},
+        {"game": "../../etc/passwd"},
+        {"game": None, "gymnasium_id": "antigravity:Joke-v0"},
+    ],
+)
+def test_a_setting_that_no_run_has_is_a_damage(
+    changes: dict[str, Any], pong: Path, copy: Callable[[Path], Path], capsys: Output
+) -> None:
+    run = copy(pong)
+    replace_setting(run, **changes)
+    capsys.readouterr()
+    assert main(["play", str(run), "--verify"]) == FAILED
+    out, err = capsys.readouterr()
+    assert "nothing was checked" in out
+    assert "no setting of recordings" in err.splitlines()[0]
+    assert len(err.splitlines()) == 6  # of as many as there are episodes, the first
+    assert "antigravity" not in sys.modules
+    assert main(["play", str(run), "--sheet", "s.png"]) == BAD_INPUT
+
+
+def test_a_key_seed_that_no_emulator_takes_is_a_damage(
+    pong: Path, copy: Callable[[Path], Path], answer: Answer
+) -> None:
+    run = copy(pong)
+    rewrite(run, lambda episode: Trace(**{**episode.trace.__dict__, "key_seed": 2**31}), place=0)
+    found = answer(run, "--verify", code=FAILED)
+    assert "key seed 2147483648" in found["damages"][0]
 
 
 def test_a_link_instead_of_recordings_is_refused(pong: Path, copy: Callable[[Path], Path], capsys: Output) -> None:

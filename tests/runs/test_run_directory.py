@@ -191,7 +191,8 @@ def test_cut_takes_back_what_is_counted_and_leaves_events(run: RunDirectory) -> 
     for steps in (100, 200):
         run.metrics.write({"steps": steps})
         run.episodes.write({"steps": steps})
-    assert run.cut_records(100) == {"metrics": 1, "episodes": 1}
+        run.recordings.append(2, steps, b"an episode")
+    assert run.cut_records(100) == {"metrics": 1, "episodes": 1, "recordings": 1}
     run.metrics.write({"steps": 150})
     assert [row["steps"] for row in read_records(run.path / "metrics.jsonl")] == [100, 150]
     assert [row["steps"] for row in read_records(run.path / "metrics.lost.jsonl")] == [200]

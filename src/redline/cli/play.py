@@ -1,7 +1,6 @@
 """`redline play RUN`: recorded episodes are played again, to be watched or checked, and policies play afresh."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +10,7 @@ import tyro
 
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse
-from redline.cli.play_checking import check_recordings
+from redline.cli.play_checking import check_recordings, differences_of, problems_of, warn
 from redline.cli.play_rendering import Look, Rendered, Showing, default_target, render
 from redline.cli.play_videos import best_so_far, make_videos, newest_at_checkpoints
 from redline.cli.stopping import StopRequest
@@ -148,7 +147,7 @@ def play(folder: Path, flags: PlayFlags) -> int:
     if flags.verify:
         named = None if flags.episode is None else select(listed, flags.episode)
         return check_recordings(folder, library, listed, named=named, plain=plain, as_json=flags.json)
-    tell_problems(library)
+    warn(problems_of(library))
     showing = Showing(folder, library, Look(flags.overlay, flags.scale))
     if flags.videos:
         wanted = KINDS[flags.videos](folder, listed)
@@ -158,7 +157,7 @@ def play(folder: Path, flags: PlayFlags) -> int:
         if not flags.overlay and all(getattr(flags, name) is None for name in VIEW):
             return tell_played(folder, listed, None, flags=flags)
     chosen = choose_episodes(listed, flags)
-    tell_differences(library, chosen)
+    warn(differences_of(library, [one.entry for one in chosen if one.entry is not None]))
     out = flags.out
     if out is None and flags.sheet is None:
         out = default_target(folder, chosen, showing.look)
@@ -205,19 +204,6 @@ def read_library(folder: Path) -> Library:
     if not library.entries and not library.damages:
         read_run_json(folder)  # tells if this is no run at all
     return library
-
-
-def tell_problems(library: Library) -> None:
-    """Say on stderr what in the recordings can't be used."""
-    for problem in (*library.damages, *([library.torn_tail] if library.torn_tail else [])):
-        print(f"redline: warning: {plain_text(problem)}", file=sys.stderr)
-
-
-def tell_differences(library: Library, chosen: Sequence[Listed]) -> None:
-    """Say on stderr what is not as it was when these were recorded."""
-    settings = {one.entry.setting for one in chosen if one.entry is not None}
-    for line in dict.fromkeys(line for place in sorted(settings) for line in library.settings[place].differences()):
-        print(f"redline: warning: {plain_text(line)}", file=sys.stderr)
 
 
 def choose_episodes(listed: Sequence[Listed], flags: PlayFlags) -> list[Listed]:

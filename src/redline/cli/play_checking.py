@@ -18,6 +18,7 @@ from redline.records import plain_text
 from redline.runtime.roles import usable_cores
 
 MAX_LINES = 20
+MAX_DAMAGES = 5
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,33 @@ class Checked:
         return f"episode {self.ids[entry.index]} ({where})" if entry.index in self.ids else f"an episode ({where})"
 
 
+def problems_of(library: Library) -> list[str]:
+    """Return what in the recordings can't be used, a line each; of very many damages the first."""
+    lines = library.damages[:MAX_DAMAGES]
+    if len(library.damages) > MAX_DAMAGES:
+        lines.append(f"and {len(library.damages) - MAX_DAMAGES:,} more damaged records")
+    return lines + ([library.torn_tail] if library.torn_tail else [])
+
+
+def differences_of(library: Library, entries: Sequence[Entry]) -> list[str]:
+    """Return what is not as it was when these were recorded, a line each."""
+    used = dict.fromkeys(entry.setting for entry in entries)
+    return list(dict.fromkeys(line for place in used for line in library.settings[place].differences()))
+
+
+def warn(lines: Sequence[str]) -> None:
+    """Say on stderr what a reader should know; files tell it, which anybody may have written."""
+    for line in lines:
+        print(f"redline: warning: {plain_text(line)}", file=sys.stderr)
+
+
 def check_recordings(
     run: Path, library: Library, listed: Sequence[Listed], *, named: Listed | None, plain: bool, as_json: bool
 ) -> int:
     """Check all recordings, or the one named, and return the exit code."""
     entries = library.entries if named is None else [named.entry] if named.entry is not None else []
-    used = dict.fromkeys(entry.setting for entry in entries)
-    differences = list(dict.fromkeys(line for place in used for line in library.settings[place].differences()))
-    for line in (*differences, *library.damages, *([library.torn_tail] if library.torn_tail else [])):
-        print(f"redline: warning: {plain_text(line)}", file=sys.stderr)
+    differences = differences_of(library, entries)
+    warn([*differences, *problems_of(library)])
     begun_s = time.monotonic()
     what = "an episode" if len(entries) == 1 else f"{len(entries):,} episodes"
     try:
@@ -126,4 +145,4 @@ def show(checked: Checked) -> None:
     took = f"{checked.steps:,} steps, in {duration(checked.duration_s)}"
     print(f"{checked.run}: {count:,} of {total:,} episodes came back bit for bit ({took})")
     if checked.damages:
-        print(f"{len(checked.damages):,} records are damaged")
+        print(f"{len(checked.damages):,} record{'s are' if len(checked.damages) > 1 else ' is'} damaged")

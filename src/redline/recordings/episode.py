@@ -149,6 +149,8 @@ def _decode_trace(meta: dict[str, Any], body: bytes) -> Trace:
     length, offset, begin = (_count(meta, key) for key in ("length_steps", "seed_offset_steps", "actions_from"))
     width, per_step, checks_from = (_count(meta, key) for key in ("action_bytes", "values_per_step", "checks_from"))
     num_actions = offset + length - begin
+    if (seed := _count(meta, "seed")) >= 2**31:
+        raise RecordingError(f"key seed {seed}")
     if not 1 <= length <= num_actions <= MAX_ACTIONS or width not in _ACTION_TYPES:
         raise RecordingError(f"{num_actions} actions of {width} bytes for {length} steps")
     if length * per_step * 2 > MAX_VALUES_BYTES:
@@ -164,7 +166,7 @@ def _decode_trace(meta: dict[str, Any], body: bytes) -> Trace:
         raise RecordingError(f"{len(checks)} bytes of checks for {length} steps")
     return Trace(
         lane=_count(meta, "lane"),
-        key_seed=_count(meta, "seed"),
+        key_seed=seed,
         key_offset_steps=offset,
         length_steps=length,
         total_reward=_number(meta, "return"),

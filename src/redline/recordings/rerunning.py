@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -80,7 +81,7 @@ class AtariRerun:
                 autoreset_mode=AutoresetMode.NEXT_STEP,
                 **options,
             )
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, GymnasiumError) as error:
             raise RecordingError(f"the emulator can't be set up as it was: {error}") from error
 
     def begin(self, seed: int) -> Array:
@@ -165,6 +166,7 @@ class GymnasiumPictures(GymnasiumRerun):
         return np.ascontiguousarray(np.moveaxis(planes[:3], 0, -1))
 
 
+@cache
 def screen_size(game: str) -> tuple[int, int]:
     """Return height and width of a game's own screen."""
     ALEInterface.setLoggerMode(LoggerMode.Error)

@@ -19,6 +19,15 @@ from redline.recordings.episode import RecordingError
 
 SETTING = 1  # kind of block
 MAX_SETTING_BYTES = 256 * 1024
+OPTION_LIMITS = {
+    "img_height": (1, 1_024),
+    "img_width": (1, 1_024),
+    "stack_num": (1, 16),
+    "frameskip": (1, 60),
+    "noop_max": (0, 1_000),
+    "max_num_frames_per_episode": (0, 2**31 - 1),
+    "repeat_action_probability": (0, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -84,13 +93,25 @@ def decode_setting(payload: bytes) -> Setting:
         setting = Setting(**json.loads(payload))
         if not isinstance(setting.options, dict) or not isinstance(setting.versions, dict):
             raise TypeError("options and versions are no objects")
-        if not 1 <= setting.num_actions <= 2**32 or not isinstance(setting.gymnasium_id, str):
-            raise ValueError("no env that can be played")
+        if not isinstance(setting.num_actions, int) or not 1 <= setting.num_actions <= 2**32:
+            raise ValueError(f"{setting.num_actions!r} actions")
+        if not isinstance(setting.gymnasium_id, str) or ":" in setting.gymnasium_id:  # before it, a module to import
+            raise ValueError(f"no env can be called {setting.gymnasium_id!r}")
         if setting.game is not None and setting.game not in roms.get_all_rom_ids():
             raise ValueError(f"the game {setting.game!r} is unknown here")
+        if setting.game is not None:
+            _check_options(setting.options)
     except (TypeError, ValueError, RecursionError) as error:
         raise RecordingError(f"no setting of recordings: {error}") from error
     return setting
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse what no run has: it could take all memory, or emulate for ever."""
+    for name, (lowest, highest) in OPTION_LIMITS.items():
+        value = options.get(name, lowest)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+            raise ValueError(f"{name} is {value!r}, not within {lowest} … {highest}")
 
 
 @cache

@@ -233,9 +233,8 @@ def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
 
 
 def check_disk(settled: Settled, spec: EnvSpec, log_dir: Path) -> None:
-    """Refuse a run whose checkpoints, replay segments and recordings would fill the disk."""
-    layout = settled.layout
-    needed = checkpoint_bytes(settled, spec) + recordings_bytes(settled.job, spec)[0]
+    """Refuse a run whose checkpoints and replay segments would fill the disk."""
+    layout, needed = settled.layout, checkpoint_bytes(settled, spec)
     try:
         place = _nearest_existing(log_dir)
         free = free_bytes(place)

@@ -10,6 +10,7 @@ from redline.experience.budget import bytes_in_words
 from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
+from redline.runs.errors import free_bytes
 from redline.runs.host import host_facts
 from redline.runtime.building import (
     Settled,
@@ -128,16 +129,19 @@ def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirect
             f"push {job.push}, pacing {job.pacing}, weights every {job.actor.sync_steps} steps of an actor"
         )
     watcher.note(protocol)
-    watcher.note(_disk_in_words(settled, spec))
+    _tell_disk(settled, spec, run, watcher)
     watcher.note(f"run directory {run.path}")
     if not Curves.is_available():
         watcher.note(HOW_TO_GET_IT)
 
 
-def _disk_in_words(settled: Settled, spec: EnvSpec) -> str:
-    """Say in one line what a run will need on the disk."""
+def _tell_disk(settled: Settled, spec: EnvSpec, run: RunDirectory, watcher: Watcher) -> None:
+    """Tell in one line what a run will need on the disk, and in another if its recordings may not find room."""
     config = settled.job.recording
     about, steps = recordings_bytes(settled.job, spec)
     recordings = describe_estimate(about, steps=steps, record=config.record, values=config.record_values)
-    checkpoints = bytes_in_words(checkpoint_bytes(settled, spec))
-    return f"disk: {recordings} · checkpoints at most {checkpoints}"
+    needed = checkpoint_bytes(settled, spec)
+    watcher.note(f"disk: {recordings} · checkpoints at most {bytes_in_words(needed)}")
+    if about > (room := free_bytes(run.path) - needed):
+        left = bytes_in_words(max(0, room))
+        watcher.note(f"warning: beside the checkpoints the disk has {left} free: use --record 100, best or off")
