@@ -124,5 +124,6 @@ def make_videos(showing: Showing, wanted: Sequence[Wanted], *, kind: str, plain:
     if as_json:
         print(json.dumps({"schema": 1, "run": str(showing.run), "kind": kind, "videos": made}))
     else:
-        print(f"{len(made) - num_there} videos made, {num_there} were there")
+        num_made = len(made) - num_there
+        print(f"{num_made} video{'s' * (num_made != 1)} made, {num_there} {'was' if num_there == 1 else 'were'} there")
     return DONE

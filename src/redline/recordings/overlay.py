@@ -126,16 +126,18 @@ class Overlay:
         inside = max(self._label + MARKER + (BAR + NUMBER if about.values else 0), ceil(words), NARROWEST)
         self._width = even(inside + 2 * MARGIN)
         self._height = HEAD + (self._rows * ROW if self._rows else 0) + MARGIN
-        self._still: Image.Image | None = None
+        self._still: Image.Image | None = None  # the panel without what changes
+        self._empty: Array | None = None  # everything without picture and panel
 
     def draw(self, picture: Picture) -> Array:
         """Return the picture, enlarged, and the panel beside it."""
         image = self._enlarged.draw(picture)
         height, width = even(max(len(image), self._height)), even(image.shape[1])
-        canvas = np.full((height, width + self._width, 3), BACKGROUND, np.uint8)
-        canvas[: len(image), : image.shape[1]] = image
-        if self._still is None or self._still.height != height:
+        if self._still is None or self._empty is None or self._still.height != height:
             self._still = self._draw_still(height)
+            self._empty = np.full((height, width + self._width, 3), BACKGROUND, np.uint8)
+        canvas = self._empty.copy()
+        canvas[: len(image), : image.shape[1]] = image
         panel = self._still.copy()
         self._draw_state(ImageDraw.Draw(panel), picture)
         canvas[:, width:] = np.asarray(panel)

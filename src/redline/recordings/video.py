@@ -26,7 +26,7 @@ SUFFIXES = (MP4, GIF)
 MAX_GIF_PIXELS = 1_000_000_000  # a byte each, held until the last picture is known
 CODEC_OPTIONS = {
     "crf": "12",  # hardly to be told from the game's own screen
-    "preset": "fast",
+    "preset": "veryfast",
     # said, not guessed from the size: players would take large pictures for another standard's, and show other colours
     "x264-params": "colorprim=smpte170m:transfer=smpte170m:colormatrix=smpte170m:log-level=error",
 }
