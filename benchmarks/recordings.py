@@ -37,7 +37,10 @@ EPISODES_REQUIRED, GAMES_REQUIRED, KILLS_REQUIRED = 200, 10, 50
 MOST_BYTES = {"pong": 3_000, "breakout": 3_000}  # of an episode, on average
 OVERHEAD_REQUIRED = 0.01
 START_S, LONGEST_TRAINING_S = 120.0, 5.0  # until a training has begun; until it is killed
-QUICK = ("--network", "small", "--warmup-steps", "400", "--samples-per-step", "1", "--replay.capacity", "20_000")
+QUICK = (
+    *("--network", "small", "--warmup-steps", "400", "--samples-per-step", "1"),
+    *("--replay.capacity", "20_000", "--num-envs", "4"),
+)
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.1", "--evaluator.episodes", "2")
 
 
@@ -86,7 +89,7 @@ def measure_exactness(folder: Path, options: Namespace) -> Measurement:
             flags += ["--evaluator.episodes", "2"] if not is_async else []
             redline("train", "--env", env, *flags, "--max-steps", options.steps, "--log-dir", log_dir, "--plain")
             (run,) = log_dir.glob("*/*/*")
-            rows.append(read_run(run, env=env, topology="async" if is_async else "inline"))
+            rows.append(read_run(run, game, env=env, topology="async" if is_async else "inline"))
             say(f"{env} {rows[-1]['topology']}: {rows[-1]['verified']} of {rows[-1]['episodes']} episodes come back")
     episodes, verified = (sum(row[key] for row in rows) for key in ("episodes", "verified"))
     sizes = {
@@ -111,17 +114,17 @@ def measure_exactness(folder: Path, options: Namespace) -> Measurement:
     )
 
 
-def read_run(run: Path, *, env: str, topology: str) -> dict[str, Any]:
+def read_run(run: Path, game: str, *, env: str, topology: str) -> dict[str, Any]:
     """Verify a run, and return what it recorded."""
     result, library = verify(run), open_library(run)
     roles = {role: sum(e.address.role == role for e in library.entries) for role in ("actor", "greedy")}
     return {
         "env": env,
-        "game": library.settings[0].game,
+        "game": game,
         "topology": topology,
         **{key: result[key] for key in ("episodes", "verified", "exit_code", "mismatches")},
         **roles,
-        "bytes": recordings_path(run).stat().st_size,
+        "bytes": recordings_path(run).stat().st_size if library.entries else 0,
     }
 
 
@@ -258,7 +261,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser = make_parser(__doc__)
     parser.add_argument("what", choices=("exactness", "overhead", "crash"), help="what is measured")
     parser.add_argument("--games", nargs="+", default=GAMES, help="of exactness")
-    parser.add_argument("--steps", type=at_least(100), default=8_000, help="of each training of exactness")
+    parser.add_argument("--steps", type=at_least(100), default=10_000, help="of each training of exactness")
     parser.add_argument("--algorithms", nargs="+", default=("dqn", "ppo", "a2c"), help="of overhead")
     parser.add_argument("--minutes", type=float, default=1.0, help="of each training of overhead")
     parser.add_argument("--kills", type=at_least(2), default=KILLS_REQUIRED, help="of both topologies together")

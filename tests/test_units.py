@@ -55,7 +55,7 @@ NO_UNIT = {
     *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
     *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
     *("target_return", "total_reward", "mean_return_100", "best_return", "greedy_return"),
-    *("load_average", "pid", "waiting", "busy"),
+    *("load_average", "pid", "waiting", "busy", "recording.record_values"),
 }
 
 
