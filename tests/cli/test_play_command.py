@@ -280,7 +280,7 @@ def test_a_torn_tail_is_told_and_the_rest_verifies(
     path.write_bytes(path.read_bytes()[:-7])
     found = answer(run, "--verify")
     assert found["verified"] == found["episodes"] == len(open_library(pong).entries) - 1
-    assert "torn by a crash: skipped" in found["torn_tail"]
+    assert "torn by a crash; skipped" in found["torn_tail"]
     assert main(["play", str(run), "--verify", "--plain"]) == DONE
     assert "torn by a crash" in capsys.readouterr().err
 

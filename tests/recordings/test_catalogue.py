@@ -52,8 +52,9 @@ def test_an_evaluation_keeps_its_number_and_its_weights(tmp_path: Path, played: 
     steps, trace = played[1]
     append_row(
         run,
-        **{"role": "greedy", "steps": steps, "return": 3.5, "length_steps": trace.length_steps, "lane": trace.lane},
-        **{"seed": trace.key_seed, "seed_offset_steps": 0, "evaluation": 2, "weights_steps": 1_000},
+        **{"role": "greedy", "steps": steps, "return": trace.total_reward, "lane": trace.lane},
+        **{"seed": trace.key_seed, "seed_offset_steps": 0, "length_steps": trace.length_steps},
+        **{"evaluation": 2, "weights_steps": 1_000},
     )
     with BlockWriter(run / "recordings" / "episodes.rec") as blocks:
         append_episode(blocks, steps, trace, role="greedy", evaluation=2, weights_steps=1_000)

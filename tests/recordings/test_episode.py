@@ -56,7 +56,12 @@ def test_an_episode_comes_back_as_it_was(length: int, values: bool) -> None:
     trace = make_trace(length=length, values=values)
     found = decode_episode(payload_of(trace), steps=1_000)
     assert_same(found.trace, trace)
-    assert found == RecordedEpisode("greedy", 1_000, 5.0, found.trace, evaluation=2, weights_steps=900)
+    assert found == RecordedEpisode(
+        "greedy", 1_000, 5.0, found.trace, has_values=values, evaluation=2, weights_steps=900
+    )
+    light = decode_episode(payload_of(trace), steps=1_000, with_parts=False)
+    assert (light.address, light.has_values, light.trace.length_steps) == (found.address, values, length)
+    assert len(light.trace.actions) == len(light.trace.checks) == 0
 
 
 @pytest.mark.parametrize("largest", [255, 256, 65_535, 65_536])
@@ -86,7 +91,7 @@ def test_whatever_the_bytes_are_there_is_one_clear_error_or_an_episode(data: st.
     except RecordingError:
         pass
     else:
-        assert len(found.trace.actions) == found.trace.end_steps() - found.trace.actions_from
+        assert len(found.trace.actions) == found.trace.end_steps - found.trace.actions_from
 
 
 def lie(payload: bytes, *, parts: bytes | None = None, **changes: object) -> bytes:

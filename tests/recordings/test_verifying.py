@@ -1,5 +1,6 @@
 """Recorded play comes back bit for bit, and what is not what was played is found out."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import pytest
 from recorded_runs import play_at_random, write_recorded_run
 
 from redline.envs.config import EnvConfig
+from redline.recordings.catalogue import list_episodes
 from redline.recordings.episode import Trace
 from redline.recordings.library import Library, open_library, recordings_path
+from redline.recordings.setting import SETTING
 from redline.recordings.tracing import RecordingConfig
-from redline.recordings.verifying import verify
-from redline.runs.blocks import Block, iterate_blocks
+from redline.recordings.verifying import StoppedWhileVerifyingError, verify
+from redline.runs.blocks import FILE_MAGIC, Block, encode_block, iterate_blocks
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "recordings.md"
 
@@ -69,7 +72,7 @@ def test_a_missing_record_costs_what_needs_it_and_is_said(breakout: Played, tmp_
     without = next(
         place
         for place, (_, trace) in enumerate(breakout)
-        if trace.key_seed == needed.key_seed and trace.end_steps() == needed.actions_from
+        if trace.key_seed == needed.key_seed and trace.end_steps == needed.actions_from
     )
     run = write_recorded_run(tmp_path, breakout, env_id="ALE/Breakout-v5", unrecorded=(without,))
     library = open_library(run)
@@ -158,3 +161,75 @@ def test_values_come_back_with_their_steps(tmp_path: Path) -> None:
         found = library.load(entry).trace.values
         np.testing.assert_array_equal(found, trace.values)
         assert np.isfinite(trace.values).all()
+
+
+def with_setting(run: Path, **changes: object) -> Library:
+    """Let the recordings say something else of how they were made."""
+    path = recordings_path(run)
+    written = [FILE_MAGIC]
+    for block in iterate_blocks(path):
+        assert isinstance(block, Block)
+        payload = block.payload
+        if block.kind == SETTING:
+            payload = json.dumps(json.loads(payload) | changes).encode()
+        written.append(encode_block(block.kind, block.steps, payload))
+    path.write_bytes(b"".join(written))
+    return open_library(run)
+
+
+def test_actions_that_the_game_does_not_have_are_refused_before_the_emulator_waits_for_ever(
+    breakout: Played, tmp_path: Path
+) -> None:
+    steps, trace = breakout[0]
+    actions = np.where(np.arange(len(trace.actions)) == 3, 200, trace.actions)
+    run = write_recorded_run(tmp_path, [(steps, replace(trace, actions=actions))], env_id="ALE/Breakout-v5")
+    assert mismatches(open_library(run)) == ["action 200, of 4"]
+    assert mismatches(with_setting(run, num_actions=256)) == ["256 actions were recorded, the game has 4"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"options": {}},
+        {"options": {"continuous": True}},
+        {"action_names": None},
+        {"versions": []},
+        {"env_id": {"a": 1}},
+        {"gymnasium_id": "os:system"},
+        {"game": "../../pong"},
+        {"num_actions": 0},
+        {"values": 3},
+    ],
+)
+def test_a_setting_that_no_run_has_makes_its_episodes_unreadable(
+    breakout: Played, changes: dict[str, object], tmp_path: Path
+) -> None:
+    library = with_setting(write_recorded_run(tmp_path, breakout[:1], env_id="ALE/Breakout-v5"), **changes)
+    assert library.entries == []
+    assert len(library.damages) == 2
+
+
+def test_what_a_later_version_adds_to_a_setting_does_no_harm(breakout: Played, tmp_path: Path) -> None:
+    library = with_setting(write_recorded_run(tmp_path, breakout[:1], env_id="ALE/Breakout-v5"), more="to come")
+    assert mismatches(library) == [None]
+
+
+def test_an_env_that_can_not_be_made_is_a_verdict_on_its_episodes(tmp_path: Path) -> None:
+    played = play_at_random(EnvConfig(id="CartPole-v1"), RecordingConfig(), episodes=2)
+    library = with_setting(write_recorded_run(tmp_path, played), gymnasium_id="NoSuchEnv-v0")
+    assert all(mismatch is not None and "NoSuchEnv" in mismatch for mismatch in mismatches(library))
+
+
+def test_whoever_stops_need_not_wait_for_the_end_of_an_episode(breakout: Played, tmp_path: Path) -> None:
+    library = open_library(write_recorded_run(tmp_path, breakout, env_id="ALE/Breakout-v5"))
+    with pytest.raises(StoppedWhileVerifyingError, match="Ctrl-C after"):
+        verify(library, library.entries, threads=1, requested_stop=lambda: "Ctrl-C")
+
+
+def test_a_row_is_not_taken_for_the_recording_of_another_past(breakout: Played, tmp_path: Path) -> None:
+    steps, trace = breakout[0]
+    run = write_recorded_run(tmp_path, [(steps, trace)], env_id="ALE/Breakout-v5")
+    assert list_episodes(run, open_library(run))[0].entry is not None
+    rows = (run / "episodes.jsonl").read_text().replace(f'"length_steps":{trace.length_steps}', '"length_steps":7')
+    (run / "episodes.jsonl").write_text(rows)
+    assert list_episodes(run, open_library(run))[0].entry is None

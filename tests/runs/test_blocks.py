@@ -14,6 +14,7 @@ from redline.runs.blocks import (
     cut_blocks_after,
     encode_block,
     iterate_blocks,
+    set_aside,
 )
 
 PAYLOADS = [b"first", b"RLrc in the midst", b"", b"last one"]
@@ -51,7 +52,7 @@ def test_wherever_the_last_write_stops_the_others_are_whole_and_the_next_writer_
         path.write_bytes(whole[:-cut])
         assert payloads(path) == PAYLOADS[:-1]
         (tail,) = damages(path)
-        assert tail.is_tail
+        assert tail.is_torn
         assert tail.length == last - cut
         with BlockWriter(path) as writer:
             writer.append(2, 30, b"again")
@@ -67,15 +68,51 @@ def test_a_flipped_bit_anywhere_in_a_block_costs_that_block_alone(path: Path) ->
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
             path.write_bytes(flipped)
-            padding = begin + 5 <= place < begin + 8
-            assert payloads(path) == (PAYLOADS if padding else [PAYLOADS[0], *PAYLOADS[2:]])
-            assert [damage.is_tail for damage in damages(path)] == ([] if padding else [False])
+            assert payloads(path) == [PAYLOADS[0], *PAYLOADS[2:]]
+            assert [damage.is_torn for damage in damages(path)] == [False]
+
+
+def test_a_flipped_bit_in_the_last_block_is_damage_and_no_torn_tail(path: Path) -> None:
+    """But for its length: a longer one is what a torn block looks like."""
+    whole = path.read_bytes()
+    begin = len(whole) - len(PAYLOADS[-1]) - 24
+    for place in range(begin, len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        (found,) = damages(path)
+        assert found.is_torn == (begin + 8 <= place < begin + 12 and flipped[place] > whole[place])
+        if not found.is_torn:  # the next writer leaves it alone
+            with BlockWriter(path) as writer:
+                writer.append(2, 40, b"next")
+            assert payloads(path) == [*PAYLOADS[:-1], b"next"]
+
+
+def test_a_file_full_of_false_beginnings_does_not_keep_a_reader(path: Path) -> None:
+    """It gives up the rest rather than to read a hundred thousand bytes for each of them."""
+    head = b"RLrc" + bytes([2, 0, 0, 0]) + (100_000).to_bytes(4, "little") + bytes(12)
+    path.write_bytes(FILE_MAGIC + head * 20_000 + encode_block(2, 1, b"behind"))
+    assert payloads(path) == []
+    assert [damage.is_torn for damage in damages(path)] == [False]
+    path.write_bytes(FILE_MAGIC + head * 20 + bytes(200_000) + encode_block(2, 1, b"behind"))
+    assert payloads(path) == [b"behind"]
+
+
+def test_a_file_of_another_kind_is_set_aside(path: Path) -> None:
+    assert set_aside(path) is None
+    assert set_aside(path.with_name("none.rec")) is None
+    path.write_bytes(b"something else")
+    said = set_aside(path)
+    assert said is not None
+    assert "is no file of recordings" in said
+    assert not path.exists()
+    assert len(list(path.parent.glob("episodes.unreadable-*.rec"))) == 1
 
 
 def test_zeros_behind_the_last_block_are_a_torn_tail(path: Path) -> None:
     path.write_bytes(path.read_bytes() + bytes(1000))
     assert payloads(path) == PAYLOADS
-    assert [damage.is_tail for damage in damages(path)] == [True]
+    assert [damage.is_torn for damage in damages(path)] == [True]
 
 
 def test_a_length_beyond_all_need_is_not_believed(path: Path) -> None:

@@ -16,6 +16,7 @@ from redline.envs.factory import env_spec
 from redline.envs.ledger import key_seed
 from redline.exploration import Greedy
 from redline.networks import Mlp, Noisy
+from redline.recordings.tracing import RecordingConfig
 from redline.runtime.job import Job
 from redline.runtime.playing import (
     PlayedEpisode,
@@ -199,3 +200,14 @@ def test_each_evaluation_has_games_of_its_own_that_neither_training_nor_eval_pla
     of_training = {key_seed(1, lane, number) for lane in range(8) for number in range(500)}
     of_evaluations = {key_seed(greedy_seed(1, k), 0, number) for k in range(1, 100) for number in range(5)}
     assert not of_training & of_evaluations
+
+
+@pytest.mark.parametrize(("record", "expected"), [("all", 8), ("4", 2), ("off", 0)])
+def test_of_the_episodes_that_count_as_many_are_recorded_as_asked_for(record: str, expected: int) -> None:
+    """Lanes that have played their share go on, and what they play then is not counted."""
+    job = Job(env=CARTPOLE, algorithm=ALGORITHMS["dqn"].classic.algorithm)
+    recording = RecordingConfig(record=record)
+    player = make_player(job, env_spec(CARTPOLE), device=CPU, num_envs=4, threads=1, recording=recording)
+    for seed in range(5):
+        played = player.play(8, seed=seed, progress=lambda _: None, requested_stop=lambda: None)
+        assert sum(one.episode.trace is not None for one in played) == expected

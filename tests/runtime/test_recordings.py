@@ -121,3 +121,35 @@ def test_the_policy_of_a_checkpoint_plays_afresh_and_is_recorded(tmp_path: Path)
     assert [verdict.mismatch for verdict in verify(library, again, threads=1)] == [None] * 3
     assert all(entry.address.role == "policy" and entry.has_values for entry in again)
     assert (run / RECORDINGS).read_bytes() == before
+
+
+def test_an_async_run_that_is_stopped_has_recorded_all_that_counts(start_program: StartProgram, tmp_path: Path) -> None:
+    args = (*CARTPOLE, *ASYNC, "--plain", "--log-dir", tmp_path)
+    program = start_program("train", *args)
+    end_s = time.monotonic() + 60.0
+    while not any(len(read_records(path)) > 100 for path in tmp_path.glob("*/*/*/episodes.jsonl")):
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    program.terminate()
+    program.communicate(timeout=60)
+    (run,) = tmp_path.glob("*/*/*")
+    assert_every_episode_comes_back(run, at_least=100)
+
+
+def test_a_run_goes_on_beside_a_file_that_is_no_file_of_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = train(tmp_path, *CARTPOLE, "--max-steps", "200")
+    (run / RECORDINGS).write_bytes(b"something else")
+    assert main(["resume", str(run), "--max-steps", "600", "--plain"]) == DONE
+    assert "is no file of recordings" in capsys.readouterr().out
+    assert len(list((run / RECORDINGS).parent.glob("episodes.unreadable-*.rec"))) == 1
+    assert open_library(run).entries
+
+
+def test_a_run_that_can_not_record_says_so_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path, *CARTPOLE, "--max-steps", "200", "--record", "off")
+    (run / RECORDINGS).parent.write_bytes(b"a file where a folder should be")
+    assert main(["resume", str(run), "--max-steps", "600", "--record", "all", "--plain"]) == DONE
+    assert "warning: no episode is recorded" in capsys.readouterr().out
+    assert len(read_records(run / "episodes.jsonl")) > 10

@@ -132,6 +132,8 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
     entry = None
     if lane is not None and key_seed is not None and offset is not None:
         entry = library.find(Address(role, lane, key_seed, offset))
+    if entry is not None and entry.length_steps != length_steps:
+        entry = None  # of another past: a run that was resumed played on from here in another way
     return Listed(
         id=str(number),
         role=role,

@@ -11,7 +11,7 @@ import json
 import math
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class RecordingError(ValueError):
 class Address:
     """Where an episode began: unique within a run."""
 
-    role: str  # "actor" or "greedy"
+    role: str  # "actor", "greedy" or "policy"
     lane: int
     key_seed: int
     key_offset_steps: int
@@ -58,6 +58,7 @@ class Trace:
     checks: Array  # [C, 2] uint32: checksum of the frame, and of the rewards since the check before
     values: Array | None = None  # [length_steps, A] float16: what the agent thought before each action, NaN: nothing
 
+    @property
     def end_steps(self) -> int:
         """Steps from the key to the episode's end."""
         return self.key_offset_steps + self.length_steps
@@ -71,6 +72,7 @@ class RecordedEpisode:
     steps: int  # of the run, when it ended
     unix_s: float
     trace: Trace
+    has_values: bool
     evaluation: int | None = None  # number of the evaluation it belongs to
     weights_steps: int | None = None  # steps of the run at which the weights were taken, if not the newest
 
@@ -128,8 +130,11 @@ def encode_episode(trace: bytes, **played: object) -> bytes:
     return _META_LENGTH.pack(len(text)) + text + trace
 
 
-def decode_episode(payload: bytes, *, steps: int) -> RecordedEpisode:
-    """Return the episode that a block holds; RecordingError where it can't be one, before anything large is made."""
+def decode_episode(payload: bytes, *, steps: int, with_parts: bool = True) -> RecordedEpisode:
+    """Return the episode that a block holds; RecordingError where it can't be one, before anything large is made.
+
+    Without its parts it has no actions, checks and values: to list thousands, nothing need be unpacked.
+    """
     try:
         played, rest = _take_meta(payload)
         meta, rest = _take_meta(rest)
@@ -137,7 +142,8 @@ def decode_episode(payload: bytes, *, steps: int) -> RecordedEpisode:
             role=_text(played, "role"),
             steps=steps,
             unix_s=_number(played, "unix_s"),
-            trace=_decode_trace(meta, rest),
+            trace=_decode_trace(meta, rest, with_parts=with_parts),
+            has_values=_count(meta, "values_per_step") > 0,
             evaluation=None if played.get("evaluation") is None else _count(played, "evaluation"),
             weights_steps=None if played.get("weights_steps") is None else _count(played, "weights_steps"),
         )
@@ -145,7 +151,7 @@ def decode_episode(payload: bytes, *, steps: int) -> RecordedEpisode:
         raise RecordingError(f"no recorded episode: {error}") from error
 
 
-def _decode_trace(meta: dict[str, Any], body: bytes) -> Trace:
+def _decode_trace(meta: dict[str, Any], body: bytes, *, with_parts: bool) -> Trace:
     length, offset, begin = (_count(meta, key) for key in ("length_steps", "seed_offset_steps", "actions_from"))
     width, per_step, checks_from = (_count(meta, key) for key in ("action_bytes", "values_per_step", "checks_from"))
     num_actions = offset + length - begin
@@ -158,13 +164,9 @@ def _decode_trace(meta: dict[str, Any], body: bytes) -> Trace:
     sizes = meta["sizes"]
     if len(sizes) != 3 or any(not isinstance(size, int) or size < 0 for size in sizes) or sum(sizes) != len(body):
         raise RecordingError("its parts do not add up")
-    packed, checks, values = body[: sizes[0]], body[sizes[0] : sizes[0] + sizes[1]], body[sizes[0] + sizes[1] :]
-    actions = _inflate(packed, num_actions * width)
-    if zlib.crc32(actions) != _count(meta, "actions_crc32"):
-        raise RecordingError("its actions are not those that were recorded")
-    if len(checks) != 8 * (num_checks(length) - checks_from):
-        raise RecordingError(f"{len(checks)} bytes of checks for {length} steps")
-    return Trace(
+    if sizes[1] != 8 * (num_checks(length) - checks_from):
+        raise RecordingError(f"{sizes[1]} bytes of checks for {length} steps")
+    trace = Trace(
         lane=_count(meta, "lane"),
         key_seed=seed,
         key_offset_steps=offset,
@@ -172,8 +174,19 @@ def _decode_trace(meta: dict[str, Any], body: bytes) -> Trace:
         total_reward=_number(meta, "return"),
         is_truncated=bool(meta["truncated"]),
         actions_from=begin,
-        actions=np.frombuffer(actions, _ACTION_TYPES[width]),
+        actions=np.zeros(0, _ACTION_TYPES[width]),
         checks_from=checks_from,
+        checks=np.zeros((0, 2), "<u4"),
+    )
+    if not with_parts:
+        return trace
+    packed, checks, values = body[: sizes[0]], body[sizes[0] : sizes[0] + sizes[1]], body[sizes[0] + sizes[1] :]
+    actions = _inflate(packed, num_actions * width)
+    if zlib.crc32(actions) != _count(meta, "actions_crc32"):
+        raise RecordingError("its actions are not those that were recorded")
+    return replace(
+        trace,
+        actions=np.frombuffer(actions, trace.actions.dtype),
         checks=np.frombuffer(checks, "<u4").reshape(-1, 2),
         values=np.frombuffer(_inflate(values, length * per_step * 2), "<f2").reshape(length, per_step)
         if per_step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 
 from redline.recordings.episode import EPISODE, Address, RecordedEpisode, RecordingError, decode_episode
 from redline.recordings.setting import SETTING, Setting, decode_setting
-from redline.runs.blocks import Block, Damage, iterate_blocks, read_block
+from redline.runs.blocks import Damage, iterate_blocks, read_block
 from redline.runs.directory import RECORDINGS
 from redline.types import Array
 
@@ -52,7 +53,7 @@ class Library:
     damages: list[str] = field(default_factory=list)  # one line each
     torn_tail: str | None = None  # what was being written when the writer was killed; no damage
     _by_address: dict[Address, int] = field(default_factory=dict)
-    _by_lane: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
+    _by_end: dict[tuple[str, int, int, int], list[int]] = field(default_factory=dict)  # role, lane, key, end → entries
 
     def find(self, address: Address) -> Entry | None:
         """Return the newest recording of an episode; after a resume, an older one may be of another past."""
@@ -75,9 +76,9 @@ class Library:
         if entry.actions_from == 0:
             return None
         address = entry.address
-        for index in reversed(self._by_lane[address.role, address.lane, address.key_seed]):
-            if index < entry.index and self.entries[index].end_steps == entry.actions_from:
-                return self.entries[index]
+        ending = self._by_end.get((address.role, address.lane, address.key_seed, entry.actions_from), [])
+        if place := bisect_left(ending, entry.index):
+            return self.entries[ending[place - 1]]
         raise RecordingError(
             f"the record before step {entry.actions_from:,} since key seed {address.key_seed} of lane {address.lane} "
             f"is missing"
@@ -111,11 +112,12 @@ class Library:
             actions_from=trace.actions_from,
             evaluation=episode.evaluation,
             weights_steps=episode.weights_steps,
-            has_values=trace.values is not None,
+            has_values=episode.has_values,
         )
         self.entries.append(entry)
         self._by_address[address] = entry.index
-        self._by_lane.setdefault((address.role, address.lane, address.key_seed), []).append(entry.index)
+        end = (address.role, address.lane, address.key_seed, entry.end_steps)
+        self._by_end.setdefault(end, []).append(entry.index)
 
 
 def recordings_path(run: Path) -> Path:
@@ -133,48 +135,51 @@ def open_library(run: Path) -> Library:
     library = Library((recordings_path(run), played_path(run)))
     for path in library.paths:
         if path.exists():
-            for found in iterate_blocks(path):
-                _take_in(library, path, found)
+            _read_file(library, path)
     return library
 
 
-def _take_in(library: Library, path: Path, found: Block | Damage) -> None:
-    if isinstance(found, Damage):
-        where = f"{path.name}: {found.length:,} bytes from byte {found.offset:,} on"
-        if found.is_tail:
-            library.torn_tail = f"{where} are no whole record, probably the last one torn by a crash: skipped"
-        else:
-            library.damages.append(f"{where} are damaged")
-        return
-    try:
-        if found.kind == SETTING:
-            library.settings.append(decode_setting(found.payload))
-        elif found.kind == EPISODE:
-            if not library.settings:
-                raise RecordingError("an episode before any setting")
-            library.add(decode_episode(found.payload, steps=found.steps), path=path, offset=found.offset)
-    except RecordingError as error:
-        library.damages.append(f"{path.name}: the record at byte {found.offset:,}: {error}")
+def _read_file(library: Library, path: Path) -> None:
+    is_set = False  # a setting is in force: each file begins with its own
+    for found in iterate_blocks(path):
+        if isinstance(found, Damage):
+            _note_damage(library, path, found)
+            continue
+        try:
+            if found.kind == SETTING:
+                is_set = False
+                library.settings.append(decode_setting(found.payload))
+                is_set = True
+            elif found.kind == EPISODE:
+                if not is_set:
+                    raise RecordingError("the setting that it was played with can't be read")
+                episode = decode_episode(found.payload, steps=found.steps, with_parts=False)
+                library.add(episode, path=path, offset=found.offset)
+        except RecordingError as error:
+            library.damages.append(f"{path.name}: the record at byte {found.offset:,}: {error}")
+
+
+def _note_damage(library: Library, path: Path, damage: Damage) -> None:
+    where = f"{path.name}: {damage.length:,} bytes from byte {damage.offset:,} on"
+    if damage.is_torn:
+        said = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
+        library.torn_tail = said if library.torn_tail is None else f"{library.torn_tail}; {said}"
+    else:
+        library.damages.append(f"{where} are damaged")
 
 
 def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[Entry] | RecordingError]]:
     """Yield entries in groups that one play from their key covers, each with the records that lead through them."""
     wanted = {entry.index for entry in entries}
-    followed: set[int] = set()  # entries that an entry further down the same line passes through
-    lines: dict[int, list[Entry]] = {}
-    broken: list[tuple[Entry, RecordingError]] = []
-    for entry in entries:
-        try:
-            lines[entry.index] = line = library.chain(entry)
-        except RecordingError as error:
-            broken.append((entry, error))
+    covered: set[int] = set()
+    for entry in sorted(entries, key=lambda entry: entry.index, reverse=True):  # the ends of lines first
+        if entry.index in covered:
             continue
-        followed |= {part.index for part in line[:-1]}
-    seen: set[int] = set()
-    for index, line in lines.items():
-        if index not in followed:
-            group = [part for part in line if part.index in wanted and part.index not in seen]
-            seen |= {part.index for part in group}
-            yield group, line
-    for entry, reason in broken:
-        yield [entry], reason
+        try:
+            line = library.chain(entry)
+        except RecordingError as error:
+            yield [entry], error
+            continue
+        group = [part for part in line if part.index in wanted and part.index not in covered]
+        covered |= {part.index for part in group}
+        yield group, line

@@ -53,8 +53,8 @@ def iterate_pictures(
     """
     trace = library.load(entry).trace
     actions: list[int] = library.actions_since_key(entry).tolist()
-    if len(actions) != trace.end_steps():
-        raise RecordingError(f"{len(actions):,} actions are known of {trace.end_steps():,} since the key")
+    if len(actions) != trace.end_steps:
+        raise RecordingError(f"{len(actions):,} actions are known of {trace.end_steps:,} since the key")
     rerun = make_rerun(library.setting_of(entry), in_colour=True)
     try:
         for done, picture in _played(rerun, trace, actions):
@@ -95,7 +95,7 @@ def _played(rerun: Rerun, trace: Trace, actions: list[int]) -> Iterator[tuple[in
             raise RecordingError(f"it {end} at step {number + 1:,}, recorded were {trace.length_steps:,}")
     if total != trace.total_reward:
         raise RecordingError(f"its return is {total:g}, recorded was {trace.total_reward:g}")
-    yield trace.end_steps(), Picture(trace.length_steps, np.array(image), reward, total, None, None)
+    yield trace.end_steps, Picture(trace.length_steps, np.array(image), reward, total, None, None)
 
 
 def _values_at(trace: Trace, number: int) -> Array | None:

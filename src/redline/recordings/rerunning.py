@@ -83,6 +83,9 @@ class AtariRerun:
             )
         except (TypeError, ValueError, RuntimeError, GymnasiumError) as error:
             raise RecordingError(f"the emulator can't be set up as it was: {error}") from error
+        if (known := len(self._emulator.ale.get_action_set())) != setting.num_actions:
+            self._emulator.close()
+            raise RecordingError(f"{setting.num_actions} actions were recorded, the game has {known}")
 
     def begin(self, seed: int) -> Array:
         """Begin at a key seed and return the first frame."""

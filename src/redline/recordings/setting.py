@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,7 +20,8 @@ from redline.recordings.episode import RecordingError
 
 SETTING = 1  # kind of block
 MAX_SETTING_BYTES = 256 * 1024
-OPTION_LIMITS = {
+MAX_TEXT = 200
+OPTION_LIMITS: Mapping[str, tuple[float, float]] = {
     "img_height": (1, 1_024),
     "img_width": (1, 1_024),
     "stack_num": (1, 16),
@@ -27,7 +29,11 @@ OPTION_LIMITS = {
     "noop_max": (0, 1_000),
     "max_num_frames_per_episode": (0, 2**31 - 1),
     "repeat_action_probability": (0, 1),
+    "continuous_action_threshold": (0, 1),
 }
+FRACTIONS = frozenset({"repeat_action_probability", "continuous_action_threshold"})
+NEVER_ON = frozenset({"continuous", "episodic_life", "life_loss_info", "reward_clipping", "use_fire_reset"})
+SWITCHES = NEVER_ON | {"full_action_space", "grayscale", "maxpool"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,6 @@ class Setting:
     num_actions: int
     action_names: list[str]
     values: str | None = None  # what a recorded value is: "q" or "logits"; None if none are recorded
-    notes: dict[str, Any] = field(default_factory=dict)  # what later versions add
 
     def encode(self) -> bytes:
         """Return the payload of a block."""
@@ -86,31 +91,55 @@ def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Sett
 
 
 def decode_setting(payload: bytes) -> Setting:
-    """Return the setting that a block holds."""
+    """Return the setting that a block holds; what a later version adds is left out."""
     try:
         if len(payload) > MAX_SETTING_BYTES:
             raise ValueError(f"{len(payload)} bytes")
-        setting = Setting(**json.loads(payload))
-        if not isinstance(setting.options, dict) or not isinstance(setting.versions, dict):
-            raise TypeError("options and versions are no objects")
-        if not isinstance(setting.num_actions, int) or not 1 <= setting.num_actions <= 2**32:
-            raise ValueError(f"{setting.num_actions!r} actions")
-        if not isinstance(setting.gymnasium_id, str) or ":" in setting.gymnasium_id:  # before it, a module to import
-            raise ValueError(f"no env can be called {setting.gymnasium_id!r}")
-        if setting.game is not None and setting.game not in roms.get_all_rom_ids():
-            raise ValueError(f"the game {setting.game!r} is unknown here")
-        if setting.game is not None:
-            _check_options(setting.options)
-    except (TypeError, ValueError, RecursionError) as error:
+        content = json.loads(payload)
+        if not isinstance(content, dict):
+            raise TypeError("no object")
+        setting = Setting(**{item.name: content[item.name] for item in fields(Setting)})
+        _check(setting)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise RecordingError(f"no setting of recordings: {error}") from error
     return setting
 
 
-def _check_options(options: dict[str, Any]) -> None:
-    """Refuse what no run has: it could take all memory, or emulate for ever."""
-    for name, (lowest, highest) in OPTION_LIMITS.items():
-        value = options.get(name, lowest)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+def _check(setting: Setting) -> None:
+    """Refuse what no run has: it could import a module, take all memory, or emulate for ever."""
+    texts = [setting.env_id, setting.gymnasium_id, *_items(setting.action_names, list)]
+    texts += [*_items(setting.versions, dict), *_items(setting.versions, dict).values()]
+    texts += [text for text in (setting.game, setting.rom_sha256, setting.values) if text is not None]
+    if not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
+        raise TypeError("a text is none, or too long")
+    if not isinstance(setting.num_actions, int) or not 1 <= setting.num_actions <= 2**32:
+        raise ValueError(f"{setting.num_actions!r} actions")
+    if ":" in setting.gymnasium_id:  # before it, a module to import
+        raise ValueError(f"no env can be called {setting.gymnasium_id!r}")
+    options = _items(setting.options, dict)
+    if setting.game is None:
+        _check_options(options, {"max_episode_frames": (1, 2**62)})
+    elif setting.game not in roms.get_all_rom_ids():
+        raise ValueError(f"the game {setting.game!r} is unknown here")
+    else:
+        _check_options(options, {**OPTION_LIMITS, **dict.fromkeys(SWITCHES, (0, 1))})
+
+
+def _items(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value
+
+
+def _check_options(options: dict[str, Any], limits: Mapping[str, tuple[float, float]]) -> None:
+    if options.keys() != limits.keys():
+        raise ValueError(f"options {', '.join(sorted(map(str, options.keys() ^ limits.keys())))}: unknown or missing")
+    for name, (lowest, highest) in limits.items():
+        value = options[name]
+        is_whole = isinstance(value, int) or name in FRACTIONS
+        if isinstance(value, bool) != (name in SWITCHES) or not isinstance(value, int | float) or not is_whole:
+            raise TypeError(f"{name} is {value!r}")
+        if not lowest <= value <= highest or (name in NEVER_ON and value):
             raise ValueError(f"{name} is {value!r}, not within {lowest} … {highest}")
 
 

@@ -25,7 +25,7 @@ class RecordingConfig:
     """Record what the agent thought, too: its Q-values or its policy at every step."""
 
     def __post_init__(self) -> None:
-        is_number = self.record.isascii() and self.record.isdigit() and 1 <= int(self.record) <= 10**9
+        is_number = self.record.isascii() and self.record.isdigit() and len(self.record) <= 10 and int(self.record) > 0
         if self.record not in ("all", "best", "off") and not is_number:
             raise UserError(f"record is {self.record!r}: use all, best, off, or a number N for every Nth episode")
 
@@ -38,8 +38,8 @@ class RecordingConfig:
 class Choice:
     """Decides which episodes are kept, in the order in which they end."""
 
-    def __init__(self, keep: str) -> None:
-        self._keep = keep
+    def __init__(self, config: RecordingConfig) -> None:
+        keep = self._keep = config.record
         self._every = int(keep) if keep.isdigit() else 1
         self._ended = 0
         self._best = -math.inf
@@ -60,7 +60,7 @@ class Tracer:
     def __init__(self, env: VectorEnv, config: RecordingConfig, *, first_lane: int = 0) -> None:
         self._env = env
         self._first_lane = first_lane
-        self._choice = Choice(config.record)
+        self._choice = Choice(config)
         lanes = env.num_envs
         self._lanes = np.arange(lanes)
         kind = np.uint8 if env.spec.num_actions <= 256 else np.uint32

@@ -70,11 +70,13 @@ class _Stage:
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="verify")
         self._own = threading.local()
         self._made: list[Rerun] = []
+        self._is_over = threading.Event()
 
     def __enter__(self) -> _Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         self._pool.shutdown(cancel_futures=True)
         for rerun in self._made:
             rerun.close()
@@ -85,7 +87,11 @@ class _Stage:
     def _verify(self, library: Library, group: list[Entry], line: list[Entry] | RecordingError) -> list[Verdict]:
         if isinstance(line, RecordingError):
             return [Verdict(entry, str(line)) for entry in group]
-        return verify_line(library, group, line, self._rerun(library.setting_of(line[0])))
+        try:
+            rerun = self._rerun(library.setting_of(line[0]))
+        except (RecordingError, UserError) as error:
+            return [Verdict(entry, str(error)) for entry in group]
+        return verify_line(library, group, line, rerun, is_over=self._is_over.is_set)
 
     def _rerun(self, setting: Setting) -> Rerun:
         known: tuple[Setting, Rerun] | None = getattr(self._own, "known", None)
@@ -95,22 +101,28 @@ class _Stage:
         return known[1]
 
 
-def verify_line(library: Library, group: Sequence[Entry], line: Sequence[Entry], rerun: Rerun) -> list[Verdict]:
-    """Play all records of a line in one go, and judge those of the group."""
+def verify_line(
+    library: Library,
+    group: Sequence[Entry],
+    line: Sequence[Entry],
+    rerun: Rerun,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> list[Verdict]:
+    """Play all records of a line in one go, and judge those of the group; in the middle of it, if it is over."""
+    lane = _Lane(rerun, is_over)
     judged = {entry.index for entry in group}
     verdicts: list[Verdict] = []
     mismatch: str | None = None
-    rerun.begin(line[0].address.key_seed)
-    is_over = False  # the newest step ended an episode
+    lane.begin(line[0].address.key_seed)
     for entry in line:
         if mismatch is None:
             try:
                 trace = library.load(entry).trace
                 before, own = np.split(trace.actions, [trace.key_offset_steps - trace.actions_from])
-                for action in before:
-                    is_over = _play(rerun, int(action), begins=is_over).ended
-                mismatch = _compare(trace, own.tolist(), rerun, begins=is_over)
-                is_over = True
+                for action in before.tolist():
+                    lane.play(action)
+                mismatch = _compare(trace, own.tolist(), lane)
             except (RecordingError, UserError) as error:
                 mismatch = str(error)
         if entry.index in judged:
@@ -120,17 +132,35 @@ def verify_line(library: Library, group: Sequence[Entry], line: Sequence[Entry],
     return verdicts
 
 
-def _play(rerun: Rerun, action: int, *, begins: bool) -> Relived:
-    if begins:
-        rerun.begin_next()
-    return rerun.step(action)
+class _Lane:
+    """A lane in which one episode follows the other."""
+
+    def __init__(self, rerun: Rerun, is_over: Callable[[], bool]) -> None:
+        self._rerun = rerun
+        self._is_over = is_over
+        self._has_ended = False  # the episode, with the newest step
+
+    def begin(self, seed: int) -> None:
+        """Begin at a key."""
+        self._rerun.begin(seed)
+        self._has_ended = False
+
+    def play(self, action: int) -> Relived:
+        """Take an action, in the next episode if one has ended."""
+        if self._is_over():
+            raise RecordingError("nobody waits for it any more")
+        if self._has_ended:
+            self._rerun.begin_next()
+        step = self._rerun.step(action)
+        self._has_ended = step.ended
+        return step
 
 
-def _compare(trace: Trace, actions: Sequence[int], rerun: Rerun, *, begins: bool) -> str | None:
+def _compare(trace: Trace, actions: Sequence[int], lane: _Lane) -> str | None:
     """Play an episode and return what differs first."""
     total, rewards = 0.0, np.zeros(CHECK_EVERY_STEPS, np.float32)
     for number, action in enumerate(actions, start=1):
-        step = _play(rerun, action, begins=begins and number == 1)
+        step = lane.play(action)
         total += float(step.reward)
         place = (number - 1) % CHECK_EVERY_STEPS
         rewards[place] = step.reward

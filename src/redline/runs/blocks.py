@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
@@ -23,8 +25,10 @@ from redline.runs.atomic import READ_BYTES, open_regular, replace_file, sync_dir
 FILE_MAGIC = b"redline recordings 1\n"
 BLOCK_MAGIC = b"RLrc"
 MAX_PAYLOAD_BYTES = 64 * 1024**2
+SEARCH_FACTOR = 16  # times the size of a file that are read at most in search of blocks behind damage
 
-_HEAD = struct.Struct("<4sB3xIIQ")  # magic, kind, length, checksum, steps
+_HEAD = struct.Struct("<4sB3sIIQ")  # magic, kind, zeros, length, checksum, steps
+_ZEROS = bytes(3)
 _CHECKED = struct.Struct("<BIQ")  # kind, length, steps
 
 
@@ -42,14 +46,14 @@ class Damage(NamedTuple):
 
     offset: int
     length: int
-    is_tail: bool  # nothing readable follows: a block that was being written, most likely
+    is_torn: bool  # the file ends in the middle of a block: it was being written, most likely
 
 
 def encode_block(kind: int, steps: int, payload: bytes) -> bytes:
     """Return a block as it stands in the file."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ValueError(f"a block of {len(payload):_} bytes: readers accept {MAX_PAYLOAD_BYTES:_}")
-    return _HEAD.pack(BLOCK_MAGIC, kind, len(payload), _checksum(kind, steps, payload), steps) + payload
+    return _HEAD.pack(BLOCK_MAGIC, kind, _ZEROS, len(payload), _checksum(kind, steps, payload), steps) + payload
 
 
 def _checksum(kind: int, steps: int, payload: bytes) -> int:
@@ -65,12 +69,13 @@ def iterate_blocks(path: Path) -> Iterator[Block | Damage]:
             raise UserError(f"{path} is no file of recordings: it does not begin with {FILE_MAGIC.decode().strip()!r}")
         offset = len(FILE_MAGIC)
         size = os.fstat(file.fileno()).st_size
+        budget = _Budget(SEARCH_FACTOR * size)
         while offset < size:
             found = _read_block(file, offset)
             if found is None:
-                following = _find_block(file, offset + 1)
+                following = _find_block(file, offset + 1, budget)
                 end = size if following is None else following
-                yield Damage(offset, end - offset, is_tail=following is None)
+                yield Damage(offset, end - offset, is_torn=following is None and _is_torn(file, offset, size))
                 offset = end
             else:
                 yield found
@@ -88,8 +93,8 @@ def _read_block(file: BinaryIO, offset: int) -> Block | None:
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
-    magic, kind, length, checksum, steps = _HEAD.unpack(head)
-    if magic != BLOCK_MAGIC or length > MAX_PAYLOAD_BYTES:
+    magic, kind, zeros, length, checksum, steps = _HEAD.unpack(head)
+    if magic != BLOCK_MAGIC or zeros != _ZEROS or length > _longest(file, offset):
         return None
     payload = file.read(length)
     if len(payload) < length or checksum != _checksum(kind, steps, payload):
@@ -97,15 +102,43 @@ def _read_block(file: BinaryIO, offset: int) -> Block | None:
     return Block(kind, steps, payload, offset)
 
 
-def _find_block(file: BinaryIO, begin: int) -> int | None:
+def _longest(file: BinaryIO, offset: int) -> int:
+    """Return the most that a payload can have, in a file that goes on so far."""
+    return min(MAX_PAYLOAD_BYTES, os.fstat(file.fileno()).st_size - offset - _HEAD.size)
+
+
+def _is_torn(file: BinaryIO, offset: int, size: int) -> bool:
+    """Tell whether the rest of a file is the begin of a block, or zeros that a crash has left."""
+    file.seek(offset)
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return BLOCK_MAGIC.startswith(head[:4]) or not any(head)
+    magic, _, zeros, length, *_ = _HEAD.unpack(head)
+    if magic == BLOCK_MAGIC:
+        return bool(zeros == _ZEROS and offset + _HEAD.size + length > size)
+    rest = iter(lambda: file.read(READ_BYTES), b"")
+    return not any(head) and not any(any(piece) for piece in rest)
+
+
+@dataclass
+class _Budget:
+    """How many bytes may still be read in search of the next block: damage must not keep a reader for ever."""
+
+    bytes: int
+
+
+def _find_block(file: BinaryIO, begin: int, budget: _Budget) -> int | None:
     """Return where the next whole block begins; its first letters may stand in the midst of another's payload, too."""
     file.seek(begin)
     piece, at = file.read(READ_BYTES), begin
     while len(piece) >= len(BLOCK_MAGIC):
         place = piece.find(BLOCK_MAGIC)
         while place >= 0:
+            if budget.bytes <= 0:
+                return None
             if _read_block(file, at + place) is not None:
                 return at + place
+            budget.bytes -= file.tell() - at - place
             place = piece.find(BLOCK_MAGIC, place + 1)
         at += len(piece) - len(BLOCK_MAGIC) + 1
         file.seek(at)
@@ -118,8 +151,10 @@ class BlockWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        end = _readable_end(path)
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700)
+            sync_directory(path.parent.parent)
+        end = _end_of_blocks(path)
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         try:
             os.ftruncate(self._descriptor, end)
@@ -163,15 +198,30 @@ class BlockWriter:
         return self._descriptor
 
 
-def _readable_end(path: Path) -> int:
-    """Return where the next block belongs: behind the last whole one."""
+def _end_of_blocks(path: Path) -> int:
+    """Return where the next block belongs: behind everything but a torn one."""
     if not path.exists() or path.stat().st_size < len(FILE_MAGIC):
         return 0
     end = len(FILE_MAGIC)
     for found in iterate_blocks(path):
         if isinstance(found, Block):
             end = found.offset + _HEAD.size + len(found.payload)
+        elif not found.is_torn:
+            end = found.offset + found.length
     return end
+
+
+def set_aside(path: Path) -> str | None:
+    """Give a file that is no file of blocks another name, and say so; None if it is one, or is not there."""
+    try:
+        next(iterate_blocks(path), None)
+    except OSError:  # not there, or nothing that could be read: whoever writes will be told
+        return None
+    except UserError as error:
+        aside = path.with_name(f"{path.stem}.unreadable-{time.time_ns()}{path.suffix}")
+        path.rename(aside)
+        return f"{error}; it is now called {aside.name}"
+    return None
 
 
 def cut_blocks_after(path: Path, steps: int) -> int:

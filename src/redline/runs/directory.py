@@ -15,7 +15,7 @@ from typing import Any, Self
 from redline.errors import UserError
 from redline.records import SCHEMA, RecordWriter, as_json_value
 from redline.runs.atomic import open_regular, replace_file, sync_directory
-from redline.runs.blocks import BlockWriter, cut_blocks_after
+from redline.runs.blocks import BlockWriter, cut_blocks_after, set_aside
 from redline.runs.cutting import cut_after
 from redline.runs.errors import explain
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
@@ -151,6 +151,12 @@ class RunDirectory:
             writer.sync()
         if self._recordings is not None:
             self._recordings.sync()
+
+    def set_unreadable_recordings_aside(self) -> list[str]:
+        """Rename files of recordings that are none, so that the run can go on; say which."""
+        path = self.path / RECORDINGS
+        said = [set_aside(path), set_aside(path.with_name(f"{path.stem}.lost{path.suffix}"))]
+        return [line for line in said if line is not None]
 
     def cut_records(self, steps: int, *, evaluations: int | None = None) -> dict[str, int]:
         """Move rows and recordings beyond a checkpoint's `steps` to `*.lost.*`; return how many of each.

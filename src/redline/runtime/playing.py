@@ -1,7 +1,7 @@
 """Playing without exploration: whole episodes, unclipped, noise off, in games that training never saw."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from redline.envs.factory import make_vector_env
 from redline.envs.vector import Progress, VectorEnv
 from redline.exploration import Exploration, Greedy
 from redline.networks import Network
-from redline.recordings.tracing import RecordingConfig
+from redline.recordings.tracing import Choice, RecordingConfig
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.job import Job
 from redline.runtime.randomness import Purpose, stream
@@ -62,7 +62,10 @@ class Player:
     ) -> None:
         self.network = network
         self._make_env = make_env  # from a seed
-        self._recording = recording
+        # Each episode has a key of its own, so all are traced, and of those that count some are kept: lanes that have
+        # played their share go on until the last has.
+        self._choice = None if recording is None or recording.is_off else Choice(recording)
+        self._tracing = None if self._choice is None else replace(recording or RecordingConfig(), record="all")
         self.params = ActorParams(
             algorithm,
             network,
@@ -92,7 +95,7 @@ class Player:
         # ones: a lane that plays long episodes would be stopped in the middle of one while others count many.
         lanes = np.arange(env.num_envs)
         left = num_episodes // len(lanes) + (lanes < num_episodes % len(lanes))  # [N]
-        actor = Actor(env, state_width=self.network.state_width, recording=self._recording)
+        actor = Actor(env, state_width=self.network.state_width, recording=self._tracing)
         actor.begin(env.reset())
         played: list[PlayedEpisode] = []
         vector_step = 0
@@ -105,10 +108,16 @@ class Player:
             for episode in actor.observe(step):
                 if left[episode.lane]:
                     left[episode.lane] -= 1
-                    played.append(PlayedEpisode(episode, is_truncated=not step.terminated[episode.lane]))
+                    is_truncated = not step.terminated[episode.lane]
+                    played.append(PlayedEpisode(self._kept(episode), is_truncated=is_truncated))
                     progress(len(played) / num_episodes)
             vector_step += 1
         return played
+
+    def _kept(self, episode: Episode) -> Episode:
+        """Return an episode that counts, without its recording if that is not to be kept."""
+        is_kept = self._choice is None or self._choice.takes(episode.total_reward)
+        return episode if is_kept else replace(episode, trace=None)
 
 
 def make_player(

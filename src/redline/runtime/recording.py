@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from redline.errors import UserError
 from redline.exploration import Sampled
 from redline.recordings.episode import EPISODE, encode_episode
 from redline.recordings.setting import SETTING, Setting, describe
@@ -22,8 +23,13 @@ from redline.types import EnvSpec
 WARNING_INTERVAL_S = 60.0
 
 
-def recording_setting(job: Job, spec: EnvSpec) -> Setting:
-    """Return what the recordings of a run have in common."""
+def recording_setting(job: Job, spec: EnvSpec) -> Setting | None:
+    """Return what the recordings of a run have in common; None if it records nothing."""
+    return None if job.recording.is_off else setting_of(job, spec)
+
+
+def setting_of(job: Job, spec: EnvSpec) -> Setting:
+    """Return what all recordings of a job have in common."""
     thoughts = "logits" if isinstance(job.algorithm.explore, Sampled) else "q"
     values = thoughts if job.recording.record_values else None
     return describe(job.env, num_actions=spec.num_actions, values=values)
@@ -32,13 +38,25 @@ def recording_setting(job: Job, spec: EnvSpec) -> Setting:
 class Recorder:
     """Writes metrics, episodes with their recordings, and events in the order in which they happened."""
 
-    def __init__(self, run: RunDirectory, counters: Counters, watcher: Watcher, *, setting: Setting) -> None:
+    def __init__(self, run: RunDirectory, counters: Counters, watcher: Watcher, *, setting: Setting | None) -> None:
         self._run = run
         self._counters = counters
         self._watcher = watcher
-        self._setting: Setting | None = setting  # of the recordings, until it is written in front of the first
+        self._is_recording = setting is not None
+        self._setting = setting  # of the recordings, until it is written in front of the first
         self._waiting: deque[Callable[[], None]] = deque()
         self._next_warning_s = 0.0
+
+    def begin(self) -> None:
+        """Open the recordings; a run whose episodes can't be recorded says so, and goes on."""
+        if self._setting is None:
+            return
+        try:
+            self._run.recordings.sync()
+        except (OSError, UserError) as error:
+            self._setting, self._is_recording = None, False
+            why = self._explain(error) if isinstance(error, OSError) else str(error)
+            self._watcher.note(f"warning: no episode is recorded: {why}")
 
     def metrics(self, gauges: Gauges) -> None:
         """Write a reading."""
@@ -53,7 +71,7 @@ class Recorder:
         self._episode(episode, {"role": "greedy", "evaluation": evaluation, "weights_steps": weights_steps})
 
     def _episode(self, episode: Episode, role: Mapping[str, object]) -> None:
-        if episode.trace is not None:
+        if episode.trace is not None and self._is_recording:
             self._recording(episode.trace, role)
         row: Mapping[str, object] = {
             "time_s": self._counters.time_s,

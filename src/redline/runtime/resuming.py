@@ -129,6 +129,8 @@ def resume_run(
         )
         on_error.callback(session.close)
         counters, _ = counters_from_json(checkpoint.state)
+        for reason in run.set_unreadable_recordings_aside():
+            watcher.note(f"warning: {reason}")
         lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
         changes = changed_settings(saved.job, settled.job)
         facts = present_facts(settled)
@@ -267,7 +269,7 @@ def _announce(
         watcher.note(f"changed: {_flag(key)} {change}")
     if any(lost_rows.values()):
         counts = ", ".join(f"{count} of {name}" for name, count in lost_rows.items() if count)
-        watcher.note(f"rows written after the checkpoint moved to *.lost.jsonl: {counts}")
+        watcher.note(f"rows written after the checkpoint moved to *.lost.*: {counts}")
     if inexact:
         watcher.note(f"not bit-exact: {'; '.join(inexact)}")
     session.event("resume", checkpoint=checkpoint.path.name, inexact=inexact, lost_rows=lost_rows, changes=changes)

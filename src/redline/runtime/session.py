@@ -81,6 +81,7 @@ class Session(AbstractContextManager["Session"]):
     def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
         self.run.open_records()
+        self._recorder.begin()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
         self._monitor.begin()
         self.trainer.phases.skip()

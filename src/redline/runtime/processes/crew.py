@@ -123,14 +123,13 @@ class Crew:
             why = self._silence_of(member, now_s)
             if why is None:
                 return None
-            self.end(member)
-            return self._lost(member, why, was_killed=member.stopped_since_s is not None)
+            said = self.end(member)
+            return self._lost(member, why, said, was_killed=member.stopped_since_s is not None)
         code = member.process.exitcode or 0
         del self.members[member.name]
-        return self._lost(member, _describe_exit(code), was_killed=code < 0 or code == SERVER_LOST)
+        return self._lost(member, _describe_exit(code), self._read(member), was_killed=code < 0 or code == SERVER_LOST)
 
-    def _lost(self, member: Member, why: str, *, was_killed: bool) -> Loss:
-        messages = self._read(member)
+    def _lost(self, member: Member, why: str, messages: list[Message], *, was_killed: bool) -> Loss:
         return Loss(member, why, messages, member.errors[0] if member.errors else None, was_killed)
 
     def _end_stopped_server(self, *, after_s: float = 0.0) -> None:
@@ -160,11 +159,12 @@ class Crew:
             f"showed no sign of life for {silent_s:.0f} s" if silent_s > (limit_s if beat_s else STARTING_S) else None
         )
 
-    def end(self, member: Member) -> None:
-        """End a process at once."""
+    def end(self, member: Member) -> list[Message]:
+        """End a process at once, and return what it said last."""
         member.process.kill()
         member.process.join(ENDING_S)
         self.members.pop(member.name, None)
+        return self._read(member)
 
     def close(self) -> None:
         """Let all processes end by themselves, and end those that do not."""

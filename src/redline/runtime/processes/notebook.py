@@ -33,7 +33,7 @@ class Notebook:
         board: Board,
         readings: RoleReadings,
         watcher: Watcher,
-        setting: Setting,
+        setting: Setting | None,
     ) -> None:
         self._run = run
         self._counters = counters  # as far as the learner has told
@@ -60,6 +60,7 @@ class Notebook:
 
     def begin(self) -> None:
         """Note that the processes that play begin now."""
+        self._recorder.begin()
         self._readings.begin()
         self.evaluated_s = time.monotonic()
 

@@ -194,7 +194,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._monitor.close()
         for member in list(self._crew.members.values()):
             if member.place != LEARNER:
-                self._crew.end(member)
+                self._take(self._crew.end(member))
         self.event("stop", reason=reason)
         board.order_save(is_last=True)
         end_s = time.monotonic() + FINAL_SAVE_S
@@ -213,21 +213,28 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def _attend(self) -> None:
         """Take in what the processes tell, and replace those that are lost."""
-        # The learner is read first. Whatever episodes it tells of, their actors have sent the recordings before: those
-        # are among what was read after it, and must be known when the episodes are written down.
-        for message in sorted(self._crew.receive(TICK_S), key=lambda message: message["kind"] != "recording"):
-            self._notebook.take(message)
+        self._take(self._crew.receive(TICK_S))
         if not self._crew.is_look_due:
             return
-        for loss in sorted(self._crew.find_lost(), key=lambda loss: loss.member.place):  # the learner's first
+        losses = self._crew.find_lost()
+        if losses:
+            self._take([message for loss in losses for message in loss.messages] + self._crew.receive(0.0))
+        for loss in sorted(losses, key=lambda loss: loss.member.place):  # the learner's first
             self._take_loss(loss)
+
+    def _take(self, messages: list[Message]) -> None:
+        """Take in what was told, recordings first.
+
+        The learner is read first. Whatever episodes it tells of, their actors have sent the recordings before: those
+        are among what was read after it, and must be known when the episodes are written down.
+        """
+        for message in sorted(messages, key=lambda message: message["kind"] != "recording"):
+            self._notebook.take(message)
 
     # Losses
 
     def _take_loss(self, loss: Loss) -> None:
         member, error = loss.member, loss.error
-        for message in loss.messages:
-            self._notebook.take(message)
         said = f"{loss.why}: {error['type']}: {error['message']}" if error else loss.why
         self.event("process-lost", role=member.name, pid=member.pid, why=said, trace=error["trace"] if error else None)
         if member.place == LEARNER:
