@@ -1,8 +1,8 @@
 """Recordings of real trainings: do they come back bit for bit, how large are they, what do they cost, what if killed?
 
 `exactness` trains shortly on many games, by both protocols and in both topologies, and lets `redline play --verify`
-play everything again. `overhead` adds up the CPU time of all that recording does within a training. `crash` kills a training
-again and again, looks after each kill, and resumes it.
+play everything again. `overhead` adds up the CPU time of all that recording does within a training. `crash` kills a
+training again and again, looks after each kill, and resumes it.
 """
 
 import json
