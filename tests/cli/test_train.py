@@ -198,7 +198,7 @@ def test_kill_at_any_moment_loses_nothing_but_what_came_after_the_checkpoint(
 
 def test_a_reader_that_goes_away_stops_the_run_with_a_checkpoint(tmp_path: Path, start_program: Any) -> None:
     program = start_program("train", *CARTPOLE, "--max-steps", 200_000, "--log-dir", tmp_path, "--plain")
-    program.stdout.readline()
+    assert any(" steps |" in line for line in program.stdout)  # it has begun to train
     program.stdout.close()
     assert program.wait(timeout=60) == RESUMABLE
     assert program.stderr.read() == ""
