@@ -88,31 +88,34 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-class RecordWriter:
-    """Appends rows to one file, each visible to readers at once."""
+class AppendedFile:
+    """A file that grows by whole pieces, each visible to readers at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, flags: int = 0) -> None:
         self.path = path
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o644)
         try:
-            self._mend_last_line()
+            self._mend(self._descriptor)
         except BaseException:
             self.close()
             raise
 
-    def write(self, row: Mapping[str, object]) -> None:
-        """Append one row; where the disk takes only a part of it, remove the part and raise."""
-        line = encode_row(row)
+    def _mend(self, descriptor: int) -> None:
+        """Remove what a killed writer left half written."""
+        raise NotImplementedError
+
+    def _append(self, piece: bytes) -> None:
+        """Append a piece; where the disk takes only a part of it, remove the part and raise."""
         descriptor = self._open_descriptor()
         size_bytes = os.fstat(descriptor).st_size
         try:
-            write_all(descriptor, line)
+            write_all(descriptor, piece)
         except OSError as error:
             os.ftruncate(descriptor, size_bytes)
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def sync(self) -> None:
-        """Return when all rows are on the disk."""
+        """Return when all of it is on the disk."""
         os.fsync(self._open_descriptor())
 
     def close(self) -> None:
@@ -132,8 +135,15 @@ class RecordWriter:
             raise ValueError(f"{self.path} is closed")
         return self._descriptor
 
-    def _mend_last_line(self) -> None:
-        descriptor = self._open_descriptor()
+
+class RecordWriter(AppendedFile):
+    """Appends rows to one file, each visible to readers at once."""
+
+    def write(self, row: Mapping[str, object]) -> None:
+        """Append one row."""
+        self._append(encode_row(row))
+
+    def _mend(self, descriptor: int) -> None:
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes == 0 or os.pread(descriptor, 1, size_bytes - 1) == b"\n":
             return

@@ -16,10 +16,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 from redline.errors import UserError
-from redline.records import write_all
+from redline.records import AppendedFile, write_all
 from redline.runs.atomic import READ_BYTES, open_regular, replace_file, sync_directory
 
 FILE_MAGIC = b"redline recordings 1\n"
@@ -146,56 +146,25 @@ def _find_block(file: BinaryIO, begin: int, budget: _Budget) -> int | None:
     return None
 
 
-class BlockWriter:
+class BlockWriter(AppendedFile):
     """Appends blocks to one file, each visible to readers at once."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700)
             sync_directory(path.parent.parent)
-        end = _end_of_blocks(path)
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
-        try:
-            os.ftruncate(self._descriptor, end)
-            if end == 0:
-                write_all(self._descriptor, FILE_MAGIC)
-                sync_directory(path.parent)
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(path, os.O_NOFOLLOW)
 
     def append(self, kind: int, steps: int, payload: bytes) -> None:
-        """Append one block; where the disk takes only a part of it, remove the part and raise."""
-        block = encode_block(kind, steps, payload)
-        descriptor = self._open_descriptor()
-        size_bytes = os.fstat(descriptor).st_size
-        try:
-            write_all(descriptor, block)
-        except OSError as error:
-            os.ftruncate(descriptor, size_bytes)
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        """Append one block."""
+        self._append(encode_block(kind, steps, payload))
 
-    def sync(self) -> None:
-        """Return when all blocks are on the disk."""
-        os.fsync(self._open_descriptor())
-
-    def close(self) -> None:
-        """Close the file; closing twice is harmless."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _open_descriptor(self) -> int:
-        if self._descriptor is None:
-            raise ValueError(f"{self.path} is closed")
-        return self._descriptor
+    def _mend(self, descriptor: int) -> None:
+        end = _end_of_blocks(self.path)
+        os.ftruncate(descriptor, end)
+        if end == 0:
+            write_all(descriptor, FILE_MAGIC)
+            sync_directory(self.path.parent)
 
 
 def _end_of_blocks(path: Path) -> int:
