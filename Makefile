@@ -4,7 +4,9 @@ EXTRAS ?=
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PONG := --env pong --target-return 18 --max-steps 10_000_000
+PONG := --recipe pong
+# what says in ARGS that something else is to be trained
+OTHER := $(foreach flag,config recipe env env.id model algo,--$(flag) --$(flag)=%)
 EMPTY :=
 COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
@@ -21,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 train: setup
-	$(BIN)/redline train $(if $(findstring --config,$(ARGS)),,$(PONG)) $(ARGS)
+	$(BIN)/redline train $(if $(filter $(OTHER),$(ARGS)),,$(PONG)) $(ARGS)
 
 # two at a time: most tests leave the second core alone
 test: setup

@@ -151,7 +151,8 @@ def render_line(gauges: Gauges) -> str:
         f"{gauges.episodes:,} episodes",
         f"mean-100 {number(gauges.mean_return_100)}",
         f"best {number(gauges.best_return, 1)}",
-        *(f"greedy {text}" for text in _greedy(gauges)),
+        *(f"evaluated {text}" for text in _greedy(gauges)),
+        *(f"solved {text}" for text in _solved(gauges)),
         _randomness(gauges),
         f"loss {number(gauges.loss, 4)}",
         *_replay(gauges),
@@ -187,7 +188,8 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
             _randomness(gauges),
             f"loss {number(gauges.loss, 4)}",
         ],
-        "greedy": _greedy(gauges),
+        "evaluated": _greedy(gauges),
+        "solved": _solved(gauges),
         "replay": _replay_facts(gauges),
         "usage": [f"CPU {gauges.cpu_percent:.0f} % (100 is one core)", f"memory {size(gauges.rss_bytes)}"],
         "waiting": _waits(gauges.roles[0]) if len(gauges.roles) == 1 else [],
@@ -200,6 +202,15 @@ def _greedy(gauges: Gauges) -> list[str]:
     if gauges.greedy_return is None or gauges.greedy_at_steps is None:
         return []
     return [f"{number(gauges.greedy_return)} at step {gauges.greedy_at_steps:,}"]
+
+
+def _solved(gauges: Gauges) -> list[str]:
+    """Say how far away the target of evaluations is, once the returns rise."""
+    if gauges.target_eval_return is None or gauges.solved_in_s is None:
+        return []
+    if gauges.solved_in_s == 0.0:
+        return ["perhaps with the next evaluation"]
+    return [f"in about {duration(gauges.solved_in_s)} at the present rise of the returns"]
 
 
 def _randomness(gauges: Gauges) -> str:

@@ -35,9 +35,10 @@ def _all_fields(row: Row) -> str:
 
 
 def _evaluation(row: Row) -> str:
+    how = f" ({row['how']})" if row.get("how") else ""
     return (
-        f"evaluation {row['number']} with the weights of step {row['weights_steps']:,}: mean {row['mean_return']:.2f}, "
-        f"min {row['min_return']:g}, max {row['max_return']:g} of {row['episodes']} episodes"
+        f"evaluation {row['number']}{how} with the weights of step {row['weights_steps']:,}: mean "
+        f"{row['mean_return']:.2f}, min {row['min_return']:g}, max {row['max_return']:g} of {row['episodes']} episodes"
     )
 
 

@@ -23,6 +23,7 @@ from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.networks import Mlp
+from redline.recipes import find_recipe, without_table
 from redline.runtime.job import Job
 from redline.runtime.settings import flatten, from_settings
 from redline.runtime.topology import share_out
@@ -37,6 +38,7 @@ NAMES = {
     "env": "env",
     "env.id": "env",
     "config": "config",
+    "recipe": "recipe",
     **{part: part for part in PARTS},
 }
 # flags that say how many envs there are: of these, the ones that are not typed give way
@@ -52,7 +54,7 @@ class TrainFlags:
     algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
     """Algorithm, by name (redline algos lists them), or all: one run of each, and a table in the end."""
     network: str | None = None
-    """Network, by name: nature, small (the 2013 net) or mlp."""
+    """Network, by name: nature, small (the 2013 net), strided (for small pictures) or mlp."""
     layers: str | None = None
     """How its layers are made: plain, noisy or normed."""
     core: str | None = None
@@ -71,6 +73,8 @@ class TrainFlags:
     """Which transitions are learnt from: uniform or prioritized."""
     optimizer: str | None = None
     """What moves the weights: adam, rmsprop or radam."""
+    recipe: str | None = None
+    """Settings that are known to work, by name (redline recipes lists them); flags override them."""
     config: Path | None = None
     """TOML file with settings named as these flags are; flags override it."""
     plain: bool = False
@@ -87,17 +91,33 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
 def train_defaults(args: Sequence[str]) -> TrainFlags:
     """Return what holds where a flag is not typed: the defaults of what the names in `args` stand for, and a file's."""
     typed = scan(args, NAMES)
-    config = Path(typed["config"]) if "config" in typed else None
-    settings = read_config(config) if config else {}
+    settings = _settings_of(typed)
     algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
     in_file = _parts_in(settings)
     job = with_parts(default_job(algo, env_id), in_file | typed, algo)
     replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
-    job = from_settings(job, {key: value for key, value in settings.items() if key not in replaced})
+    try:
+        job = from_settings(job, {key: value for key, value in settings.items() if key not in replaced})
+    except UserError as error:
+        if "recipe" not in typed:
+            raise
+        recipe = find_recipe(typed["recipe"])
+        raise UserError(f"{error}; recipe {recipe.name} is for {recipe.algorithm}, not for {algo}") from None
     job = share_out(job, [key.replace("_", "-") for key, _ in flatten(settings)])
     names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
-    return replace(TrainFlags(job=job, algo=algo, config=config), **names)  # type: ignore[arg-type]
+    config = Path(typed["config"]) if "config" in typed else None
+    flags = TrainFlags(job=job, algo=algo, config=config, recipe=typed.get("recipe"))
+    return replace(flags, **names)  # type: ignore[arg-type]
+
+
+def _settings_of(typed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of the recipe or of the file that a command line names."""
+    if "recipe" in typed and "config" in typed:
+        raise UserError("--recipe and --config are both files of settings: use one, and flags beside it")
+    if "recipe" in typed:
+        return dict(find_recipe(typed["recipe"]).settings)
+    return read_config(Path(typed["config"])) if "config" in typed else {}
 
 
 def as_typed(flags: TrainFlags, args: Sequence[str]) -> TrainFlags:
@@ -116,7 +136,7 @@ def requested_algorithm(args: Sequence[str]) -> str:
     typed = scan(args, NAMES)
     if "algo" in typed:
         return typed["algo"].lower()
-    settings = read_config(Path(typed["config"])) if "config" in typed else {}
+    settings = _settings_of(typed)
     return str(settings.get("algo", settings.get("model", "dqn"))).lower()
 
 
@@ -165,7 +185,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise UserError(f"config file {path} is larger than {MAX_CONFIG_BYTES} bytes: is it the right file?")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return without_table(tomllib.loads(path.read_text(encoding="utf-8")))[0]
     except OSError as error:
         raise UserError(f"config file {path} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

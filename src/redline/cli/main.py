@@ -20,6 +20,7 @@ COMMANDS = {
     "eval": "measure how well a run's agent plays, by whole episodes",
     "episodes": "list the episodes of a run: sorted, filtered, and which are recorded",
     "play": "watch recorded episodes as video, check them bit for bit, or let the policy play afresh",
+    "recipes": "list settings that are known to work, and what they reached",
     "algos": "list the algorithms: parts, papers, defaults and results",
     "plan": "tell what a replay memory, or a whole run on the disk, takes before it is started",
     "replay": "look inside the replay memory of a run",

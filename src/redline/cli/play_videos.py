@@ -6,12 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.cli.main import DONE
-from redline.cli.play_rendering import VIDEOS, Showing, make_folder, render, video_facts, video_name
+from redline.cli.play_rendering import (
+    VIDEOS,
+    Look,
+    Showing,
+    default_target,
+    make_folder,
+    render,
+    video_facts,
+    video_name,
+)
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import progress_bar
 from redline.cli.wording import number, size
 from redline.errors import UserError
-from redline.recordings.catalogue import POLICY, Listed
+from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
+from redline.recordings.episode import RecordingError
+from redline.recordings.library import open_library
+from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError
 from redline.recordings.video import find_encoder
 from redline.records import measured, read_records
 from redline.runs.errors import explain
@@ -84,6 +96,20 @@ def _nothing(listed: Sequence[Listed]) -> str:
     if not listed:
         return "no episode has ended yet: train on"
     return f"of {len(listed):,} episodes none that counts here is recorded: train with --record all or --record best"
+
+
+def video_of_best(run: Path, *, plain: bool, requested_stop: RequestedStop) -> Path:
+    """Make a video of the best recorded episode of a run, and return where it is; UserError where none can be made."""
+    library = open_library(run)
+    best = select(list_episodes(run, library), BEST)
+    showing = Showing(run, library, Look(overlay=False, scale=None))
+    path = default_target(run, [best], showing.look)
+    try:
+        with progress_bar("video of the best episode", plain=plain) as progress:
+            render(showing, [best], out=path, sheet=None, progress=progress, requested_stop=requested_stop)
+    except (OSError, RecordingError, StoppedWhilePlayingError) as error:
+        raise UserError(str(error)) from error
+    return path
 
 
 def make_videos(showing: Showing, wanted: Sequence[Wanted], *, kind: str, plain: bool, as_json: bool) -> int:

@@ -4,12 +4,15 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from redline.cli.displays import Lines, LivePanel
 from redline.cli.flags import ALL, TrainFlags, parse_all, parse_train, requested_algorithm
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
+from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_table
 from redline.cli.wording import duration, number, rate, size
@@ -17,11 +20,14 @@ from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
 from redline.learner import NonFiniteError
+from redline.recipes import find_recipe
 from redline.runs.errors import CheckpointError
 from redline.runtime.processes.session import LearnerLostError
 from redline.runtime.resuming import StoppedWhileResumingError
 from redline.runtime.session import Outcome
+from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.runtime.starting import AnySession, start_run
+from redline.runtime.watching import Watcher
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
 
@@ -33,12 +39,21 @@ def run(args: Sequence[str]) -> int:
             return compare(parse_all(args), stop)
         flags = parse_train(args)
         with display(title_of(flags), plain=flags.plain, as_json=flags.json) as watcher:
-            return train(lambda: start_run(flags.job, flags.algo, watcher), watcher, stop, as_json=flags.json)
+            return train(partial(start, flags, watcher), watcher, stop, as_json=flags.json)
+
+
+def start(flags: TrainFlags, watcher: Watcher) -> AnySession:
+    """Begin the run that the flags ask for."""
+    recipe = None if flags.recipe is None else find_recipe(flags.recipe)
+    if recipe is not None:
+        watcher.note(f"recipe {recipe.name}: {recipe.about}; departs from the usual protocol: {recipe.departs}")
+    return start_run(flags.job, flags.algo, watcher, recipe=recipe)
 
 
 def title_of(flags: TrainFlags) -> str:
     """Return what the panel of a run is headed with."""
-    return f"redline · {flags.algo} on {flags.job.env.id} · seed {flags.job.seed}"
+    recipe = "" if flags.recipe is None else f" · recipe {flags.recipe}"
+    return f"redline · {flags.algo} on {flags.job.env.id}{recipe} · seed {flags.job.seed}"
 
 
 def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManager[LivePanel | Lines]":
@@ -62,13 +77,23 @@ def train(
         return refuse(str(lost), as_json=as_json, code=RESUMABLE)
     except TRAINING_ERRORS as error:
         return refuse(str(error), as_json=as_json, code=FAILED)
+    watcher.finish()
+    video = None if outcome.solved is None else _video(outcome, watcher, stop)
     if as_json:
-        print(json.dumps(summary(outcome)))
-    else:
-        watcher.finish()
-        for line in _closing_lines(outcome):
-            watcher.note(line)
+        print(json.dumps(summary(outcome) | ({} if video is None else {"video": str(video)})))
+        return exit_code(outcome)
+    for line in [*_closing_lines(outcome), *_solved_lines(outcome, video)]:
+        watcher.note(line)
     return exit_code(outcome)
+
+
+def _video(outcome: Outcome, watcher: LivePanel | Lines, stop: StopRequest) -> Path | None:
+    """Make a video of the best episode of a run that solved its game; where that can't be, say why."""
+    try:
+        return video_of_best(outcome.run, plain=isinstance(watcher, Lines), requested_stop=stop.reason)
+    except UserError as error:
+        watcher.note(f"no video of the best episode: {error}")
+        return None
 
 
 def play_out(open_session: Callable[[], AnySession], watcher: LivePanel | Lines, stop: StopRequest) -> Outcome:
@@ -95,7 +120,7 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
         with display(title, plain=first.plain, as_json=first.json) as watcher:
             watcher.note(title)
             try:
-                outcome = play_out(partial(start_run, flags.job, flags.algo, watcher), watcher, stop)
+                outcome = play_out(partial(start, flags, watcher), watcher, stop)
             except (
                 *TRAINING_ERRORS,
                 LearnerLostError,
@@ -145,8 +170,27 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "run": str(outcome.run),
         "checkpoint": str(outcome.checkpoint),
         "learning_steps_per_s": outcome.learning_steps_per_s,
+        "solved": None if outcome.solved is None else asdict(outcome.solved),
         **outcome.gauges.row(),
     }
+
+
+def _solved_lines(outcome: Outcome, video: Path | None) -> list[str]:
+    """Say how long it took, and what to do next; nothing if the game was not solved."""
+    solved, run = outcome.solved, outcome.run
+    if solved is None:
+        return []
+    means = f"mean {number(solved.mean_return)} of {CONFIRMING_EPISODES} episodes ({solved.how})"
+    if solved.greedy_return is not None:
+        means += f", {number(solved.greedy_return)} with the likeliest action always taken"
+    return [
+        f"solved in {solved.elapsed_s / 60:.1f} minutes: {means}",
+        *([] if video is None else [f"video of the best episode: {video}"]),
+        "next:",
+        f"  redline play {run} --policy --overlay    watch it play, with what it thinks",
+        f"  redline report {run}    charts of this run",
+        "  redline recipes    settings for other games",
+    ]
 
 
 def _closing_lines(outcome: Outcome) -> list[str]:

@@ -118,7 +118,7 @@ class PixelConv2d(nn.Conv2d):
     """
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        return F.conv2d(pixels, self.weight / 255.0, self.bias, self.stride)
+        return F.conv2d(pixels, self.weight / 255.0, self.bias, self.stride, self.padding)
 
 
 class Outputs(nn.Module):

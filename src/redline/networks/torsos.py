@@ -62,6 +62,27 @@ class Small(Torso):
 
 
 @dataclass(frozen=True)
+class Strided(Torso):
+    """Four 3×3 convolutions of stride 2, for pictures of 42 to 64 pixels: `small` looks at those too coarsely."""
+
+    width: int = 256
+    """Units in the dense layer."""
+    channels: tuple[int, ...] = (16, 32, 32, 32)
+    """Channels of each convolution."""
+
+    def __post_init__(self) -> None:
+        _check_widths(self.width)
+        _check_widths(*self.channels)
+
+    def last_width(self) -> int:
+        return self.width
+
+    def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
+        shapes = [(channels, 3, 2) for channels in self.channels]
+        return _convolutions(spec, shapes, layers=layers, name="strided", padding=1)
+
+
+@dataclass(frozen=True)
 class Mlp(Torso):
     """Dense layers for vector observations."""
 
@@ -117,7 +138,7 @@ def _check_widths(*widths: int) -> None:
 
 
 def _convolutions(
-    spec: EnvSpec, shapes: Sequence[tuple[int, int, int]], *, layers: Layers, name: str
+    spec: EnvSpec, shapes: Sequence[tuple[int, int, int]], *, layers: Layers, name: str, padding: int = 0
 ) -> tuple[nn.Module, int]:
     if not spec.is_image:
         raise UserError(f"network {name} reads pictures, but {spec.name} gives vectors: use --network mlp")
@@ -125,16 +146,16 @@ def _convolutions(
     channels = spec.stack * math.prod(depth)
     modules: list[nn.Module] = []
     for index, (channels_out, kernel, stride) in enumerate(shapes):
-        if min(height, breadth) < kernel:
+        if min(height, breadth) + 2 * padding < kernel:
             raise UserError(
                 f"pictures of {spec.frame_shape[-2]} × {spec.frame_shape[-1]} are too small for network {name}: "
                 f"use --env.size {_smallest_size(shapes)} or more"
             )
         convolution = PixelConv2d if index == 0 else nn.Conv2d
-        modules.append(convolution(channels, channels_out, kernel, stride))
+        modules.append(convolution(channels, channels_out, kernel, stride, padding))
         height, breadth, channels = (
-            (height - kernel) // stride + 1,
-            (breadth - kernel) // stride + 1,
+            (height + 2 * padding - kernel) // stride + 1,
+            (breadth + 2 * padding - kernel) // stride + 1,
             channels_out,
         )
         # in place: nothing looks at what it overwrites, and a second picture of that size would cost a trip to memory

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 WINDOW_EPISODES = 100
+SHORT_WINDOW_EPISODES = 10  # for the way from the first episodes to the newest
+CURVE_EPISODES = 1_000  # whose times are kept
 
 
 @dataclass
@@ -24,6 +26,10 @@ class Counters:
     warmup_steps: int = 0  # the part of the steps played before it
     evaluations: int = 0  # played without exploration
     evaluated_steps: int = 0  # steps at which the weights of the newest of them were taken
+    evaluated_at_s: float = 0.0  # training time at that moment
+    evaluation_s: float = 0.0  # spent on evaluations while training stood still; not part of the training time
+    solved_s: float = 0.0  # of `elapsed_s` when the target of evaluations was reached and confirmed; 0 before
+    startup_s: float = 0.0  # from the start of the process to the first step, over all resumes; not part of it either
 
     def count_time(self, seconds: float) -> None:
         """Add training time, and note how much of it and of the steps came before the first update."""
@@ -31,6 +37,11 @@ class Counters:
         if self.updates == 0:
             self.warmup_time_s += seconds
             self.warmup_steps = self.steps
+
+    @property
+    def elapsed_s(self) -> float:
+        """Everything that a user waited for: starting, training and evaluating, over all resumes."""
+        return self.startup_s + self.time_s + self.evaluation_s
 
     @property
     def warmup_steps_per_s(self) -> float | None:
@@ -51,16 +62,33 @@ class Scores:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))
     best: float | None = None
     greedy: float | None = None  # mean return of the newest evaluation; its episodes are not among the recent
+    confirmed: float | None = None  # mean of the newest games that were to confirm an evaluation
+    first: list[float] = field(default_factory=list)  # returns of the first episodes
+    curve: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=CURVE_EPISODES))  # (time_s, return)
 
-    def add(self, episode_return: float) -> None:
-        """Take in a finished episode."""
+    def add(self, episode_return: float, *, time_s: float) -> None:
+        """Take in an episode that ended after `time_s` of training."""
         self.recent.append(episode_return)
+        self.curve.append((time_s, episode_return))
+        if len(self.first) < SHORT_WINDOW_EPISODES:
+            self.first.append(episode_return)
         self.best = episode_return if self.best is None else max(self.best, episode_return)
 
     @property
     def mean(self) -> float | None:
         """Mean of the last 100 episodes, or of as many as there are."""
         return sum(self.recent) / len(self.recent) if self.recent else None
+
+    @property
+    def first_mean(self) -> float | None:
+        """Mean of the first ten episodes; None before they are over."""
+        return sum(self.first) / len(self.first) if len(self.first) == SHORT_WINDOW_EPISODES else None
+
+    @property
+    def newest_mean(self) -> float | None:
+        """Mean of the newest ten episodes; None before there are as many."""
+        newest = list(self.recent)[-SHORT_WINDOW_EPISODES:]
+        return sum(newest) / len(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
 
     @property
     def is_full(self) -> bool:
@@ -79,11 +107,19 @@ def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
         "recent_returns": list(scores.recent),
         "best_return": scores.best,
         "greedy_return": scores.greedy,
+        "confirmed_return": scores.confirmed,
+        "first_returns": scores.first,
     }
 
 
 def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
     """Return what `counters_to_json` was given."""
     recent = deque((float(value) for value in data["recent_returns"]), maxlen=WINDOW_EPISODES)
-    scores = Scores(recent=recent, best=data["best_return"], greedy=data.get("greedy_return"))
+    scores = Scores(
+        recent=recent,
+        best=data["best_return"],
+        greedy=data.get("greedy_return"),
+        confirmed=data.get("confirmed_return"),
+        first=[float(value) for value in data.get("first_returns", [])],
+    )
     return Counters(**data["counters"]), scores

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import torch
 
+from redline.exploration import Greedy, Sampled
 from redline.runtime.actor import Episode
 from redline.runtime.building import find_device
 from redline.runtime.counters import Counters
@@ -21,7 +22,18 @@ from redline.runtime.playing import (
     make_player,
 )
 from redline.runtime.recording import Recorder
+from redline.runtime.solving import (
+    CONFIRMING_EPISODES,
+    CONFIRMING_SLACK,
+    EPISODES,
+    EXPECTED_S,
+    acting,
+    evaluation_is_due,
+    is_confirmed,
+)
 from redline.runtime.watching import Watcher
+
+GREEDY_PATIENCE_S = 20.0  # for the likeliest actions of a policy, which may go round in circles
 
 
 def evaluation_due(counters: Counters, every_steps: int) -> bool:
@@ -38,8 +50,12 @@ def record_evaluation(
     recorder: Recorder,
     curves: Curves,
     watcher: Watcher,
+    how: str = "",
 ) -> float:
-    """Write down an evaluation with the weights of step `weights_steps`, and return its mean return."""
+    """Write down an evaluation with the weights of step `weights_steps`, and return its mean return.
+
+    `how` says how actions were chosen, where that is not as the algorithm's paper evaluates.
+    """
     returns = [episode.total_reward for episode in episodes]
     mean, lowest, highest = fmean(returns), min(returns), max(returns)
     for episode in episodes:
@@ -53,13 +69,30 @@ def record_evaluation(
         min_return=lowest,
         max_return=highest,
         duration_s=duration_s,
+        how=how,
     )
     curves.add_evaluation(mean, steps=weights_steps)
     watcher.note(
-        f"evaluation {number} with the weights of step {weights_steps:,}: mean {mean:.2f}, min {lowest:g}, "
-        f"max {highest:g} of {len(returns)} episodes, in {duration_s:.1f} s"
+        f"evaluation {number}{how and f' ({how})'} with the weights of step {weights_steps:,}: mean {mean:.2f}, "
+        f"min {lowest:g}, max {highest:g} of {len(returns)} episodes, in {duration_s:.1f} s"
     )
     return mean
+
+
+def describe_acting(job: Job) -> str:
+    """Say how the evaluations of a run with a target choose their actions; nothing where there is no target."""
+    if job.limits.target_eval_return is None:
+        return ""
+    return "sampled" if isinstance(acting(job.algorithm)[0], Sampled) else "greedy, ε = 0"
+
+
+def describe_confirmation(mean: float, target: float) -> str:
+    """Say what further games with the same weights make of an evaluation that reached the target."""
+    needed = target - CONFIRMING_SLACK
+    verdict = "solved" if is_confirmed(mean, target) else "not solved yet"
+    return (
+        f"{CONFIRMING_EPISODES} further episodes with the same weights: mean {mean:.2f}, {needed:g} needed: {verdict}"
+    )
 
 
 class InlineEvaluator:
@@ -71,22 +104,49 @@ class InlineEvaluator:
         self._curves = curves
         self._watcher = watcher
         self._player: Player | None = None
+        self._duration_s = EXPECTED_S  # of the newest evaluation
+        self.greedy_mean: float | None = None  # of a policy that was drawn from when it solved its game
 
     @property
     def is_due(self) -> bool:
         """Whether it is time for an evaluation."""
-        return evaluation_due(self._trainer.counters, self._trainer.job.evaluate_every_steps)
+        job, counters = self._trainer.job, self._trainer.counters
+        target = job.limits.target_eval_return
+        if target is not None and evaluation_is_due(
+            job.algorithm, counters, self._trainer.scores, target=target, expected_s=self._duration_s
+        ):
+            return True
+        return evaluation_due(counters, job.evaluate_every_steps)
 
     def play(self, requested_stop: RequestedStop) -> None:
-        """Play an evaluation with the newest weights; where a stop is requested, drop it: it stays due."""
-        job, counters, begun_s = self._trainer.job, self._trainer.counters, time.monotonic()
+        """Play an evaluation with the newest weights; where a stop is requested, drop it: it stays due.
+
+        Where it reaches the target of the run, further games with the same weights are to confirm it.
+        """
+        job, scores = self._trainer.job, self._trainer.scores
+        target = job.limits.target_eval_return
         player = self._player = self._player or _player_of(job, self._trainer)
         player.network.load_state_dict(self._trainer.learner.online.state_dict())
+        mean = self._evaluate(player, num_episodes(job), requested_stop)
+        if target is None or mean is None or mean < target:
+            return
+        confirmed = self._evaluate(player, CONFIRMING_EPISODES, requested_stop)
+        if confirmed is None:
+            return
+        scores.confirmed = confirmed
+        self._watcher.note(describe_confirmation(confirmed, target))
+        if is_confirmed(confirmed, target):
+            self._trainer.counters.solved_s = self._trainer.counters.elapsed_s
+            self._compare_with_greedy(player, requested_stop)
+
+    def _evaluate(self, player: Player, episodes: int, requested_stop: RequestedStop) -> float | None:
+        """Play so many episodes and return their mean, None if they were dropped; the time that it took is counted."""
+        job, counters, begun_s = self._trainer.job, self._trainer.counters, time.monotonic()
         number = counters.evaluations + 1
         try:
-            with _compute_threads(job.evaluator.threads):
+            with _compute_threads(_num_threads(job)):
                 played = player.play(
-                    job.evaluator.episodes,
+                    episodes,
                     seed=greedy_seed(job.seed, number),
                     progress=lambda share: None,
                     requested_stop=requested_stop,
@@ -94,27 +154,78 @@ class InlineEvaluator:
         except StoppedWhileEvaluatingError as stopped:
             # those that ended are the shorter ones: their mean would be biased
             self._watcher.note(f"evaluation {number} dropped: {stopped}")
-            return
-        self._trainer.scores.greedy = record_evaluation(
+            return None
+        finally:
+            duration_s = time.monotonic() - begun_s
+            counters.evaluation_s += duration_s
+        mean = record_evaluation(
             [one.episode for one in played],
             number=number,
             weights_steps=counters.steps,
-            duration_s=time.monotonic() - begun_s,
+            duration_s=duration_s,
             recorder=self._recorder,
             curves=self._curves,
             watcher=self._watcher,
+            how=describe_acting(job),
         )
+        self._trainer.scores.greedy = mean
+        self._duration_s = duration_s
         counters.evaluations, counters.evaluated_steps = number, counters.steps
+        counters.evaluated_at_s = counters.time_s
+        return mean
+
+    def _compare_with_greedy(self, player: Player, requested_stop: RequestedStop) -> None:
+        """Tell how a policy plays whose likeliest action is always taken; it counts for nothing, and may never end."""
+        job = self._trainer.job
+        if not isinstance(job.algorithm.explore, Sampled):
+            return
+        end_s = time.monotonic() + GREEDY_PATIENCE_S
+
+        def requested_or_late() -> str | None:
+            return requested_stop() or (f"{GREEDY_PATIENCE_S:g} s are over" if time.monotonic() > end_s else None)
+
+        try:
+            with _compute_threads(_num_threads(job)), player.acting_by(Greedy()):
+                played = player.play(
+                    EPISODES,
+                    seed=greedy_seed(job.seed, self._trainer.counters.evaluations + 1),
+                    progress=lambda share: None,
+                    requested_stop=requested_or_late,
+                )
+        except StoppedWhileEvaluatingError as stopped:
+            self._watcher.note(f"with the likeliest action always taken: {stopped}; such play may go round in circles")
+            return
+        self.greedy_mean = fmean(one.episode.total_reward for one in played)
+        self._watcher.note(
+            f"with the likeliest action always taken: mean {self.greedy_mean:.2f} of {EPISODES} episodes"
+        )
+
+
+def num_episodes(job: Job) -> int:
+    """Return how many episodes an evaluation has; a target asks for enough of them."""
+    episodes = job.evaluator.episodes
+    return episodes if job.limits.target_eval_return is None else max(EPISODES, episodes)
+
+
+def _num_threads(job: Job) -> int:
+    """Return how many threads an evaluation has while training stands still; a target must not cost much time."""
+    if job.limits.target_eval_return is None:
+        return job.evaluator.threads
+    return max(job.evaluator.threads, job.learner.threads)
 
 
 def _player_of(job: Job, trainer: Measured) -> Player:
-    evaluator = job.evaluator
+    evaluator, episodes = job.evaluator, num_episodes(job)
+    has_target = job.limits.target_eval_return is not None
+    explore, epsilon = acting(job.algorithm) if has_target else (None, None)
     return make_player(
         job,
         trainer.spec,
         device=find_device(evaluator.device or job.device),
-        num_envs=min(evaluator.envs, evaluator.episodes),
-        threads=evaluator.threads,
+        num_envs=episodes if has_target else min(evaluator.envs, episodes),
+        threads=min(_num_threads(job), episodes),
+        explore=explore,
+        epsilon=epsilon,
         recording=job.recording,
     )
 

@@ -59,6 +59,8 @@ class Gauges:
     disk_free_bytes: int | None  # where the run's directory is
     progress: float | None  # share of the nearest limit, 0 … 1
     remaining_s: float | None  # until the nearest limit, at the present rate
+    target_eval_return: float | None = None  # of evaluations; None: the run has no such target
+    solved_in_s: float | None = None  # until the target at the present rise of the returns; None: nothing to go by yet
     roles: tuple[RoleGauges, ...] = ()
 
     def row(self) -> dict[str, Any]:

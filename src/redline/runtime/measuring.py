@@ -15,6 +15,7 @@ from redline.runtime.counters import Counters, Scores
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.job import Job
 from redline.runtime.phases import Stopwatch, busy_shares
+from redline.runtime.solving import projected_s
 from redline.runtime.sources import Source
 from redline.types import EnvSpec
 
@@ -137,8 +138,17 @@ class Measurer:
             disk_free_bytes=read_disk_free_bytes(self._folder),
             progress=progress,
             remaining_s=remaining_s,
+            target_eval_return=trainer.job.limits.target_eval_return,
+            solved_in_s=self._solved_in_s(),
             roles=(own,),
         )
+
+    def _solved_in_s(self) -> float | None:
+        """Return how far away the target of evaluations is by the run's own curve."""
+        target, scores = self._trainer.job.limits.target_eval_return, self._trainer.scores
+        if target is None:
+            return None
+        return projected_s(scores.curve, scores, target=target, now_s=self._trainer.counters.time_s)
 
     def _read_role(self, recent: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - recent.time_s, 1e-9)

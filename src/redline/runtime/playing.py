@@ -1,6 +1,7 @@
 """Playing without exploration: whole episodes, unclipped, noise off, in games that training never saw."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,6 +75,15 @@ class Player:
             explore=explore,
             is_silent=True,
         )
+
+    @contextmanager
+    def acting_by(self, explore: Exploration) -> Iterator[None]:
+        """Choose actions in another way for a while."""
+        before, self.params = self.params, self.params._replace(explore=explore)
+        try:
+            yield
+        finally:
+            self.params = before
 
     def play(
         self, num_episodes: int, *, seed: int, progress: Progress, requested_stop: RequestedStop

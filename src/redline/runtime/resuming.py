@@ -34,6 +34,7 @@ CHANGES_NOTHING = frozenset(
         "max_episodes",
         "max_minutes",
         "target_return",
+        "target_eval_return",
         "checkpoint_minutes",
         "actor.threads",
         "evaluate_every_steps",

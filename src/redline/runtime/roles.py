@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from redline.errors import UserError
 
 EVALUATION_EVERY_MINUTES = 5.0  # beside asynchronous training, unless the user says otherwise
+TARGET_EVALUATION_EVERY_MINUTES = 0.5  # the same where the run waits for an evaluation to reach its target
 MOST = 1024  # threads, or environments
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import psutil
 import torch
 
 from redline.runs.checkpoints import CheckpointStore
@@ -15,7 +16,7 @@ from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.curves import Curves
-from redline.runtime.evaluations import InlineEvaluator
+from redline.runtime.evaluations import InlineEvaluator, describe_acting
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
@@ -31,6 +32,16 @@ DISPLAY_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
+class Solved:
+    """How the target of evaluations was reached."""
+
+    elapsed_s: float  # since the command was given: starting, training and evaluating, over all resumes
+    mean_return: float  # of the games that confirmed it
+    how: str  # actions were chosen in them
+    greedy_return: float | None  # mean where a policy's likeliest action is always taken; None: not told
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How an invocation ended."""
 
@@ -39,6 +50,12 @@ class Outcome:
     learning_steps_per_s: float | None  # since the warm-up, over all resumes
     run: Path
     checkpoint: Path | None
+    solved: Solved | None = None
+
+
+def process_age_s() -> float:
+    """Return the seconds since this process was started: Python's own start and all imports included."""
+    return time.time() - psutil.Process().create_time()
 
 
 class Session(AbstractContextManager["Session"]):
@@ -85,6 +102,7 @@ class Session(AbstractContextManager["Session"]):
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
         self._monitor.begin()
         self.trainer.phases.skip()
+        self.trainer.counters.startup_s += process_age_s()
         self._started_s = last_s = time.monotonic()
         next_show_s, next_metrics_s = last_s + DISPLAY_INTERVAL_S, last_s
         next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
@@ -119,6 +137,18 @@ class Session(AbstractContextManager["Session"]):
             learning_steps_per_s=self.trainer.counters.learning_steps_per_s,
             run=self.run.path,
             checkpoint=self._last_checkpoint,
+            solved=self._solved(),
+        )
+
+    def _solved(self) -> Solved | None:
+        scores, counters = self.trainer.scores, self.trainer.counters
+        if scores.confirmed is None or not self._job.limits.is_solved(scores):
+            return None
+        return Solved(
+            counters.solved_s,
+            scores.confirmed,
+            how=describe_acting(self._job),
+            greedy_return=self._evaluator.greedy_mean,
         )
 
     def _evaluate(self, requested_stop: Callable[[], str | None]) -> None:

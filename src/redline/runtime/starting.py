@@ -7,6 +7,7 @@ from typing import Any
 
 from redline.envs.factory import make_vector_env
 from redline.experience.budget import bytes_in_words
+from redline.recipes import Recipe
 from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
@@ -36,14 +37,14 @@ from redline.types import EnvSpec
 AnySession = Session | AsyncSession
 
 
-def start_run(job: Job, algorithm: str, watcher: Watcher) -> AnySession:
-    """Begin a new run in a new directory."""
+def start_run(job: Job, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None) -> AnySession:
+    """Begin a new run in a new directory; `recipe` is where its settings come from, if from one."""
     settled = settle(job)
     start = start_inline if settled.job.topology == "inline" else start_async
-    return start(settled, algorithm, watcher)
+    return start(settled, algorithm, watcher, recipe)
 
 
-def start_inline(settled: Settled, algorithm: str, watcher: Watcher) -> Session:
+def start_inline(settled: Settled, algorithm: str, watcher: Watcher, recipe: Recipe | None = None) -> Session:
     """Begin a new run in this process."""
     prepare_process(settled)
     spec, protocol = describe_env(settled.job)
@@ -51,7 +52,9 @@ def start_inline(settled: Settled, algorithm: str, watcher: Watcher) -> Session:
         trainer = build_trainer(settled, env_seed=settled.job.seed)
         on_error.callback(trainer.close)
         check_disk(settled, spec, settled.job.log_dir)
-        run = _create_run(settled, spec, protocol, algorithm, on_error)
+        run = _create_run(
+            settled, game=spec.name, protocol=protocol, algorithm=algorithm, recipe=recipe, on_error=on_error
+        )
         trainer.begin()
         tell_settings(settled, spec, protocol, run, watcher)
         session = open_session(run, CheckpointStore(run), trainer, watcher)
@@ -61,14 +64,16 @@ def start_inline(settled: Settled, algorithm: str, watcher: Watcher) -> Session:
     return session
 
 
-def start_async(settled: Settled, algorithm: str, watcher: Watcher) -> AsyncSession:
+def start_async(settled: Settled, algorithm: str, watcher: Watcher, recipe: Recipe | None = None) -> AsyncSession:
     """Begin a new run with processes of its own."""
     check_memory(settled)
     spec, protocol = describe_env(settled.job)
     check_rings(settled.job, spec)
     with ExitStack() as on_error:
         check_disk(settled, spec, settled.job.log_dir)
-        run = _create_run(settled, spec, protocol, algorithm, on_error)
+        run = _create_run(
+            settled, game=spec.name, protocol=protocol, algorithm=algorithm, recipe=recipe, on_error=on_error
+        )
         tell_settings(settled, spec, protocol, run, watcher)
         session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=Counters())
         on_error.callback(session.close)
@@ -85,13 +90,17 @@ def describe_env(job: Job) -> tuple[EnvSpec, str]:
     return env.spec, env.protocol
 
 
-def _create_run(settled: Settled, spec: EnvSpec, protocol: str, algorithm: str, on_error: ExitStack) -> RunDirectory:
+def _create_run(
+    settled: Settled, *, game: str, protocol: str, algorithm: str, recipe: Recipe | None, on_error: ExitStack
+) -> RunDirectory:
     job = settled.job
-    run = RunDirectory.create(job.log_dir, game=spec.name, algorithm=algorithm, seed=job.seed)
+    run = RunDirectory.create(job.log_dir, game=game, algorithm=algorithm, seed=job.seed)
     # without a checkpoint there is nothing that could be resumed
     on_error.callback(shutil.rmtree, run.path, ignore_errors=True)
     on_error.callback(run.close)
-    facts = {"algorithm": algorithm, "protocol": protocol, "created_unix_s": time.time(), "resumes": []}
+    facts: dict[str, Any] = {"algorithm": algorithm, "protocol": protocol, "created_unix_s": time.time(), "resumes": []}
+    if recipe is not None:
+        facts["recipe"] = {"name": recipe.name, "text": recipe.text}
     run.write_run_json({**facts, **present_facts(settled)})
     return run
 

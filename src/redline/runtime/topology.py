@@ -8,7 +8,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.errors import UserError
 from redline.experience.shared_lanes import check_platform
 from redline.runtime.job import Job
-from redline.runtime.roles import EVALUATION_EVERY_MINUTES, ActorConfig, usable_cores
+from redline.runtime.roles import EVALUATION_EVERY_MINUTES, TARGET_EVALUATION_EVERY_MINUTES, ActorConfig, usable_cores
 from redline.types import Adjustment
 
 SYNC_STEPS = ActorConfig.sync_steps
@@ -26,7 +26,9 @@ def settle_roles(job: Job, *, is_image: bool) -> tuple[Job, list[Adjustment]]:
     is_async, cores, envs = job.topology == "async", usable_cores(), envs_of_each_actor(job)
     every_minutes = job.evaluator.every_minutes
     if every_minutes is None:
-        every_minutes = EVALUATION_EVERY_MINUTES if is_async else 0.0
+        has_target = job.limits.target_eval_return is not None
+        usual = TARGET_EVALUATION_EVERY_MINUTES if has_target else EVALUATION_EVERY_MINUTES
+        every_minutes = usual if is_async else 0.0
     actor = replace(job.actor, envs=envs, threads=job.actor.threads or min(cores, envs))
     learner = replace(job.learner, threads=job.learner.threads or (cores if is_image else 1))
     job = replace(job, actor=actor, learner=learner, evaluator=replace(job.evaluator, every_minutes=every_minutes))

@@ -145,7 +145,7 @@ class Trainer:
         if self.source.pacing.is_free:
             counters.free_steps, counters.free_samples = counters.steps, counters.samples
         for episode in episodes:
-            self.scores.add(episode.total_reward)
+            self.scores.add(episode.total_reward, time_s=counters.time_s)
         return episodes
 
     def _learn(self, groups: Iterator[Sequence[AnyBatch]]) -> None:

@@ -134,7 +134,7 @@ class PlainLoop:
         self._replay.add(self._obs, actions, step)
         self._obs = step.next_obs
         for total in step.returns:
-            self.scores.add(total)
+            self.scores.add(total, time_s=self.counters.time_s)
         self.counters.steps += len(actions)
         self.counters.vector_steps += 1
         if self.counters.steps > self._task.warmup_steps:

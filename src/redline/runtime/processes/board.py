@@ -113,6 +113,16 @@ class Board:
         self._greedy[1:3] = steps, mean
         self._greedy[0] = number  # last: who sees it sees what belongs to it
 
+    @property
+    def confirmation(self) -> float | None:
+        """Mean return of the newest games that were to confirm an evaluation."""
+        return float(self._greedy[4]) if self._greedy[3] else None
+
+    def show_confirmation(self, mean: float) -> None:
+        """Tell the learner, whose checkpoint keeps it."""
+        self._greedy[4] = mean
+        self._greedy[3] = 1.0
+
     # Progress of the learner
 
     @property

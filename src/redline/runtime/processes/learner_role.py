@@ -120,6 +120,8 @@ class _Loop:
         counters, scores = self._trainer.counters, self._trainer.scores
         if number > counters.evaluations:
             counters.evaluations, counters.evaluated_steps, scores.greedy = number, steps, mean
+        if (confirmed := self._place.board.confirmation) is not None:
+            scores.confirmed = confirmed
 
     def _is_at_limit(self) -> bool:
         trainer = self._trainer

@@ -11,12 +11,15 @@ from redline.runs.errors import CheckpointError
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.curves import Curves
-from redline.runtime.evaluations import record_evaluation
+from redline.runtime.evaluations import describe_acting, describe_confirmation, record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
+from redline.runtime.job import Job
+from redline.runtime.limits import SOLVED
 from redline.runtime.processes.board import Board
 from redline.runtime.processes.messages import Message, episode_of
 from redline.runtime.processes.role_readings import RoleReadings, mean_actor_age
 from redline.runtime.recording import Recorder
+from redline.runtime.solving import is_confirmed
 from redline.runtime.watching import Watcher
 
 MAX_TRACES = 10_000  # that wait for the learner: far more than all rings hold
@@ -34,7 +37,9 @@ class Notebook:
         readings: RoleReadings,
         watcher: Watcher,
         setting: Setting | None,
+        job: Job,
     ) -> None:
+        self._job = job
         self._run = run
         self._counters = counters  # as far as the learner has told
         self._board = board
@@ -44,6 +49,7 @@ class Notebook:
         self._curves = Curves(run.path, from_steps=counters.steps)
         self.lost: list[str] | None = None  # of the checkpoint that was brought back; None until the learner is ready
         self.limit: str | None = None  # that was reached
+        self.confirmed: float | None = None  # mean of the games that confirmed that the target was reached
         self.gauges: Gauges | None = None
         self._recorded: Gauges | None = None
         self.learning_steps_per_s: float | None = None
@@ -63,6 +69,11 @@ class Notebook:
         self._recorder.begin()
         self._readings.begin()
         self.evaluated_s = time.monotonic()
+
+    @property
+    def time_s(self) -> float:
+        """Training time so far."""
+        return self._counters.time_s
 
     @property
     def evaluations(self) -> int:
@@ -159,8 +170,18 @@ class Notebook:
             recorder=self._recorder,
             curves=self._curves,
             watcher=self._watcher,
+            how=describe_acting(self._job),
         )
         self._board.show_evaluation(number=message["number"], steps=message["steps"], mean=mean)
+        target = self._job.limits.target_eval_return
+        if message["is_confirmation"] and target is not None:
+            self._take_confirmation(mean, target)
+
+    def _take_confirmation(self, mean: float, target: float) -> None:
+        self._watcher.note(describe_confirmation(mean, target))
+        self._board.show_confirmation(mean)
+        if is_confirmed(mean, target):
+            self.confirmed, self.limit = mean, SOLVED
 
     def _sync(self) -> bool:
         """Write out all rows; a checkpoint must not outlive rows from before it."""

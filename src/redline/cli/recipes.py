@@ -1,0 +1,64 @@
+"""`redline recipes [NAME]`: settings for a game that are known to work, and what each seed of their record reached."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from redline.cli.main import DONE
+from redline.cli.parsing import parse
+from redline.cli.tables import is_plain, print_table
+from redline.cli.wording import number
+from redline.recipes import Recipe, find_recipe, recipe_names
+
+PROGRAM = "redline recipes [NAME]"
+
+
+@dataclass(frozen=True)
+class RecipesFlags:
+    """List the recipes, or print one as the file that it is: redline recipes pong."""
+
+    plain: bool = False
+    """Plain text, no drawing."""
+    json: bool = False
+    """Print everything as one JSON object on stdout, and nothing else there."""
+
+
+def run(args: Sequence[str]) -> int:
+    """List the recipes and return the exit code."""
+    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
+    has_name = at < len(args) and not args[at].startswith("-")
+    rest = [*args[:at], *args[at + 1 :]] if has_name else args
+    flags = parse(RecipesFlags, rest, default=RecipesFlags(), prog=PROGRAM)
+    recipes = [find_recipe(args[at])] if has_name else [find_recipe(name) for name in recipe_names()]
+    if flags.json:
+        print(json.dumps({"schema": 1, "recipes": [recipe_facts(recipe) for recipe in recipes]}))
+    elif has_name:
+        print(recipes[0].text, end="")
+    else:
+        show_all(recipes, plain=is_plain(plain=flags.plain, as_json=False))
+    return DONE
+
+
+def recipe_facts(recipe: Recipe) -> dict[str, object]:
+    """Return a recipe as a plain object."""
+    facts = {key: value for key, value in asdict(recipe).items() if key != "text"}
+    return {**facts, "game": recipe.game, "algorithm": recipe.algorithm, "text": recipe.text}
+
+
+def show_all(recipes: Sequence[Recipe], *, plain: bool) -> None:
+    """Print what each recipe is for and what it reached."""
+    head = ("recipe", "game", "algorithm", "solved", "minutes", "score", "what it is")
+    rows = [(one.name, one.game, one.algorithm, *describe_results(one), one.about) for one in recipes]
+    print_table(head, rows, plain=plain, numeric=(3, 4, 5))
+    print("redline train --recipe NAME uses one; redline recipes NAME prints it")
+
+
+def describe_results(recipe: Recipe) -> tuple[str, str, str]:
+    """Return how many seeds solved the game, and the medians of their minutes and of all scores."""
+    results = recipe.results
+    if not results:
+        return "–", "–", "–"
+    solved = [one.minutes for one in results if one.solved]
+    minutes = number(median(solved), 1) if solved else "–"
+    return f"{len(solved)} of {len(results)}", minutes, number(median(one.score for one in results), 1)
