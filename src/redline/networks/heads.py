@@ -147,4 +147,4 @@ def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Laye
 
 def make_hidden(features: int, width: int, layers: Layers) -> list[nn.Module]:
     """Return a hidden layer with its activation."""
-    return [layers.dense(features, width), *layers.between([width]), nn.ReLU(inplace=True)]
+    return [layers.dense(features, width), *layers.activation([width])]

@@ -15,14 +15,14 @@ from redline.errors import UserError
 
 @runtime_checkable
 class Layers(Protocol):
-    """A recipe for dense layers, and for what stands between a layer and its activation."""
+    """A recipe for dense layers, and for the activation that follows a hidden one."""
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         """Return a dense layer."""
         ...
 
-    def between(self, shape: Sequence[int]) -> list[nn.Module]:
-        """Return what follows a hidden layer that gives `shape`, before its activation."""
+    def activation(self, shape: Sequence[int]) -> list[nn.Module]:
+        """Return what follows a hidden layer that gives `shape`."""
         ...
 
     def explore(self) -> bool:
@@ -32,13 +32,14 @@ class Layers(Protocol):
 
 @dataclass(frozen=True)
 class Plain(Layers):
-    """Dense layers as PyTorch has them, and nothing between."""
+    """Dense layers as PyTorch has them."""
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return nn.Linear(size_in, size_out)
 
-    def between(self, shape: Sequence[int]) -> list[nn.Module]:
-        return []
+    def activation(self, shape: Sequence[int]) -> list[nn.Module]:
+        # in place: nothing looks at what it overwrites, and a second picture of that size would cost a trip to memory
+        return [nn.ReLU(inplace=True)]
 
     def explore(self) -> bool:
         return False
@@ -58,8 +59,8 @@ class Noisy(Layers):
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return NoisyLinear(size_in, size_out, sigma=self.sigma)
 
-    def between(self, shape: Sequence[int]) -> list[nn.Module]:
-        return []
+    def activation(self, shape: Sequence[int]) -> list[nn.Module]:
+        return [nn.ReLU(inplace=True)]
 
     def explore(self) -> bool:
         return True
@@ -72,11 +73,29 @@ class Normed(Layers):
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return nn.Linear(size_in, size_out)
 
-    def between(self, shape: Sequence[int]) -> list[nn.Module]:
-        return [nn.LayerNorm(list(shape))]
+    def activation(self, shape: Sequence[int]) -> list[nn.Module]:
+        return [NormedPictures(*shape)] if len(shape) == 3 else [nn.LayerNorm(list(shape)), nn.ReLU(inplace=True)]
 
     def explore(self) -> bool:
         return False
+
+
+class NormedPictures(nn.Module):
+    """LayerNorm and ReLU of pictures [B, C, H, W] whose channels lie innermost, without reordering them.
+
+    Its weights lie as the pictures do, [H · W · C].
+    """
+
+    def __init__(self, channels: int, height: int, width: int) -> None:
+        super().__init__()
+        self.shape = (height, width, channels)
+        self.weight = nn.Parameter(torch.ones(height * width * channels))
+        self.bias = nn.Parameter(torch.zeros(height * width * channels))
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        rows = pictures.permute(0, 2, 3, 1).flatten(1)  # [B, H · W · C]: a view
+        out = F.layer_norm(rows, self.weight.shape, self.weight, self.bias).relu_()
+        return out.unflatten(1, self.shape).permute(0, 3, 1, 2)
 
 
 class NoisyLinear(nn.Linear):

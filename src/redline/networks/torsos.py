@@ -102,7 +102,7 @@ class Mlp(Torso):
         modules: list[nn.Module] = [nn.Flatten()]
         for size_in, size_out in pairwise(sizes):
             # like the convolutions of pictures these are never noisy: noise belongs to the layers that value
-            modules += [nn.Linear(size_in, size_out), *layers.between([size_out]), nn.ReLU()]
+            modules += [nn.Linear(size_in, size_out), *layers.activation([size_out])]
         return nn.Sequential(*modules), sizes[-1]
 
 
@@ -116,7 +116,7 @@ class ConvolutionalTorso(nn.Module):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         pixels = channels_last(obs.flatten(1, -3))  # [B, K · channels, H, W]
         out: torch.Tensor = self.convolutions(pixels)
-        # as it lies in memory: a view, forth and back, unless a norm has reordered it
+        # as it lies in memory: a view, forth and back
         return out.permute(0, 2, 3, 1).flatten(1)
 
 
@@ -158,8 +158,7 @@ def _convolutions(
             (breadth + 2 * padding - kernel) // stride + 1,
             channels_out,
         )
-        # in place: nothing looks at what it overwrites, and a second picture of that size would cost a trip to memory
-        modules += [*layers.between([channels, height, breadth]), nn.ReLU(inplace=True)]
+        modules += layers.activation([channels, height, breadth])
     return ConvolutionalTorso(nn.Sequential(*modules)), channels * height * breadth
 
 
