@@ -16,6 +16,7 @@ from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import parse_train
 from redline.records import RecordWriter, read_records
 from redline.runs.host import commit
+from redline.runtime.limits import SOLVED
 from redline.runtime.settings import to_settings
 from redline_process import run_redline
 
@@ -39,6 +40,8 @@ class Training:
 
     def digest(self) -> str:
         """Return a digest of all settings: with other defaults of its algorithm it is another run."""
+        if self.algorithm not in ALGORITHMS:  # a peer's, whose settings are not ours
+            return "–"
         settings = to_settings(parse_train(["--algo", self.algorithm, *self.flags]).job)
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
 
@@ -51,7 +54,7 @@ def train(training: Training, folder: Path) -> Row:
     """Train to the end and return what `redline train` says; a run that was interrupted is no result."""
     own = ["--algo", training.algorithm, "--seed", str(training.seed), "--log-dir", str(folder)]
     summary = run_redline(["train", *own, *training.flags], folder / "said.log")
-    if not summary["reason"].endswith(" reached"):
+    if summary["reason"] != SOLVED and not summary["reason"].endswith(" reached"):
         raise RuntimeError(f"redline train was stopped by {summary['reason']}")
     return summary
 

@@ -24,7 +24,7 @@ from redline.networks import (
     build_policy_network,
     build_value_network,
 )
-from redline.networks.layers import NoisyLinear
+from redline.networks.layers import NoisyLinear, NormedPictures
 from redline.types import Batch, EnvSpec
 
 VECTORS = EnvSpec("test", (3,), "float32", stack=2, num_actions=4, frames_per_step=1)
@@ -165,26 +165,46 @@ def test_a_plain_network_has_no_noise() -> None:
 
 def test_normed_networks_normalise_every_hidden_layer_and_no_other() -> None:
     def shapes(network: Network) -> list[tuple[int, ...]]:
-        return [layer.normalized_shape for layer in network.modules() if isinstance(layer, nn.LayerNorm)]
+        norms = [layer for layer in network.modules() if isinstance(layer, nn.LayerNorm | NormedPictures)]
+        return [norm.shape if isinstance(norm, NormedPictures) else norm.normalized_shape for norm in norms]
 
     generator = torch.Generator().manual_seed(0)
     dense = build_value_network(Mlp((8, 5)), VECTORS, outputs=1, generator=generator, layers=Normed())
     assert shapes(dense) == [(8,), (5,)]
     # 40 pixels → 9 → 3 → 1 by convolutions of 8/4, 4/2 and 3/1
     pictures = build_value_network(Nature(width=16), PICTURES, outputs=1, generator=generator, layers=Normed())
-    assert shapes(pictures) == [(32, 9, 9), (64, 3, 3), (64, 1, 1), (16,)]
+    assert shapes(pictures) == [(9, 9, 32), (3, 3, 64), (1, 1, 64), (16,)]
 
 
-@pytest.mark.parametrize(("torso", "spec"), [(Mlp((16, 16)), VECTORS), (Small(width=32), PICTURES)])
-def test_what_a_norm_gives_has_mean_zero_and_variance_one_in_each_row(torso: Mlp, spec: EnvSpec) -> None:
-    network = build_value_network(torso, spec, outputs=1, generator=torch.Generator().manual_seed(0), layers=Normed())
+def test_normed_pictures_and_their_gradients_are_those_of_layernorm_and_relu() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.randn(4, 3, 5, 6, generator=generator).to(memory_format=torch.channels_last).requires_grad_()
+    scale, shift = (torch.randn(3, 5, 6, generator=generator) for _ in range(2))
+    ours, torchs = NormedPictures(3, 5, 6), nn.LayerNorm([3, 5, 6])
+    with torch.no_grad():
+        for values, own, other in ((scale, ours.weight, torchs.weight), (shift, ours.bias, torchs.bias)):
+            other.copy_(values)
+            own.copy_(values.permute(1, 2, 0).flatten())
+    wanted, grads_wanted = torchs(pictures).relu(), torch.randn(4, 3, 5, 6, generator=generator)
+    expected = torch.autograd.grad(wanted, [pictures, torchs.weight, torchs.bias], grads_wanted)
+    got = ours(pictures)
+    actual = torch.autograd.grad(got, [pictures, ours.weight, ours.bias], grads_wanted)
+    torch.testing.assert_close(got, wanted)
+    assert got.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(actual[0], expected[0])
+    for own, other in zip(actual[1:], expected[1:], strict=True):
+        torch.testing.assert_close(own, other.permute(1, 2, 0).flatten())
+
+
+def test_what_a_norm_of_vectors_gives_has_mean_zero_and_variance_one_in_each_row() -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = build_value_network(Mlp((16, 16)), VECTORS, outputs=1, generator=generator, layers=Normed())
     seen: list[torch.Tensor] = []
     for layer in network.modules():
         if isinstance(layer, nn.LayerNorm):
-            layer.register_forward_hook(lambda _, __, out: seen.append(out.flatten(1).clone()))
-    obs = torch.randn(5, 2, 3) if spec is VECTORS else torch.randint(0, 256, (5, 4, 40, 40), dtype=torch.uint8)
-    network(obs)
-    assert len(seen) >= 2
+            layer.register_forward_hook(lambda _, __, out: seen.append(out.clone()))
+    network(torch.randn(5, 2, 3))
+    assert len(seen) == 2
     for out in seen:
         torch.testing.assert_close(out.mean(1), torch.zeros(5), atol=1e-5, rtol=0.0)
         torch.testing.assert_close(out.var(1, unbiased=False), torch.ones(5), atol=0.02, rtol=0.0)

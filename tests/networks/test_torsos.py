@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks import Mlp, Nature, Small, build_value_network
+from redline.networks import Mlp, Nature, Small, Strided, build_value_network
 from redline.networks.layers import PixelConv2d
 from redline.networks.torsos import Torso
 from redline.types import EnvSpec
@@ -27,13 +27,20 @@ def test_networks_of_the_papers_have_their_size(torso: Torso, parameters: int) -
     assert sum(parameter.numel() for parameter in network.parameters()) == parameters
 
 
-@pytest.mark.parametrize("torso", [Nature(), Small()])
+@pytest.mark.parametrize("torso", [Nature(), Small(), Strided()])
 @pytest.mark.parametrize("frame_shape", [(84, 84), (40, 40), (3, 96, 96)])
 @pytest.mark.parametrize("stack", [1, 3, 4])
 def test_pictures_of_any_size_depth_and_stack_fit(torso: Torso, frame_shape: tuple[int, ...], stack: int) -> None:
     network = build(torso, spec(*frame_shape, stack=stack))
     obs = torch.randint(0, 256, (2, stack, *frame_shape), dtype=torch.uint8)
     assert network(obs).shape == (2, 6, 1)
+
+
+def test_strided_halves_the_picture_with_every_convolution() -> None:
+    # 48 → 24 → 12 → 6 → 3: 592 + 4,640 + 2 × 9,248 for the convolutions, 288 × 256 + 256 and 256 × 6 + 6 behind them
+    network = build(Strided(), spec(48, 48))
+    assert network.torso(torch.zeros(1, 4, 48, 48, dtype=torch.uint8)).shape == (1, 3 * 3 * 32)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 592 + 4_640 + 2 * 9_248 + 73_984 + 1_542
 
 
 def test_vectors_are_stacked_too() -> None:
@@ -49,10 +56,12 @@ def test_pixels_count_as_if_divided_by_255() -> None:
 
 
 @pytest.mark.parametrize("frame_shape", [(40, 40), (3, 44, 52)])
+@pytest.mark.parametrize("recipe", [Nature(), Strided()])
 def test_features_and_gradients_are_those_of_plain_convolutions_with_the_channels_outermost(
+    recipe: Torso,
     frame_shape: tuple[int, ...],
 ) -> None:
-    torso = build(Nature(), spec(*frame_shape)).torso
+    torso = build(recipe, spec(*frame_shape)).torso
     obs = torch.randint(0, 256, (3, 4, *frame_shape), dtype=torch.uint8)
     features = torso(obs)
     features.square().sum().backward()
@@ -61,7 +70,8 @@ def test_features_and_gradients_are_those_of_plain_convolutions_with_the_channel
     plain = obs.flatten(1, -3).float() / 255.0
     for layer in torso.convolutions:
         if isinstance(layer, nn.Conv2d):
-            plain = nn.functional.conv2d(plain, layer.weight.contiguous(), layer.bias, layer.stride).relu()
+            weight = layer.weight.contiguous()
+            plain = nn.functional.conv2d(plain, weight, layer.bias, layer.stride, layer.padding).relu()
     plain.square().sum().backward()
     torch.testing.assert_close(features, plain.permute(0, 2, 3, 1).flatten(1), atol=1e-5, rtol=1e-4)
     for name, value in torso.named_parameters():

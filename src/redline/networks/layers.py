@@ -95,7 +95,7 @@ class NormedPictures(nn.Module):
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
         rows = pictures.permute(0, 2, 3, 1).flatten(1)  # [B, H · W · C]: a view
         out = F.layer_norm(rows, self.weight.shape, self.weight, self.bias).relu_()
-        return out.unflatten(1, self.shape).permute(0, 3, 1, 2)
+        return out.view(-1, *self.shape).permute(0, 3, 1, 2)
 
 
 class NoisyLinear(nn.Linear):

@@ -1,0 +1,286 @@
+"""What do agents reach in minutes on this machine? Recipes, peers, all algorithms and other games, by the same clock.
+
+Each run is a row in benchmarks/scores.jsonl: what is done is kept, and a script that was stopped goes on where it was.
+Every seed of a task is listed in its record, failures too. Runs go one after another, with all cores.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from arguments import at_least, make_parser
+from battery import Training, as_flags, read_done, train, train_all
+from episode_means import as_text, read_episodes
+from recording import RECORDS, Measurement, finish, say
+from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.on_policy import OnPolicy
+from redline.exploration import Sampled
+from redline.recipes import find_recipe
+from redline.records import Row
+from redline_process import run_redline
+from sb3_training import PEERS, train_peer
+
+ROWS = RECORDS.parent / "scores.jsonl"
+CURVE_INTERVAL_S = 15.0
+CURVE_EPISODES = 10  # whose mean is a point
+REQUIRED_MINUTES = {"pong": 12.0, "pong-dqn": 30.0, "pong-ppo": 30.0}
+UNUSED_SEEDS = {"pong": (11, 12, 13, 14, 15), "pong-dqn": (11, 12, 13), "pong-ppo": (11, 12, 13)}
+REQUIRED_SEEDS = {"pong": 4, "pong-dqn": 2, "pong-ppo": 2}
+STUCK_RETURN = -18.0  # below it an algorithm gets a second seed
+FAILED_RETURN = -20.0  # at it nothing was learnt
+GAMES = ("breakout", "boxing", "freeway")
+UNJUDGED_GAMES = ("freeway",)  # nothing is learnt there for long, whoever trains
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean return of the newest ten episodes at a moment of a run."""
+
+    minutes: float
+    steps: int
+    mean_return: float
+
+    def row(self) -> Row:
+        """Return it for a record."""
+        return {"minutes": round(self.minutes, 2), "steps": self.steps, "mean_return": round(self.mean_return, 2)}
+
+
+def curve_of(episodes: Sequence[Row]) -> list[Point]:
+    """Return a point every few seconds of training, from rows with time_s, steps and return."""
+    points: list[Point] = []
+    next_s = 0.0
+    for place in range(CURVE_EPISODES - 1, len(episodes)):
+        row = episodes[place]
+        if row["time_s"] < next_s and place < len(episodes) - 1:
+            continue
+        next_s = row["time_s"] + CURVE_INTERVAL_S
+        newest = episodes[place - CURVE_EPISODES + 1 : place + 1]
+        mean = sum(float(one["return"]) for one in newest) / CURVE_EPISODES
+        points.append(Point(row["time_s"] / 60, int(row["steps"]), mean))
+    return points
+
+
+# Redline
+
+
+def measure(training: Training, folder: Path) -> Row:
+    """Train once; return the minutes until the game was solved, or else what the agent plays like in the end."""
+    busy_percent = psutil.cpu_percent(interval=1.0)
+    summary = train(training, folder)
+    run, solved = Path(summary["run"]), summary["solved"]
+    row = {
+        "solved": solved is not None,
+        "minutes": (solved["elapsed_s"] if solved else summary["time_s"]) / 60,
+        "score": solved["mean_return"] if solved else evaluate(run, training.algorithm),
+        "steps": summary["steps"],
+        "updates": summary["updates"],
+        "steps_per_s": summary["learning_steps_per_s"],
+        "mean_return_100": summary["mean_return_100"],
+        "best_return": summary["best_return"],
+        "busy_percent_before": busy_percent,
+        "curve": [point.row() for point in curve_of(read_episodes(run))],
+    }
+    say(
+        f"{describe(training)}: {'solved in' if solved else 'not solved,'} {row['minutes']:.1f} min, {row['score']:.1f}"
+    )
+    return row
+
+
+def evaluate(run: Path, algorithm: str) -> float:
+    """Return the mean of 30 episodes with the last weights: drawn from a policy, greedy with ε = 0 else."""
+    is_policy = isinstance(ALGORITHMS[algorithm].atari.algorithm.explore, Sampled)
+    how = ["--sample"] if is_policy else ["--epsilon", "0"]
+    found = run_redline(["eval", str(run), "--episodes", "30", *how], run / "eval.log")
+    return float(found["mean_return"])
+
+
+def describe(training: Training) -> str:
+    """Say which training it is."""
+    return f"{training.task}, {training.algorithm}, seed {training.seed}"
+
+
+def recipe_trainings(name: str, seeds: Sequence[int], *, minutes: float | None = None) -> list[Training]:
+    """Return the runs of a recipe; with `minutes` they go on so long and look for no target."""
+    flags: dict[str, object] = {"--recipe": name, "--max-minutes": REQUIRED_MINUTES.get(name, 30.0)}
+    if minutes is not None:
+        flags |= {"--max-minutes": f"{minutes:g}", "--target-eval-return": "None"}
+    algorithm = find_recipe(name).algorithm
+    return [Training(f"recipe-{name}", algorithm, seed, as_flags(flags)) for seed in seeds]
+
+
+def algorithm_training(algorithm: str, seed: int, *, minutes: float) -> Training:
+    """Return the run of an algorithm on Pong: with its family's recipe."""
+    flags = {"--recipe": family_recipe(algorithm), "--max-minutes": f"{minutes:g}"}
+    return Training("fifteen", algorithm, seed, as_flags(flags))
+
+
+def family_recipe(algorithm: str) -> str:
+    """Return the recipe whose settings suit an algorithm."""
+    return "pong-ppo" if isinstance(ALGORITHMS[algorithm].atari.algorithm, OnPolicy) else "pong-dqn"
+
+
+# Tasks
+
+
+def run_recipe(options: Namespace) -> Measurement:
+    """Train a recipe with every seed: is the game solved in time?"""
+    name = options.recipe
+    seeds = tuple(options.seeds or UNUSED_SEEDS.get(name, (11, 12, 13)))
+    rows = train_all(recipe_trainings(name, seeds), measure, rows_file=options.rows)
+    solved = [row["minutes"] for row in rows if row.get("solved")]
+    needed, limit = REQUIRED_SEEDS.get(name, 1), REQUIRED_MINUTES.get(name, 30.0)
+    told = ", ".join(f"seed {row['seed']} {_outcome(row)}" for row in rows)
+    return Measurement(
+        name=f"recipe-{name}",
+        title=f"recipe {name}: solved within {limit:g} minutes",
+        headline=f"{len(solved)} of {len(rows)} seeds" + (f", median {median(solved):.1f} min" if solved else ""),
+        learning=told,
+        passed=len(solved) >= needed,
+        config={"recipe": name, "settings": dict(find_recipe(name).settings), "required_seeds": needed},
+        repeats=rows,
+        summary={"seeds": len(rows), "solved": len(solved), "minutes": solved},
+    )
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    if "error" in row:
+        return f"failed: {row['error']}"
+    verdict = f"solved in {row['minutes']:.1f} min" if row["solved"] else f"not solved in {row['minutes']:.1f} min"
+    return f"{verdict} ({as_text(row['score'])})"
+
+
+def run_side_by_side(options: Namespace) -> Measurement:
+    """Train the pong recipe and Stable-Baselines3's PPO and DQN, one after another: who plays how well, and when?"""
+    seed, minutes = options.seeds[0] if options.seeds else UNUSED_SEEDS["pong"][0], options.minutes or 60.0
+    ours = recipe_trainings("pong", [seed])
+    rows = train_all(ours, measure, rows_file=options.rows)
+    theirs = [Training("side-by-side", name, seed, ("pong", f"{minutes:g}")) for name in ("sb3-ppo", "sb3-dqn")]
+    rows += train_peers(theirs, options.rows)
+    finals = {row["algorithm"]: row["curve"][-1] for row in rows if row.get("curve")}
+    told = "; ".join(
+        f"{name} {as_text(point['mean_return'])} after {point['minutes']:.0f} min ({point['steps']:,} steps)"
+        for name, point in finals.items()
+    )
+    return Measurement(
+        name="side-by-side-pong",
+        title="Pong by minutes: Redline's recipe beside Stable-Baselines3's PPO and DQN",
+        headline=f"Redline {_outcome(rows[0])}",
+        learning=f"mean of the last ten training episodes: {told}",
+        passed=bool(rows[0].get("solved")),
+        config={"seed": seed, "minutes": minutes, "peers": {name: PEERS[name].settings() for name in PEERS}},
+        repeats=rows,
+        summary={"last": finals},
+        packages=("stable-baselines3",),
+    )
+
+
+def train_peers(trainings: Sequence[Training], rows_file: Path) -> list[Row]:
+    """Train peers that are not in the file yet; a row has the same curve as one of Redline."""
+
+    def peer(training: Training, folder: Path) -> Row:
+        game, minutes = training.flags
+        episodes = train_peer(training.algorithm, game, seconds=float(minutes) * 60, seed=training.seed, folder=folder)
+        points = [point.row() for point in curve_of(episodes)]
+        say(f"{describe(training)}: {points[-1] if points else 'no episode ended'}")
+        return {"curve": points, "episodes": len(episodes), "steps": episodes[-1]["steps"] if episodes else 0}
+
+    return train_all(trainings, peer, rows_file=rows_file)
+
+
+def run_fifteen(options: Namespace) -> Measurement:
+    """Train every algorithm on Pong for the same minutes; a second seed for those that hardly learn."""
+    minutes = options.minutes or 20.0
+    seeds = options.seeds or (1, 2)
+    first = [algorithm_training(name, seeds[0], minutes=minutes) for name in options.algorithms]
+    rows = train_all(first, measure, rows_file=options.rows)
+    stuck = [row["algorithm"] for row in rows if row.get("score", FAILED_RETURN) < STUCK_RETURN]
+    rows += train_all(
+        [algorithm_training(name, seed, minutes=minutes) for name in stuck for seed in seeds[1:]],
+        measure,
+        rows_file=options.rows,
+    )
+    best: dict[str, Row] = {}
+    for row in rows:
+        if "error" not in row and row["score"] > best.get(row["algorithm"], {"score": -1e9})["score"]:
+            best[row["algorithm"]] = row
+    missing = [
+        name for name in options.algorithms if best.get(name, {"score": FAILED_RETURN})["score"] <= FAILED_RETURN
+    ]
+    fields = ("score", "solved", "minutes", "steps", "seed", "flags")
+    is_all = set(options.algorithms) == set(ALGORITHMS)
+    return Measurement(
+        name="algorithms-pong-minutes" + ("" if is_all else f"-{len(best)}"),
+        title=f"Pong after {minutes:g} minutes, with the family's recipe",
+        headline=", ".join(f"{name} {as_text(row['score'])}" for name, row in best.items()),
+        learning=f"at {FAILED_RETURN:g} or below: {', '.join(missing) or 'none'}",
+        passed=not missing,
+        config={"minutes": minutes, "recipes": {name: family_recipe(name) for name in options.algorithms}},
+        repeats=rows,
+        summary={
+            "algorithms": {
+                name: {key: row[key] for key in fields} | {"mean_return": row["score"]} for name, row in best.items()
+            }
+        },
+    )
+
+
+def run_games(options: Namespace) -> Measurement:
+    """Train other games for the same minutes with Redline's recipes and with Stable-Baselines3's PPO."""
+    minutes, seed = options.minutes or 30.0, options.seeds[0] if options.seeds else 11
+    rows: list[Row] = []
+    for game in options.games:
+        name = game if game not in UNJUDGED_GAMES else "atari-small"
+        (training,) = recipe_trainings(name, [seed], minutes=minutes)
+        training = Training(f"game-{game}", training.algorithm, seed, (*training.flags, "--env", game))
+        rows += train_all([training], measure, rows_file=options.rows)
+        rows += train_peers([Training("games", "sb3-ppo", seed, (game, f"{minutes:g}"))], options.rows)
+    pairs = {game: (_last(rows[2 * i]), _last(rows[2 * i + 1])) for i, game in enumerate(options.games)}
+    judged = [ours > theirs for game, (ours, theirs) in pairs.items() if game not in UNJUDGED_GAMES]
+    return Measurement(
+        name="games-by-minutes",
+        title=f"other games after {minutes:g} minutes: Redline's recipe beside Stable-Baselines3's PPO",
+        headline=", ".join(f"{game} {ours:.1f} beside {theirs:.1f}" for game, (ours, theirs) in pairs.items()),
+        learning="mean return of the last ten training episodes, unclipped, one seed",
+        passed=all(judged),
+        config={"minutes": minutes, "seed": seed},
+        repeats=rows,
+        summary={game: {"redline": ours, "sb3_ppo": theirs} for game, (ours, theirs) in pairs.items()},
+        packages=("stable-baselines3",),
+    )
+
+
+def _last(row: Mapping[str, Any]) -> float:
+    return float(row["curve"][-1]["mean_return"]) if row.get("curve") else float("-inf")
+
+
+TASKS = {"recipe": run_recipe, "side-by-side": run_side_by_side, "fifteen": run_fifteen, "games": run_games}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do one task, and record it."""
+    options = parse(argv)
+    say(f"{len(read_done(options.rows))} runs are done already")
+    return finish(TASKS[options.task](options), as_json=options.json, keep=not options.no_record)
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the flags."""
+    parser = make_parser(__doc__)
+    parser.add_argument("task", choices=tuple(TASKS), help="what to train")
+    parser.add_argument("--recipe", default="pong", help="of the task recipe")
+    parser.add_argument("--seeds", type=at_least(0), nargs="+", help="in place of those that no choice has used")
+    parser.add_argument("--minutes", type=float, help="of each run, in place of the task's own")
+    parser.add_argument("--algorithms", nargs="+", choices=tuple(ALGORITHMS), default=list(ALGORITHMS))
+    parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
+    parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="JSON Lines of finished runs")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
