@@ -1,0 +1,155 @@
+"""Solved: when evaluations fall due, what confirms them, and how far away the target seems."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.named.ppo import PPO, PPO_CLASSIC
+from redline.envs.config import EnvConfig
+from redline.errors import UserError
+from redline.exploration import Greedy, Sampled
+from redline.records import read_records
+from redline.runtime import evaluations as evaluations_of_runs
+from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
+from redline.runtime.job import Job
+from redline.runtime.limits import SOLVED, Limits
+from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.session import Outcome
+from redline.runtime.solving import acting, evaluation_is_due, is_confirmed, projected_s, way_done
+from redline.runtime.starting import start_run
+from redline.runtime.watching import Watcher
+
+TARGET = 18.0
+
+
+def scores_after(returns: Sequence[float], *, interval_s: float = 1.0) -> Scores:
+    scores = Scores()
+    for place, value in enumerate(returns, start=1):
+        scores.add(value, time_s=place * interval_s)
+    return scores
+
+
+def test_values_are_evaluated_greedily_and_policies_by_draws() -> None:
+    assert acting(DQN) == (Greedy(), 0.0)
+    assert acting(PPO) == (Sampled(), 0.0)
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(16.99, False), (17.0, True), (21.0, True)])
+def test_confirming_games_may_fall_short_by_a_point(mean: float, expected: bool) -> None:
+    assert is_confirmed(mean, TARGET) is expected
+    limits = Limits(target_eval_return=TARGET)
+    assert limits.is_solved(Scores(confirmed=mean)) is expected
+    assert not Limits().is_solved(Scores(confirmed=mean))
+
+
+def test_the_way_to_the_target_begins_with_the_first_ten_episodes() -> None:
+    assert way_done(scores_after([-20.0] * 9), TARGET) is None
+    assert way_done(scores_after([-20.0] * 10), TARGET) == 0.0
+    assert way_done(scores_after([-20.0] * 10 + [-1.0] * 10), TARGET) == 0.5
+    assert way_done(scores_after([20.0] * 10), TARGET) == 1.0  # there from the start
+
+
+def test_evaluations_take_a_tenth_of_the_time_at_most() -> None:
+    scores = scores_after([-20.0] * 10 + [18.0] * 10)
+
+    def is_due(evaluation_s: float, expected_s: float) -> bool:
+        counters = Counters(time_s=90.0, evaluation_s=evaluation_s)
+        return evaluation_is_due(DQN, counters, scores, target=TARGET, expected_s=expected_s)
+
+    assert is_due(0.0, 10.0)  # 10 of 100 s
+    assert not is_due(0.0, 10.5)
+    assert is_due(5.0, 5.0)
+    assert not is_due(5.0, 6.0)
+
+
+def test_before_the_target_is_near_an_evaluation_comes_every_five_minutes() -> None:
+    low = scores_after([-20.0] * 10 + [0.0] * 10)
+    for time_s, expected in ((299.0, False), (300.0, True)):
+        counters = Counters(time_s=time_s)
+        assert evaluation_is_due(DQN, counters, low, target=TARGET, expected_s=1.0) is expected
+    late = Counters(time_s=500.0, evaluated_at_s=300.0)
+    assert not evaluation_is_due(DQN, late, low, target=TARGET, expected_s=1.0)
+
+
+def test_a_policy_that_is_evaluated_as_it_trains_must_be_nearer_than_one_that_explores() -> None:
+    near = scores_after([-20.0] * 10 + [14.0] * 10)  # 89 % of the way
+    counters = Counters(time_s=100.0)
+    assert evaluation_is_due(DQN, counters, near, target=TARGET, expected_s=1.0)
+    assert not evaluation_is_due(PPO, counters, near, target=TARGET, expected_s=1.0)
+
+
+def test_a_line_is_extended_to_the_target() -> None:
+    # one point more every ten seconds: after 300 s at 10, the target of 18 is 80 s away
+    scores = scores_after([-20.0 + second / 10 for second in range(1, 301)])
+    projected = projected_s(scores.curve, scores, target=TARGET, now_s=300.0)
+    assert projected == pytest.approx(80.0)
+
+
+@pytest.mark.parametrize("newest", [-20.0, -15.5])
+def test_nothing_is_projected_before_the_returns_rise(newest: float) -> None:
+    scores = scores_after([-20.0] * 50 + [newest] * 10)  # 12 % of the way at most
+    assert projected_s(scores.curve, scores, target=TARGET, now_s=60.0) is None
+
+
+def test_nothing_is_projected_while_the_returns_fall() -> None:
+    scores = scores_after([-20.0] * 10 + [10.0 - second / 10 for second in range(50)])
+    assert projected_s(scores.curve, scores, target=TARGET, now_s=60.0) is None
+
+
+def test_what_solved_goes_by_survives_a_checkpoint() -> None:
+    counters, scores = Counters(evaluation_s=3.0, solved_s=70.0), replace(scores_after([1.0] * 12), confirmed=17.5)
+    again, scores_again = counters_from_json(counters_to_json(counters, scores))
+    assert (again, scores_again.confirmed, scores_again.first) == (counters, 17.5, [1.0] * 10)
+
+
+@pytest.mark.parametrize("target", [float("nan"), float("inf")])
+def test_a_target_is_a_finite_number(target: float) -> None:
+    with pytest.raises(UserError, match="target-eval-return"):
+        Limits(target_eval_return=target)
+
+
+class Silent(Watcher):
+    def note(self, text: str) -> None: ...
+
+    def show(self, gauges: object) -> None: ...
+
+
+def train(log_dir: Path, target: float, **changes: object) -> Outcome:
+    env = EnvConfig("CartPole-v1", stack=1, skip=1)
+    limits = Limits(max_steps=6_000, target_eval_return=target)
+    job = Job(monitor=MonitorConfig(hz=0), env=env, limits=limits, log_dir=log_dir, num_envs=4)
+    with start_run(replace(job, **changes), "test", Silent()) as session:  # type: ignore[arg-type]
+        return session.train(lambda: None)
+
+
+def evaluations(run: Path) -> list[tuple[int, str]]:
+    rows = read_records(run / "events.jsonl")
+    return [(row["episodes"], row["how"]) for row in rows if row["event"] == "evaluation"]
+
+
+def test_a_run_ends_when_further_games_confirm_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluations_of_runs, "EXPECTED_S", 0.01)  # so that the first comes within the first second
+    outcome = train(tmp_path, 5.0, algorithm=PPO_CLASSIC)  # anybody holds the pole for five steps
+    assert outcome.reason == SOLVED
+    assert outcome.solved is not None
+    assert evaluations(outcome.run) == [(10, "sampled"), (30, "sampled")]
+    assert outcome.solved.mean_return >= 4.0
+    assert outcome.solved.greedy_return is not None
+    assert outcome.solved.elapsed_s > outcome.gauges.time_s  # starting and evaluating count too
+
+
+def test_a_run_that_misses_its_target_is_not_solved(tmp_path: Path) -> None:
+    outcome = train(tmp_path, 501.0, algorithm=DQN_CLASSIC)  # nobody can: an episode ends after 500 steps
+    assert outcome.reason == "max-steps 6,000 reached"
+    assert outcome.solved is None
+
+
+@pytest.mark.slow
+def test_an_evaluator_beside_training_ends_the_run_too(tmp_path: Path) -> None:
+    outcome = train(tmp_path, 5.0, algorithm=DQN_CLASSIC, topology="async", limits=Limits(target_eval_return=5.0))
+    assert outcome.reason == SOLVED
+    assert outcome.solved is not None
+    assert evaluations(outcome.run)[-2:] == [(10, "greedy, ε = 0"), (30, "greedy, ε = 0")]
