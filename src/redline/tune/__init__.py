@@ -1,1 +1,1 @@
-"""Hyperparameter search: trials are ordinary runs, and what counts is the winner on seeds that the search never used."""
+"""Hyperparameter search: trials are ordinary runs, and only the winner on seeds that no trial used counts."""

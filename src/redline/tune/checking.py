@@ -31,12 +31,16 @@ class Verdict:
 class Check:
     """Trains winner and default by turns, so that a load on the machine meets both."""
 
-    def __init__(self, folder: StudyFolder, launch: Launch, winner: TrialRecord, watcher: Watcher) -> None:
+    def __init__(
+        self, folder: StudyFolder, launch: Launch, winner: TrialRecord, defaults: Mapping[str, Any], watcher: Watcher
+    ) -> None:
         self._folder = folder
         self._launch = launch
         self._winner = winner
         self._watcher = watcher
         self._varied: dict[str, Mapping[str, Any]] = {WINNER: winner.settings, DEFAULT: {}}
+        if has_default_settings(winner, defaults):
+            del self._varied[WINNER]  # the defaults won: one check is theirs and the winner's
         self._results = {(who, result.seed): result for who, result in map(self._read, folder.checks()) if who}
 
     def _read(self, row: Row) -> tuple[str, RunResult]:
@@ -58,7 +62,7 @@ class Check:
             who: tuple(self._results[who, seed] for seed in self.seeds() if (who, seed) in self._results)
             for who in self._varied
         }
-        return Verdict(winner=found[WINNER], default=found[DEFAULT])
+        return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT])
 
     def run(self, stop: Stop) -> str | None:
         """Train what is missing; return why the check was stopped before its end, if it was."""
@@ -95,7 +99,7 @@ class Check:
 
     def _view(self, running: Mapping[tuple[str, int], Training], waiting: int) -> SearchView:
         asked = self._folder.settings
-        goal, total = asked.aim, 2 * asked.final_seeds
+        goal, total = asked.aim, len(self._varied) * asked.final_seeds
         views = []
         for place, (who, seed) in enumerate((who, seed) for seed in self.seeds() for who in self._varied):
             told, state = "", "waiting"
@@ -105,15 +109,22 @@ class Check:
                 curve = running[who, seed].curve
                 mean = "no episode yet" if curve.mean is None else f"mean {curve.mean:.1f}".replace("-", "−")
                 told, state = f"{running[who, seed].share:.0%}, {curve.steps:,} steps, {mean}", "running"
-            views.append(TrialView(number=place, state=state, settings={"of": who, "seed": seed}, told=told, score=None))
+            views.append(
+                TrialView(number=place, state=state, settings={"of": who, "seed": seed}, told=told, score=None)
+            )
         turns = -(-(waiting + len(running)) // asked.side_by_side)
         return SearchView(
             phase="check on unused seeds",
             trials=views,
             best=None,
-            share=len(self._results) / total,
+            share=(total - waiting - len(running)) / total,
             left_s=turns * asked.minutes_per_trial * 60,
         )
+
+
+def has_default_settings(trial: TrialRecord, defaults: Mapping[str, Any]) -> bool:
+    """Tell whether a trial is what one gets without a search."""
+    return all(defaults.get(key) == value for key, value in trial.settings.items())
 
 
 def describe_run(goal: Goal, result: RunResult) -> str:

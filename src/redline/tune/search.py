@@ -29,6 +29,7 @@ from redline.tune.trials import (
 from redline.tune.watching import SearchView, TrialView, Watcher
 
 POLL_S = 0.2
+SHOW_S = 1.0
 SAVE_S = 5.0  # between two notes of the time spent
 RUNGS = {1: 0.25, 2: 0.5}  # Optuna's step → share of the first run's minutes
 FIRST_RUN_STEP = 4  # doubles with every further seed
@@ -84,7 +85,9 @@ class Attempt:
         step = FIRST_RUN_STEP * 2 ** (len(self.results) - 1)
         is_behind = self._report(step, score)
         if len(self.results) == asked.seeds_per_trial:
-            return self._end(TrialState.COMPLETE, "") if math.isfinite(score) else self._end(TrialState.PRUNED, "no score")
+            return (
+                self._end(TrialState.COMPLETE, "") if math.isfinite(score) else self._end(TrialState.PRUNED, "no score")
+            )
         runs = f"{len(self.results)} of {asked.seeds_per_trial} seeds"
         if is_behind:
             return self._end(TrialState.PRUNED, f"behind after {runs}")
@@ -144,6 +147,7 @@ class Search:
         self._ended = 0
         self._failed: list[str] = []  # one after the other
         self._noted_s = time.monotonic()
+        self._shown_s = -math.inf
 
     def run(self, defaults: Mapping[str, Any], stop: Stop) -> str | None:
         """Search until time or trials are used up; return why it was stopped before, if it was.
@@ -164,7 +168,9 @@ class Search:
                 if not self._running:
                     return None
                 self._follow()
-                self._watcher.show(self.view())
+                if time.monotonic() >= self._shown_s + SHOW_S:
+                    self._shown_s = time.monotonic()
+                    self._watcher.show(self.view())
                 time.sleep(POLL_S)
             return reason
         finally:
@@ -239,7 +245,9 @@ class Search:
         left_s = None if asked.search_minutes is None else max(0.0, asked.search_minutes * 60 - self._spent_s())
         return SearchView(
             phase=f"search, {self._ended} trials ended",
-            trials=[running[record.number].view() if record.number in running else self._past(record) for record in records],
+            trials=[
+                running[record.number].view() if record.number in running else self._past(record) for record in records
+            ],
             best=None if best is None else best.number,
             share=max(shares, default=0.0),
             left_s=left_s,

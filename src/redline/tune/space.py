@@ -230,7 +230,9 @@ def _as_json(value: Any) -> str:
     items: Sequence[Any] = value if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, bool | int | float | str):
-            raise UserError(f"the choice {plain_text(repr(item))} is no number, text, true or false, nor a list of these")
+            raise UserError(
+                f"the choice {plain_text(repr(item))} is no number, text, true or false, nor a list of these"
+            )
         if isinstance(item, float) and not math.isfinite(item):
             raise UserError(f"the choice {item} is not finite")
     return json.dumps(value)

@@ -190,4 +190,6 @@ def require_same(path: Path, before: StudySettings, asked: StudySettings) -> Non
             continue
         name = field.name.replace("_", "-")
         said = "another search space" if field.name in ("space", "space_name") else f"{name} {was}, not {is_now}"
-        raise UserError(f"{path} is a study with {said}: use another --study, or go on with: redline tune --resume {path}")
+        raise UserError(
+            f"{path} is a study with {said}: use another --study, or go on with: redline tune --resume {path}"
+        )
