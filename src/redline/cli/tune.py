@@ -154,10 +154,11 @@ def new_plan(flags: TuneFlags) -> Plan:
         raise UserError(f"{name} is {value}: use 0 for the usual, or 1 or more")
     goal, algo, cores = parse_goal(flags.goal), canonical_name(flags.algo), usable_cores()
     job = checked_job({"algo": algo, "env": flags.env})
+    sees_pictures = not isinstance(job.algorithm.network, Mlp)
     name, content = (
         (flags.space.name, read_space(flags.space))
         if flags.space is not None
-        else shipped_space(family_of(job), sees_pictures=not isinstance(job.algorithm.network, Mlp))
+        else shipped_space(family_of(job), sees_pictures=sees_pictures)
     )
     side_by_side = flags.side_by_side or cores
     settings = StudySettings(
@@ -171,7 +172,7 @@ def new_plan(flags: TuneFlags) -> Plan:
         seeds_per_trial=flags.seeds_per_trial,
         final_seeds=flags.final_seeds,
         side_by_side=side_by_side,
-        threads=max(1, cores // side_by_side),
+        threads=max(1, cores // side_by_side) if sees_pictures else 1,  # a small network gains nothing by more
         pruning=flags.pruning,
         seed=flags.seed,
         space_name=name,

@@ -72,9 +72,19 @@ def tell(folder: StudyFolder, found: Found, recipe: Path | None, *, plain: bool)
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     print(f"search: {len(found.trials)} trials ({counts}) in {duration(folder.spent_s)}")
     print(f"winner: trial {found.best.number}, {describe_settings(found.best.settings)}")
+    checked = {"winner": found.verdict.winner, "default": found.verdict.default}
+    if found.is_default:
+        del checked["winner"]
     rows = [
-        (who, str(result.seed), describe_run(goal, result), f"{result.steps:,}", f"{result.minutes:.2f}", result.run)
-        for who, results in (("winner", found.verdict.winner), ("default", found.verdict.default))
+        (
+            who,
+            str(result.seed),
+            describe_run(goal, result),
+            f"{result.steps:,}",
+            f"{result.minutes:.2f}",
+            str(folder.path / result.run) if result.run else "–",
+        )
+        for who, results in checked.items()
         for result in results
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "run")

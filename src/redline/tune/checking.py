@@ -68,12 +68,15 @@ class Check:
         """Train what is missing; return why the check was stopped before its end, if it was."""
         waiting = [(who, seed) for seed in self.seeds() for who in self._varied if (who, seed) not in self._results]
         running: dict[tuple[str, int], Training] = {}
+        if waiting:
+            self._watcher.note(f"trial {self._winner.number} is the best; now it and the defaults with unused seeds")
         try:
             while waiting or running:
                 if (reason := stop()) is not None:
                     return reason
                 while waiting and len(running) < self._folder.settings.side_by_side:
-                    running[waiting[0]] = self._start(*waiting.pop(0))
+                    who, seed = waiting.pop(0)
+                    running[who, seed] = self._start(who, seed)
                 for (who, seed), training in list(running.items()):
                     if training.has_ended():
                         del running[who, seed]

@@ -50,7 +50,6 @@ def tune(
     verdict = None
     if stopped is None and best is not None:
         check = Check(folder, launch, best, defaults, watcher)
-        watcher.note(f"trial {best.number} is the best; now it and the defaults with seeds of their own")
         stopped = check.run(stop)
         verdict = check.verdict() if stopped is None else None
     trials = read_trials(study, space)
