@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from redline.algorithms.catalog import canonical_name
-from redline.algorithms.objectives import QLambda
+from redline.algorithms.objectives import Clipped, QLambda
 from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import train_defaults
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
@@ -226,4 +226,5 @@ def family_of(job: Job) -> str:
     """Return which of the shipped spaces suits an algorithm."""
     if isinstance(job.algorithm, QLearning):
         return "replay"
-    return "pqn" if isinstance(job.algorithm.objective, QLambda) else "policy"
+    objective = job.algorithm.objective
+    return "pqn" if isinstance(objective, QLambda) else "ppo" if isinstance(objective, Clipped) else "policy"

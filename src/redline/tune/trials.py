@@ -25,6 +25,7 @@ from redline.tune.study import JOURNAL, MAX_JOURNAL_BYTES
 
 NAME = "redline"
 RESULTS, OUTCOME = "results", "outcome"
+RANDOM_TRIALS = 6  # before the sampler guides: a search of an hour has few trials
 REDUCTION = 2  # of the trials that come to a rung, one in so many goes on
 STATES = {
     TrialState.RUNNING: "running",
@@ -60,7 +61,7 @@ def open_trials(folder: Path, *, seed: int) -> optuna.Study:
             path.with_name(f"{JOURNAL}.lock").unlink()  # of a killed writer: Optuna would wait half a minute for it
         return optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(path))),
-            sampler=TPESampler(seed=seed),
+            sampler=TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS),
             pruner=SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION, min_early_stopping_rate=0),
             study_name=NAME,
             direction="maximize",
