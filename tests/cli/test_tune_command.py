@@ -7,7 +7,7 @@ import pytest
 
 import redline.cli.tune
 from redline.cli.main import BAD_INPUT, main
-from redline.cli.tune_display import render_line, render_search, shown
+from redline.cli.tune_display import render_line, render_search, short_names, shown
 from redline.tune.watching import SearchView, TrialView
 
 CARTPOLE = ("tune", "--env", "CartPole-v1", "--model", "dqn", "--minutes-per-trial", "1")
@@ -88,3 +88,4 @@ def test_a_screen_shows_the_best_those_under_way_and_the_newest() -> None:
     assert {3, 7, 40, 39, 38} <= set(numbers)
     assert render_line(view) == "50% | search, at most 1 min 30 s left | best 3: 1.0 | 7: 1.0; 40: 1.0"
     render_search("title", view)
+    assert short_names(["optimizer.lr", "predict.low", "env.low"]) == ["lr", "predict.low", "env.low"]

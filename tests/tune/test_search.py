@@ -150,6 +150,7 @@ def test_what_fails_is_told_and_many_failures_end_the_search(tmp_path: Path) -> 
         UserError, match="5 trials failed one after the other, the last: the loss is not finite at step 7"
     ):
         search(tmp_path / "study", replace(ASKED, space=space.to_plain()), space)
+    assert "seed 1000000: the loss is not finite" in (tmp_path / "study" / "report.html").read_text()
 
 
 def test_a_damaged_journal_gets_one_line(tmp_path: Path) -> None:

@@ -75,7 +75,14 @@ def test_settings_of_wrong_types_in_a_study_get_one_line(tmp_path: Path) -> None
     StudyFolder.open(tmp_path / "s", ASKED, []).close()
     path = tmp_path / "s" / "study.json"
     whole = json.loads(path.read_text())
-    for key, value in (("window", "x"), ("goal", 3), ("minutes_per_trial", None), ("trials", [])):
+    for key, value in (
+        ("window", "x"),
+        ("goal", 3),
+        ("minutes_per_trial", None),
+        ("trials", []),
+        ("space", 3),
+        ("seed", True),
+    ):
         path.write_text(json.dumps({**whole, "settings": {**whole["settings"], key: value}}))
         with pytest.raises(UserError, match="is damaged"):
             read_settings(tmp_path / "s")

@@ -112,6 +112,7 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
     """Search, check the winner, tell what was found, and return the exit code."""
     from redline.cli import tune_telling as telling  # loads Optuna
     from redline.cli.tune_display import TuneDisplay
+    from redline.tune.search import SearchFailedError
     from redline.tune.tuner import tune
 
     asked = plan.settings
@@ -121,14 +122,17 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
         watcher = TuneDisplay(shown, title)
         for line in telling.opening_lines(folder, plan.space):
             watcher.note(line)
-        found = tune(
-            folder,
-            plan.space,
-            Launch(program=program, settings=plan.base),
-            defaults=plan.defaults,
-            watcher=watcher,
-            stop=lambda: stop.reason() or ("output closed" if watcher.is_closed else None),
-        )
+        try:
+            found = tune(
+                folder,
+                plan.space,
+                Launch(program=program, settings=plan.base),
+                defaults=plan.defaults,
+                watcher=watcher,
+                stop=lambda: stop.reason() or ("output closed" if watcher.is_closed else None),
+            )
+        except SearchFailedError as error:
+            return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
         if found.stopped is not None:
             watcher.note(f"stopped: {found.stopped}; go on with: redline tune --resume {folder.path}")
         elif found.best is None:

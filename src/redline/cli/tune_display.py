@@ -53,7 +53,7 @@ def render_search(title: str, view: SearchView) -> RenderableType:
     keys = list(dict.fromkeys(key for trial in view.trials for key in trial.settings))
     rows = Table(box=None, header_style="bold red", padding=(0, 1, 0, 0), pad_edge=False)
     rows.add_column("", justify="right", no_wrap=True)
-    for name in ("state", *keys, "value"):
+    for name in ("state", *short_names(keys), "value"):
         rows.add_column(Text(name))
     for trial in shown(view):
         is_best = trial.number == view.best
@@ -62,6 +62,12 @@ def render_search(title: str, view: SearchView) -> RenderableType:
         words = [str(trial.number), "best" if is_best else trial.state, *cells, trial.told]
         rows.add_row(*(Text(word) for word in words), style=style)
     return framed(title, Group(head, rows))
+
+
+def short_names(keys: Sequence[str]) -> list[str]:
+    """Return the last part of each setting's name where it tells them apart, for columns are narrow."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return [name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)]
 
 
 def shown(view: SearchView) -> Sequence[TrialView]:

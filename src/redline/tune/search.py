@@ -39,6 +39,10 @@ MOST_FAILURES = 5  # one after the other, after which the space or the machine i
 Stop = Callable[[], str | None]
 
 
+class SearchFailedError(UserError):
+    """Trial after trial failed: going on would find nothing."""
+
+
 class Attempt:
     """A trial under way: its seeds are trained one after the other."""
 
@@ -211,7 +215,9 @@ class Search:
         self._watcher.note(f"trial {number} {self.told(record)}{', the best so far' if is_best else ''}")
         self._failed = [*self._failed, record.why] if record.state == FAILED else []
         if len(self._failed) >= MOST_FAILURES:
-            raise UserError(f"{len(self._failed)} trials failed one after the other, the last: {self._failed[-1]}")
+            raise SearchFailedError(
+                f"{len(self._failed)} trials failed one after the other, the last: {self._failed[-1]}"
+            )
 
     def told(self, record: TrialRecord) -> str:
         """Say how a trial ended."""

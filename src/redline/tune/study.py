@@ -24,6 +24,14 @@ MAX_JOURNAL_BYTES = 512_000_000
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
 FINAL_SEEDS = range(2_000_000, 2_001_000)
 WAYS_TO_PRUNE = ("halving", "off")
+# how a field's type looks in JSON; any other is an object
+TYPES: dict[Any, Any] = {
+    str: str,
+    int: int,
+    int | None: int | None,
+    float: int | float,
+    float | None: int | float | None,
+}
 
 
 @dataclass(frozen=True)
@@ -162,10 +170,10 @@ def read_settings(path: Path) -> StudySettings:
     names = {field.name for field in fields(StudySettings)}
     if set(found) != names:
         raise UserError(f"{source} is damaged, or of another version of Redline: it should hold {', '.join(names)}")
-    try:
-        return StudySettings(**found)
-    except (TypeError, AttributeError) as error:
-        raise UserError(f"{source} is damaged: {plain_text(error)}") from None
+    for field in fields(StudySettings):
+        if not isinstance(found[field.name], TYPES.get(field.type, dict)) or found[field.name] is True:
+            raise UserError(f"{source} is damaged: {field.name} is {plain_text(found[field.name])}")
+    return StudySettings(**found)
 
 
 def read_spent_s(path: Path) -> float:

@@ -53,9 +53,12 @@ class Training:
         self._stopped = False
         self._is_late = False
         self._limit_s = time.monotonic() + folder.settings.minutes_per_trial * 60 + START_AND_STOP_S
+        self._process = self._start(launch.program)
+
+    def _start(self, program: Sequence[str]) -> "subprocess.Popen[bytes]":
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*launch.program, *self._arguments()],
+            return subprocess.Popen(
+                [*program, *self._arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

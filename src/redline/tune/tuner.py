@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import optuna
+
 from redline.errors import UserError
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
 from redline.tune.checking import Check, Verdict, has_default_settings
-from redline.tune.search import Search, Stop
+from redline.tune.search import Search, SearchFailedError, Stop
 from redline.tune.space import Space
 from redline.tune.study import REPORT, StudyFolder
 from redline.tune.study_page import build_page, measure_importance
@@ -44,25 +46,30 @@ def tune(
     stop: Stop,
 ) -> Found:
     """Search, check the winner, and write the report, whatever stops it."""
-    study = open_trials(folder.path, seed=folder.settings.seed)
-    stopped = Search(folder, study, space, launch, watcher).run(defaults, stop)
-    best = best_of(read_trials(study, space))
-    verdict = None
-    if stopped is None and best is not None:
-        check = Check(folder, launch, best, defaults, watcher)
-        stopped = check.run(stop)
-        verdict = check.verdict() if stopped is None else None
-    trials = read_trials(study, space)
-    importance = measure_importance(study, trials)
-    page = build_page(folder, space, trials, importance, verdict, unix_s=time.time())
-    _write(folder, page)
+    try:
+        study = open_trials(folder.path, seed=folder.settings.seed)
+        try:
+            stopped = Search(folder, study, space, launch, watcher).run(defaults, stop)
+        except SearchFailedError:
+            _write(folder, space, study, None)
+            raise
+        best = best_of(read_trials(study, space))
+        verdict = None
+        if stopped is None and best is not None:
+            check = Check(folder, launch, best, defaults, watcher)
+            stopped = check.run(stop)
+            verdict = check.verdict() if stopped is None else None
+        trials = _write(folder, space, study, verdict)
+    except OSError as error:  # a full disk, a machine without room for one more process
+        raise UserError(explain(error, folder.path)) from error
     is_default = best is not None and has_default_settings(best, defaults)
     return Found(trials=trials, best=best, verdict=verdict, is_default=is_default, stopped=stopped)
 
 
-def _write(folder: StudyFolder, page: str) -> None:
-    target = folder.path / REPORT
-    try:
-        replace_file(target, [page.encode()])
-    except OSError as error:
-        raise UserError(f"cannot write {explain(error, target)}") from None
+def _write(folder: StudyFolder, space: Space, study: optuna.Study, verdict: Verdict | None) -> list[TrialRecord]:
+    """Write the page of all trials so far, and return them."""
+    trials = read_trials(study, space)
+    importance = measure_importance(study, trials)
+    page = build_page(folder, space, trials, importance, verdict, unix_s=time.time())
+    replace_file(folder.path / REPORT, [page.encode()])
+    return trials
