@@ -67,7 +67,7 @@ def test_a_run_that_failed_after_it_reached_the_return_has_not_reached_it() -> N
     goal = parse_goal("minutes-to-return:18")
     failed = RunResult(seed=1, run="", reached_minutes=0.1, best_mean_return=20.0, failure="killed")
     assert goal.score([failed]) < 0
-    assert goal.describe([failed]) == "0 of 1 reached 18, best 20.0"
+    assert goal.describe([failed]) == "18 not reached, best 20.0"
 
 
 def test_values_are_told_in_the_goals_unit() -> None:

@@ -142,6 +142,8 @@ def test_a_target_ends_runs_early_and_the_sooner_one_wins(tmp_path: Path) -> Non
     steps = {trial.number: sum(result.reached_steps or 0 for result in trial.results) for trial in done}
     assert steps[found.best.number] == min(steps.values())
     assert all(len(trial.results) == 2 for trial in done)
+    first_to_end = open_trials(tmp_path / "study", seed=1).user_attrs["whole_run_steps"]
+    assert first_to_end in {trial.results[0].steps for trial in done}  # what later ones are compared by
 
 
 def test_what_fails_is_told_and_many_failures_end_the_search(tmp_path: Path) -> None:
@@ -167,7 +169,9 @@ def test_a_damaged_journal_gets_one_line(tmp_path: Path) -> None:
 def test_a_run_is_started_as_train_understands_it(tmp_path: Path) -> None:
     with StudyFolder.open(tmp_path / "study", replace(ASKED, goal="return-at-steps:500"), []) as folder:
         launch = Launch(program=PROGRAM, settings={"algo": "ppo", "env": "CartPole-v1"})
-        run = Training(folder, launch, home=folder.trial_folder(3), varied={"optimizer.lr": 0.002}, seed=77)
+        run = Training(
+            folder, launch, home=folder.trial_folder(3), varied={"optimizer.lr": 0.002}, seed=77, minutes=0.1
+        )
         flags = parse_train(run._arguments()[1:])
         run.kill()
         run.wait()

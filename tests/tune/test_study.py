@@ -94,3 +94,8 @@ def test_no_seed_of_the_search_is_one_of_the_check() -> None:
     assert len(set(seeds)) == 2_000
     assert set(seeds) <= set(SEARCH_SEEDS)
     assert ASKED.search_seed(10**9, 1) in SEARCH_SEEDS
+
+
+def test_a_slow_machine_does_not_decide_a_check_that_counts_steps() -> None:
+    assert ASKED.check_minutes == 3 * ASKED.minutes_per_trial
+    assert replace(ASKED, goal="minutes-to-return:400").check_minutes == ASKED.minutes_per_trial

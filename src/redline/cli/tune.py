@@ -65,7 +65,7 @@ class TuneFlags:
     side_by_side: int = 0
     """Trials at a time, each with its share of the cores (0: one per core)."""
     pruning: Literal["halving", "off"] = "halving"
-    """Whether the worse half of the trials ends at 25 % and 50 % of its first run and after each seed."""
+    """Whether the worse half of the trials ends at 25 % and 50 % of the first run and after each seed."""
     window: int = 0
     """Episodes over which a return is averaged (0: 10 on Atari, 100 elsewhere)."""
     seed: int = 1

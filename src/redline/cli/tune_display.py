@@ -10,8 +10,7 @@ from rich.text import Text
 
 from redline.cli.displays import Lines, LivePanel, framed
 from redline.cli.wording import duration
-from redline.tune.search import describe_value
-from redline.tune.watching import SearchView, TrialView
+from redline.tune.watching import SearchView, TrialView, describe_value
 
 LINE_INTERVAL_S = 30.0
 MOST_ROWS = 16

@@ -9,10 +9,10 @@ from redline.cli.wording import duration
 from redline.records import as_json_value
 from redline.tune.checking import describe_run
 from redline.tune.goals import Goal, RunResult
-from redline.tune.search import describe_settings
 from redline.tune.space import Space
 from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
 from redline.tune.tuner import Found
+from redline.tune.watching import describe_settings
 
 
 def opening_lines(folder: StudyFolder, space: Space) -> list[str]:
@@ -23,7 +23,7 @@ def opening_lines(folder: StudyFolder, space: Space) -> list[str]:
         *([] if asked.trials is None else [f"{asked.trials} trials"]),
     ]
     spent = f", {duration(folder.spent_s)} of them spent before" if folder.spent_s else ""
-    check_s = -(-2 * asked.final_seeds // asked.side_by_side) * asked.minutes_per_trial * 60
+    check_s = -(-2 * asked.final_seeds // asked.side_by_side) * asked.check_minutes * 60
     return [
         f"study {folder.path}: goal {asked.goal}, returns are means of {asked.window} episodes",
         f"search: at most {' or '.join(how_long)}{spent}; trials side by side: {asked.side_by_side}, threads of each: "

@@ -92,7 +92,8 @@ class Check:
 
     def _start(self, who: str, seed: int) -> Training:
         home = self._folder.path / "check" / (f"winner-{self._winner.number:04d}" if who == WINNER else who)
-        return Training(self._folder, self._launch, home=home, varied=self._varied[who], seed=seed)
+        minutes = self._folder.settings.check_minutes
+        return Training(self._folder, self._launch, home=home, varied=self._varied[who], seed=seed, minutes=minutes)
 
     def _keep(self, who: str, result: RunResult) -> None:
         trial = self._winner.number if who == WINNER else None
@@ -121,7 +122,7 @@ class Check:
             trials=views,
             best=None,
             share=(total - waiting - len(running)) / total,
-            left_s=turns * asked.minutes_per_trial * 60,
+            left_s=turns * asked.check_minutes * 60,
         )
 
 

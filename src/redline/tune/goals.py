@@ -128,6 +128,11 @@ class Goal:
         return int(self.number) if self.kind == "return-at-steps" and self.number is not None else None
 
     @property
+    def counts_steps(self) -> bool:
+        """Whether steps are what a run is given, rather than minutes."""
+        return self.kind in ("steps-to-return", "return-at-steps")
+
+    @property
     def unit(self) -> str:
         """What a value of this goal is counted in."""
         return self.kind.removesuffix("-to-return") if self.target_return is not None else "return"
@@ -168,6 +173,7 @@ class Goal:
             return in_unit(fmean(amounts), self.unit)
         best = [result.best_mean_return for result in results if result.best_mean_return is not None]
         reached = f"{len(amounts)} of {len(results)} reached {self.target_return:g}"
+        reached = f"{self.target_return:g} not reached" if len(results) == 1 else reached
         return f"{reached}, best {in_unit(fmean(best), 'return')}" if best else reached
 
     def _sound_amount(self, result: RunResult) -> float | None:

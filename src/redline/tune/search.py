@@ -26,12 +26,13 @@ from redline.tune.trials import (
     to_drawn,
     to_settings,
 )
-from redline.tune.watching import SearchView, TrialView, Watcher
+from redline.tune.watching import SearchView, TrialView, Watcher, describe_settings
 
 POLL_S = 0.2
 SHOW_S = 1.0
 SAVE_S = 5.0  # between two notes of the time spent
-RUNGS = {1: 0.25, 2: 0.5}  # Optuna's step → share of the first run's minutes
+RUNGS = {1: 0.25, 2: 0.5}  # Optuna's step → share of the first run's minutes, or of a whole run's steps
+WHOLE_RUN_STEPS = "whole_run_steps"
 FIRST_RUN_STEP = 4  # doubles with every further seed
 FREE_TRIALS = 4  # at a rung, before anybody is pruned there
 MOST_FAILURES = 5  # one after the other, after which the space or the machine is to blame
@@ -63,6 +64,7 @@ class Attempt:
             home=folder.trial_folder(self.number),
             varied=self.settings,
             seed=folder.settings.search_seed(self.number, len(self.results)),
+            minutes=folder.settings.minutes_per_trial,
         )
 
     def has_ended(self) -> bool:
@@ -72,7 +74,8 @@ class Attempt:
             if not self.results and self.training.curve.reached_s is None and self._is_behind():
                 self.training.stop()
                 self.training.wait()
-                return self._end(TrialState.PRUNED, f"behind after {self.training.share:.0%} of its minutes")
+                steps, share = self.training.curve.steps, self.training.share
+                return self._end(TrialState.PRUNED, f"behind at {steps:,} steps, {share:.0%} of its minutes")
             return False
         result = self.training.result()
         self.results.append(result)
@@ -83,6 +86,7 @@ class Attempt:
 
     def _after_run(self) -> bool:
         asked = self._search.folder.settings
+        self._search.note_whole_run(self.results[-1].steps)
         while self._rungs:  # an early end: the others are to be compared with where it ended
             self._report(self._rungs.popleft()[0], self.training.curve.mean)
         score = asked.aim.score(self.results)
@@ -101,9 +105,13 @@ class Attempt:
         return False
 
     def _is_behind(self) -> bool:
-        """Tell whether others had more to show at the same time of their first run."""
+        """Tell whether others had more to show after as many minutes of their first run, or as many steps."""
         is_behind = False
-        while self._rungs and self.training.share >= self._rungs[0][1] and not is_behind:
+        whole = self._search.whole_run_steps
+        share = self.training.share
+        if self._search.folder.settings.aim.counts_steps:  # who learns more from each step is not behind for being slow
+            share = 0.0 if whole is None else self.training.curve.steps / whole
+        while self._rungs and share >= self._rungs[0][1] and not is_behind:
             is_behind = self._report(self._rungs.popleft()[0], self.training.curve.mean)
         return is_behind
 
@@ -152,6 +160,7 @@ class Search:
         self._failed: list[str] = []  # one after the other
         self._noted_s = time.monotonic()
         self._shown_s = -math.inf
+        self._whole_run_steps: int | None = study.user_attrs.get(WHOLE_RUN_STEPS)
 
     def run(self, defaults: Mapping[str, Any], stop: Stop) -> str | None:
         """Search until time or trials are used up; return why it was stopped before, if it was.
@@ -272,16 +281,17 @@ class Search:
             number=record.number, state=record.state, settings=record.settings, told=told, score=record.score
         )
 
+    @property
+    def whole_run_steps(self) -> int | None:
+        """Steps that count as a whole run: those of the goal, or of the first run that ended; None before."""
+        return self.folder.settings.aim.max_steps or self._whole_run_steps
+
+    def note_whole_run(self, steps: int) -> None:
+        """Take in the steps of a run that ended; the first one decides."""
+        if self._whole_run_steps is None and steps > 0:
+            self._whole_run_steps = steps
+            self.study.set_user_attr(WHOLE_RUN_STEPS, steps)
+
     def count_at(self, step: int) -> int:
         """Return how many trials have come to a rung."""
         return sum(step in trial.intermediate_values for trial in self.study.get_trials(deepcopy=False))
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Return settings in one line."""
-    return ", ".join(f"{key} {describe_value(value)}" for key, value in settings.items())
-
-
-def describe_value(value: Any) -> str:
-    """Return a setting as a table shows it."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -23,6 +23,7 @@ MAX_JOURNAL_BYTES = 512_000_000
 # no run of the search has a seed of the check, and none of the check one of the search
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
 FINAL_SEEDS = range(2_000_000, 2_001_000)
+CHECK_PATIENCE = 3.0  # times the minutes of a trial
 WAYS_TO_PRUNE = ("halving", "off")
 # how a field's type looks in JSON; any other is an object
 TYPES: dict[Any, Any] = {
@@ -79,6 +80,11 @@ class StudySettings:
     def aim(self) -> Goal:
         """What is better."""
         return parse_goal(self.goal)
+
+    @property
+    def check_minutes(self) -> float:
+        """Minutes of each run of the check: where steps count, a slow moment of the machine must not decide."""
+        return self.minutes_per_trial * (CHECK_PATIENCE if self.aim.counts_steps else 1.0)
 
     def search_seed(self, trial: int, place: int) -> int:
         """Return the seed of one run of a trial; no other run of the search has it."""

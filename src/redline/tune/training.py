@@ -38,9 +38,17 @@ class Training:
     """A training under way; it ends by itself, at its goal, or when it is stopped."""
 
     def __init__(
-        self, folder: StudyFolder, launch: Launch, *, home: Path, varied: Mapping[str, Any], seed: int
+        self,
+        folder: StudyFolder,
+        launch: Launch,
+        *,
+        home: Path,
+        varied: Mapping[str, Any],
+        seed: int,
+        minutes: float,
     ) -> None:
         self.seed = seed
+        self._minutes = minutes
         self._study = folder
         self._goal: Goal = folder.settings.aim
         self._home = home
@@ -52,7 +60,7 @@ class Training:
         self._log = home / f"s{seed}.log"
         self._stopped = False
         self._is_late = False
-        self._limit_s = time.monotonic() + folder.settings.minutes_per_trial * 60 + START_AND_STOP_S
+        self._limit_s = time.monotonic() + minutes * 60 + START_AND_STOP_S
         self._process = self._start(launch.program)
 
     def _start(self, program: Sequence[str]) -> "subprocess.Popen[bytes]":
@@ -70,14 +78,14 @@ class Training:
         limit = () if self._goal.max_steps is None else ("--max-steps", str(self._goal.max_steps))
         return (
             *("train", "--config", str(self._home / SETTINGS_TOML), "--log-dir", str(self._home)),
-            *("--seed", str(self.seed), "--max-minutes", repr(asked.minutes_per_trial), *limit),
+            *("--seed", str(self.seed), "--max-minutes", repr(self._minutes), *limit),
             *("--learner.threads", str(asked.threads), "--actor.threads", str(asked.threads), "--plain"),
         )
 
     @property
     def share(self) -> float:
         """Share of its minutes that the run has trained."""
-        return min(self.curve.time_s / (self._study.settings.minutes_per_trial * 60), 1.0)
+        return min(self.curve.time_s / (self._minutes * 60), 1.0)
 
     def has_ended(self) -> bool:
         """Read what is new, stop the run where it has shown all that counts, and tell whether it is over."""

@@ -1,4 +1,4 @@
-"""What a search tells whoever watches it."""
+"""What a search tells whoever watches it, and settings as it words them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,3 +37,13 @@ class Watcher(Protocol):
     def show(self, view: SearchView) -> None:
         """Take how everything stands."""
         ...
+
+
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """Return settings in one line."""
+    return ", ".join(f"{key} {describe_value(value)}" for key, value in settings.items())
+
+
+def describe_value(value: Any) -> str:
+    """Return a setting as a table shows it."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
