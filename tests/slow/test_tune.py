@@ -86,7 +86,7 @@ def test_ten_minutes_find_settings_that_beat_the_default_on_unused_seeds(
 ) -> None:
     process = start_program(
         *CARTPOLE,
-        *("--goal", "steps-to-return:400", "--minutes", 10, "--minutes-per-trial", 0.75, "--study", tmp_path / "study"),
+        *("--goal", "steps-to-return:400", "--minutes", 10, "--minutes-per-trial", 1, "--study", tmp_path / "study"),
         *("--write-recipe", tmp_path / "best.toml", "--json"),
     )
     out, err = process.communicate(timeout=1_800)
