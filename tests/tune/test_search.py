@@ -98,7 +98,11 @@ def test_the_steepest_curve_wins_and_is_checked_on_seeds_of_its_own(tmp_path: Pa
     assert len(read_records(tmp_path / "study" / "check.jsonl")) == 4
 
 
-def test_a_search_goes_on_where_it_stopped_and_a_whole_one_has_nothing_to_do(tmp_path: Path) -> None:
+def test_a_search_goes_on_where_it_stopped_and_a_whole_one_has_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pickle.loads", "pickle.load", "pickle.Unpickler"):
+        monkeypatch.setattr(name, None)  # nothing on the way may unpickle
     asked = replace(ASKED, trials=6, side_by_side=2, final_seeds=1)
     first = search(tmp_path / "study", asked, stop_after=2)
     assert first.stopped == "SIGTERM"
