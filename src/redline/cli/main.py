@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process does to the hardware",
     "report": "make a page of charts from one run, or compare several",
+    "tune": "search for better settings, and check the winner with seeds that the search never used",
     "profile": "find where the time of a training goes, by leaving out one part at a time",
     "bench": "measure speed and memory here, beside the limit and beside peers",
 }

@@ -70,7 +70,7 @@ def build_page(
         title, body = title_of(run), _one_run(run, gallery)
     else:
         title, body = f"{len(shown)} runs compared", _several_runs(shown, relation, gallery, progress)
-    return Page(html=_document(title, body, unix_s=unix_s), charts=gallery.charts)
+    return Page(html=document(title, body, unix_s=unix_s), charts=gallery.charts)
 
 
 def _one_run(run: ShownRun, gallery: Gallery) -> Html:
@@ -117,7 +117,8 @@ def _links(places: Iterable[tuple[str, str]]) -> Html:
     return Html(f'<nav aria-label="Parts of this page">{items}</nav>')
 
 
-def _document(title: str, body: Html, *, unix_s: float) -> str:
+def document(title: str, body: Html, *, unix_s: float) -> str:
+    """Return a whole page around its content."""
     package = files("redline.report")
     style = package.joinpath("page.css").read_text(encoding="utf-8")
     script = package.joinpath("page.js").read_text(encoding="utf-8")

@@ -28,8 +28,8 @@ MAX_LOCK_BYTES = 4096
 class RunLock:
     """Holds `run.lock` of a directory until released or until the process ends, however it ends."""
 
-    def __init__(self, directory: Path) -> None:
-        path = directory / LOCK_NAME
+    def __init__(self, directory: Path, name: str = LOCK_NAME) -> None:
+        path = directory / name
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:

@@ -1,0 +1,234 @@
+"""`redline tune`: search for better settings, and check the winner with seeds that the search never used."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from redline.algorithms.catalog import canonical_name
+from redline.algorithms.objectives import Clipped, QLambda
+from redline.algorithms.q_learning import QLearning
+from redline.cli.flags import train_defaults
+from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
+from redline.cli.parsing import parse
+from redline.cli.stopping import StopRequest
+from redline.cli.train import display
+from redline.envs import catalog as env_catalog
+from redline.errors import UserError
+from redline.networks import Mlp
+from redline.runs.directory import slug
+from redline.runtime.job import Job
+from redline.runtime.roles import usable_cores
+from redline.runtime.settings import flatten, to_settings
+from redline.runtime.topology import check_topology
+from redline.tune.goals import parse_goal, usual_window
+from redline.tune.settings_file import canonical_key, to_toml, write_settings
+from redline.tune.space import Check, Space, check_space, parse_space, read_space, shipped_space
+from redline.tune.study import REPORT, StudyFolder, StudySettings, read_settings
+from redline.tune.training import Launch
+
+PROGRAM = "redline tune"
+MISSING = "redline tune needs Optuna: pip install 'redline[tune]'"
+
+
+@dataclass(frozen=True)
+class TuneFlags:
+    """Search for better settings of an algorithm on an env. Trials are runs: report, watch and play work on them."""
+
+    env: str = "pong"
+    """Environment, as for redline train."""
+    algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
+    """Algorithm, as for redline train."""
+    goal: str = "return-at-minutes"
+    """minutes-to-return:R, steps-to-return:R, return-at-minutes or return-at-steps:N."""
+    space: Path | None = None
+    """TOML file of what varies; by default the one that comes with Redline for this kind of algorithm and env."""
+    minutes_per_trial: float = 5.0
+    """Minutes of training that each run of a trial has at most."""
+    hours: float | None = None
+    """Hours of the search; the check of the winner comes after them."""
+    minutes: float | None = None
+    """Minutes of the search, instead of --hours."""
+    trials: int | None = None
+    """Most trials to try."""
+    seeds_per_trial: int = 2
+    """Runs of each trial, each with a seed of its own; a trial counts by their mean."""
+    final_seeds: int = 3
+    """Seeds with which winner and defaults are checked in the end; the search never uses them."""
+    side_by_side: int = 0
+    """Trials at a time, each with its share of the cores (0: one per core)."""
+    pruning: Literal["halving", "off"] = "halving"
+    """Whether the worse half of the trials ends at 25 % and 50 % of the first run and after each seed."""
+    window: int = 0
+    """Episodes over which a return is averaged (0: 10 on Atari, 100 elsewhere)."""
+    seed: int = 1
+    """Seed of the sampler."""
+    study: Path | None = None
+    """Folder of the study; studies/<env>-<algorithm>-<goal> if not given. The same command again goes on in it."""
+    resume: Path | None = None
+    """Go on with the study in this folder as it was asked for."""
+    write_recipe: Path | None = None
+    """TOML file for the winner's settings, in the format of redline train --config."""
+    plain: bool = False
+    """Plain lines instead of the live table."""
+    json: bool = False
+    """Print the result as one JSON object on stdout, and nothing else there."""
+
+
+WITH_RESUME = ("resume", "write_recipe", "plain", "json")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A search that can begin: everything was looked up and tried."""
+
+    settings: StudySettings
+    space: Space
+    folder: Path
+    base: Mapping[str, Any]  # algorithm, env and what the space holds fixed
+    defaults: Mapping[str, Any]  # of every setting, by its flag's name
+
+
+def run(args: Sequence[str]) -> int:
+    """Search as the flags say and return the exit code."""
+    flags = parse(TuneFlags, args, default=TuneFlags(), prog=PROGRAM)
+    if find_spec("optuna") is None:
+        raise UserError(MISSING)
+    plan = resumed_plan(flags) if flags.resume is not None else new_plan(flags)
+    if flags.write_recipe is not None and flags.write_recipe.is_dir():
+        raise UserError(f"{flags.write_recipe} is a folder: use --write-recipe {flags.write_recipe / 'best.toml'}")
+    with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, [PROGRAM, *args]) as folder:
+        return search_and_check(plan, folder, flags, stop)
+
+
+def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: StopRequest) -> int:
+    """Search, check the winner, tell what was found, and return the exit code."""
+    from redline.cli import tune_telling as telling  # loads Optuna
+    from redline.cli.tune_display import TuneDisplay
+    from redline.tune.search import SearchFailedError
+    from redline.tune.tuner import tune
+
+    asked = plan.settings
+    title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"
+    program = (sys.executable, "-m", "redline.cli.tune_trial", str(os.getpid()))
+    with display(title, plain=flags.plain, as_json=flags.json) as shown:
+        watcher = TuneDisplay(shown, title)
+        for line in telling.opening_lines(folder, plan.space):
+            watcher.note(line)
+        try:
+            found = tune(
+                folder,
+                plan.space,
+                Launch(program=program, settings=plan.base),
+                defaults=plan.defaults,
+                watcher=watcher,
+                stop=lambda: stop.reason() or ("output closed" if watcher.is_closed else None),
+            )
+        except SearchFailedError as error:
+            return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
+        if found.stopped is not None:
+            watcher.note(f"stopped: {found.stopped}; go on with: redline tune --resume {folder.path}")
+        elif found.best is None:
+            report = folder.path / REPORT
+            return refuse(f"no trial is done: {found.why}; see {report}", as_json=flags.json, code=FAILED)
+    if flags.write_recipe is not None and found.verdict is not None and found.best is not None:
+        settings = {**plan.base, **found.best.settings}
+        write_settings(flags.write_recipe, settings, telling.recipe_comment(folder, found))
+    if flags.json:
+        print(json.dumps(telling.to_json(folder, found, flags.write_recipe)))
+    elif found.verdict is not None:
+        telling.tell(folder, found, flags.write_recipe, plain=flags.plain)
+    return DONE if found.stopped is None else RESUMABLE
+
+
+def new_plan(flags: TuneFlags) -> Plan:
+    """Return what the flags ask for, checked."""
+    if flags.hours is not None and flags.minutes is not None:
+        raise UserError("--hours and --minutes both say how long to search: keep one of them")
+    search_minutes = flags.minutes if flags.hours is None else flags.hours * 60
+    if flags.side_by_side < 0 or flags.window < 0:
+        name, value = ("--side-by-side", flags.side_by_side) if flags.side_by_side < 0 else ("--window", flags.window)
+        raise UserError(f"{name} is {value}: use 0 for the usual, or 1 or more")
+    goal, algo, cores = parse_goal(flags.goal), canonical_name(flags.algo), usable_cores()
+    job = checked_job({"algo": algo, "env": flags.env})
+    sees_pictures = not isinstance(job.algorithm.network, Mlp)
+    name, content = (
+        (flags.space.name, read_space(flags.space))
+        if flags.space is not None
+        else shipped_space(family_of(job), sees_pictures=sees_pictures)
+    )
+    side_by_side = flags.side_by_side or cores
+    settings = StudySettings(
+        env=flags.env,
+        algo=algo,
+        goal=str(goal),
+        window=flags.window or usual_window(is_atari=env_catalog.resolve(flags.env).is_atari),
+        minutes_per_trial=flags.minutes_per_trial,
+        search_minutes=search_minutes,
+        trials=flags.trials,
+        seeds_per_trial=flags.seeds_per_trial,
+        final_seeds=flags.final_seeds,
+        side_by_side=side_by_side,
+        threads=max(1, cores // side_by_side) if sees_pictures else 1,  # a small network gains nothing by more
+        pruning=flags.pruning,
+        seed=flags.seed,
+        space_name=name,
+        space=parse_space(name, content).to_plain(),
+    )
+    return as_plan(settings, flags.study or Path("studies") / slug(f"{flags.env}-{algo}-{goal}"))
+
+
+def resumed_plan(flags: TuneFlags) -> Plan:
+    """Return what a study was asked for, checked again."""
+    usual = TuneFlags()
+    for field in fields(TuneFlags):
+        if field.name not in WITH_RESUME and getattr(flags, field.name) != getattr(usual, field.name):
+            name = field.name.replace("_", "-")
+            raise UserError(f"--resume goes on with what the study was asked for: leave --{name} out")
+    if flags.resume is None:
+        raise UserError("--resume needs the folder of a study")
+    return as_plan(read_settings(flags.resume), flags.resume)
+
+
+def as_plan(settings: StudySettings, folder: Path) -> Plan:
+    """Look up and try everything that the settings of a study name."""
+    base = {"algo": settings.algo, "env": settings.env}
+    space = check_space(parse_space(settings.space_name, settings.space), checker(base))
+    base |= space.fixed
+    job = checked_job(base)
+    defaults = {canonical_key(key): value for key, value in flatten(to_settings(job))}
+    return Plan(settings=settings, space=space, folder=folder, base=base, defaults=defaults)
+
+
+def checker(base: Mapping[str, Any]) -> Check:
+    """Return what refuses settings that no run could have."""
+
+    def check(settings: Mapping[str, Any]) -> None:
+        checked_job({**base, **settings})
+
+    return check
+
+
+def checked_job(settings: Mapping[str, Any]) -> Job:
+    """Build the job of a run on the way that the run itself takes: through a configuration file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.toml"
+        path.write_text(to_toml(settings), encoding="utf-8")
+        job = train_defaults(["--config", str(path)]).job
+    check_topology(job)
+    return job
+
+
+def family_of(job: Job) -> str:
+    """Return which of the shipped spaces suits an algorithm."""
+    if isinstance(job.algorithm, QLearning):
+        return "replay"
+    objective = job.algorithm.objective
+    return "pqn" if isinstance(objective, QLambda) else "ppo" if isinstance(objective, Clipped) else "policy"

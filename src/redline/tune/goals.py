@@ -1,0 +1,215 @@
+"""What a search aims at: a goal turns the curves of runs into one score, and a higher score is always better."""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any, Literal, Self
+
+from redline.errors import UserError, unknown_name
+from redline.records import Row, measured, plain_text
+
+Kind = Literal["minutes-to-return", "steps-to-return", "return-at-minutes", "return-at-steps"]
+EXAMPLES: dict[Kind, str] = {
+    "minutes-to-return": "minutes-to-return:18",
+    "steps-to-return": "steps-to-return:400",
+    "return-at-minutes": "return-at-minutes",
+    "return-at-steps": "return-at-steps:100_000",
+}
+WINDOW_EPISODES = 100  # the run's own mean-100
+LONG_WINDOW_EPISODES = 10  # on Atari, where a short run has too few episodes for a hundred
+
+
+class Curve:
+    """The mean return of the newest episodes of a run, and when it first reached a target."""
+
+    def __init__(self, window: int, target: float | None) -> None:
+        self._recent: deque[float] = deque(maxlen=window)
+        self._target = target
+        self.episodes = 0
+        self.steps = 0
+        self.time_s = 0.0
+        self.best_mean: float | None = None  # over a whole window
+        self.reached_steps: int | None = None
+        self.reached_s: float | None = None
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the window, or of as many episodes as there are."""
+        return fmean(self._recent) if self._recent else None
+
+    def add_episode(self, row: Row) -> None:
+        """Take in a row of episodes.jsonl; evaluations are not part of the curve."""
+        episode_return = measured(row.get("return"))
+        if episode_return is None or row.get("role") != "actor":
+            return
+        self._recent.append(episode_return)
+        self.episodes += 1
+        self.add_reading(row)
+        if len(self._recent) < (self._recent.maxlen or 0):
+            return
+        mean = fmean(self._recent)
+        self.best_mean = mean if self.best_mean is None else max(mean, self.best_mean)
+        if self._target is not None and self.reached_s is None and mean >= self._target:
+            self.reached_steps, self.reached_s = self.steps, self.time_s
+
+    def add_reading(self, row: Row) -> None:
+        """Take in how far the run is, from any row that tells."""
+        self.steps = max(self.steps, int(measured(row.get("steps")) or 0))
+        self.time_s = max(self.time_s, float(measured(row.get("time_s")) or 0.0))
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one run with one seed came to."""
+
+    seed: int
+    run: str  # its directory, below the study's
+    steps: int = 0
+    minutes: float = 0.0  # of training
+    episodes: int = 0
+    mean_return: float | None = None  # of the last episodes
+    best_mean_return: float | None = None  # None where there were not enough episodes for a mean
+    reached_steps: int | None = None
+    reached_minutes: float | None = None
+    failure: str = ""  # why the run ended early; empty where it did not
+
+    @classmethod
+    def of(cls, curve: Curve, *, seed: int, run: str, failure: str = "") -> Self:
+        """Return what a run's curve says at its end."""
+        return cls(
+            seed=seed,
+            run=run,
+            steps=curve.steps,
+            minutes=curve.time_s / 60,
+            episodes=curve.episodes,
+            mean_return=curve.mean,
+            best_mean_return=curve.best_mean,
+            reached_steps=curve.reached_steps,
+            reached_minutes=None if curve.reached_s is None else curve.reached_s / 60,
+            failure=failure,
+        )
+
+    @classmethod
+    def from_row(cls, row: Any) -> Self:
+        """Return the result that a row was made from; ValueError where it is none."""
+        if not isinstance(row, dict) or not isinstance(row.get("seed"), int):
+            raise ValueError("no result of a run")
+        numbers = {name: measured(row.get(name)) for name in cls.__dataclass_fields__ if name not in _WORDS}
+        for name in ("steps", "minutes", "episodes"):
+            numbers[name] = numbers[name] or 0
+        words = {name: plain_text(row.get(name) or "") for name in _WORDS}
+        return cls(**numbers, **words)  # type: ignore[arg-type]  # each number was measured
+
+    def row(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        return asdict(self)
+
+
+_WORDS = ("run", "failure")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is better: to reach a return sooner, or a higher return at a given time."""
+
+    kind: Kind
+    number: float | None = None  # the return to reach, or the steps at which it is read
+
+    @property
+    def target_return(self) -> float | None:
+        """The return to reach, where that is the goal."""
+        return self.number if self.kind.endswith("to-return") else None
+
+    @property
+    def max_steps(self) -> int | None:
+        """The steps after which a run has nothing more to show."""
+        return int(self.number) if self.kind == "return-at-steps" and self.number is not None else None
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether steps are what a run is given, rather than minutes."""
+        return self.kind in ("steps-to-return", "return-at-steps")
+
+    @property
+    def unit(self) -> str:
+        """What a value of this goal is counted in."""
+        return self.kind.removesuffix("-to-return") if self.target_return is not None else "return"
+
+    def amount(self, result: RunResult) -> float | None:
+        """Return the value of one run in the goal's unit; None where it has none."""
+        if self.kind == "minutes-to-return":
+            return result.reached_minutes
+        return result.reached_steps if self.kind == "steps-to-return" else result.mean_return
+
+    def score(self, results: Sequence[RunResult]) -> float:
+        """Return one number for the runs of one setting with several seeds; higher is better.
+
+        Where a return is to be reached: above 0 if every run did, and higher the sooner they did on average; below 0
+        otherwise, by how much the best means fell short on average. So whoever misses ranks behind all who do not.
+        """
+        amounts = [None if result.failure else self.amount(result) for result in results]
+        known = [amount for amount in amounts if amount is not None]
+        if self.target_return is None:
+            return fmean(known) if known and len(known) == len(results) else -math.inf
+        if known and len(known) == len(results):
+            return 1.0 / (1.0 + fmean(known))
+        return -fmean(self._shortfall(result) for result in results) if results else -math.inf
+
+    def _shortfall(self, result: RunResult) -> float:
+        if self.amount(result) is not None and not result.failure:
+            return 0.0
+        best = result.mean_return if result.best_mean_return is None else result.best_mean_return
+        # what was reached before a failure is no longer there
+        return math.inf if best is None or self.target_return is None else max(self.target_return - best, 1e-9)
+
+    def describe(self, results: Sequence[RunResult]) -> str:
+        """Say in a few words what the runs of one setting came to."""
+        amounts = [amount for result in results if (amount := self._sound_amount(result)) is not None]
+        if self.target_return is None:
+            return "–" if len(amounts) < len(results) or not amounts else in_unit(fmean(amounts), "return")
+        if amounts and len(amounts) == len(results):
+            return in_unit(fmean(amounts), self.unit)
+        best = [result.best_mean_return for result in results if result.best_mean_return is not None]
+        reached = f"{len(amounts)} of {len(results)} reached {self.target_return:g}"
+        reached = f"{self.target_return:g} not reached" if len(results) == 1 else reached
+        return f"{reached}, best {in_unit(fmean(best), 'return')}" if best else reached
+
+    def _sound_amount(self, result: RunResult) -> float | None:
+        return None if result.failure else self.amount(result)
+
+    def __str__(self) -> str:
+        return self.kind if self.number is None else f"{self.kind}:{self.number:.15g}"
+
+
+def in_unit(value: float, unit: str) -> str:
+    """Return a value as people read it."""
+    if unit == "steps":
+        return f"{value:,.0f} steps"
+    return (f"{value:.2f} min" if unit == "minutes" else f"{value:.1f}").replace("-", "−")
+
+
+def parse_goal(text: str) -> Goal:
+    """Return the goal that a user typed, or say in one line what is wrong with it."""
+    kind, colon, rest = text.strip().lower().partition(":")
+    known = {name: name for name in EXAMPLES}
+    if kind not in known:
+        raise unknown_name("goal", kind, EXAMPLES)
+    if kind == "return-at-minutes":
+        if colon:
+            raise UserError(f"--goal {text}: the minutes are those of --minutes-per-trial, use --goal {kind}")
+        return Goal(known[kind])
+    example = EXAMPLES[known[kind]]
+    try:
+        number = float(rest)
+    except ValueError:
+        raise UserError(f"--goal {text} needs a number: --goal {example}") from None
+    if not math.isfinite(number) or (kind == "return-at-steps" and not (number >= 1 and number.is_integer())):
+        raise UserError(f"--goal {text} has no number that can be reached: --goal {example}")
+    return Goal(known[kind], number)
+
+
+def usual_window(*, is_atari: bool) -> int:
+    """Return over how many episodes a return is averaged where the user does not say."""
+    return LONG_WINDOW_EPISODES if is_atari else WINDOW_EPISODES

@@ -1,0 +1,238 @@
+"""The space that is searched: which settings vary and how far, read from TOML and tried on real jobs first."""
+
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from redline.errors import UserError, unknown_name
+from redline.records import plain_text
+from redline.tune.settings_file import canonical_key
+
+MAX_SPACE_BYTES = 100_000
+MAX_DIMENSIONS, MAX_CHOICES = 50, 100
+FIXED = "fixed"
+RANGE_KEYS = ("low", "high", "log", "choices")
+HOW = "use {low = …, high = …} or {choices = […]}, or put it under [fixed]"
+# what the search itself decides for every run
+OWNED: dict[str, str] = {
+    **dict.fromkeys(("env", "env.id"), "--env"),
+    **dict.fromkeys(("algo", "model"), "--model"),
+    **dict.fromkeys(("seed", "log-dir", "config", "json", "plain"), ""),
+    **dict.fromkeys(("learner.threads", "actor.threads"), "--side-by-side"),
+    "max-minutes": "--minutes-per-trial",
+    "target-return": "--goal",
+}
+
+Check = Callable[[Mapping[str, Any]], None]  # refuses settings that no run could have, as UserError
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included."""
+
+    low: float
+    high: float
+    log: bool = False
+    is_int: bool = False
+
+    def corners(self) -> list[Any]:
+        """Return the values beyond which there are none."""
+        return [self.low] if self.low == self.high else [self.low, self.high]
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is one of them."""
+        is_number = isinstance(value, int if self.is_int else int | float) and not isinstance(value, bool)
+        return is_number and self.low <= value <= self.high
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as the file has it."""
+        return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A few values without an order, each as JSON: a list can't be drawn otherwise."""
+
+    texts: tuple[str, ...]
+
+    def corners(self) -> list[Any]:
+        """Return all of them."""
+        return [json.loads(text) for text in self.texts]
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is one of them."""
+        return json.dumps(value) in self.texts
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return them as the file has them."""
+        return {"choices": self.corners()}
+
+
+Dimension = Range | Choices
+
+
+@dataclass(frozen=True)
+class Space:
+    """What varies, and what is the same in every run, by the flags' names."""
+
+    name: str  # of the file
+    dimensions: Mapping[str, Dimension]
+    fixed: Mapping[str, Any]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as its file has it."""
+        varied = {key: dimension.to_plain() for key, dimension in self.dimensions.items()}
+        return {**varied, FIXED: dict(self.fixed)}
+
+
+def read_space(path: Path) -> dict[str, Any]:
+    """Read the TOML of a space."""
+    try:
+        if path.stat().st_size > MAX_SPACE_BYTES:
+            raise UserError(f"search space {path} is larger than {MAX_SPACE_BYTES:_} bytes: is it the right file?")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"search space {path} can't be read: {(error.strerror or str(error)).lower()}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"search space {path} is not TOML: {plain_text(error)}") from None
+
+
+def shipped_space(family: str, *, sees_pictures: bool) -> tuple[str, dict[str, Any]]:
+    """Return the name and the content of the space that comes with Redline for a family on a domain."""
+    name = f"{family}-{'pictures' if sees_pictures else 'vectors'}.toml"
+    return name, tomllib.loads(files("redline.tune").joinpath("spaces", name).read_text(encoding="utf-8"))
+
+
+def parse_space(name: str, content: Mapping[str, Any]) -> Space:
+    """Return the space that a file describes; what can be told wrong without a job is refused."""
+    fixed_table = content.get(FIXED, {})
+    if not isinstance(fixed_table, Mapping):
+        raise UserError(f"{name}: fixed is {plain_text(fixed_table)}: make it a table, [fixed]")
+    fixed = dict(_settings(fixed_table))
+    dimensions: dict[str, Dimension] = {}
+    for key, given in _tables({key: value for key, value in content.items() if key != FIXED}):
+        if key in dimensions or key in fixed:
+            raise UserError(f'{name}: "{key}" is given twice: keep one')
+        try:
+            dimensions[key] = _dimension(given)
+        except UserError as error:
+            raise UserError(f'{name}, "{key}": {error}') from None
+    for key in (*dimensions, *fixed):
+        if key in OWNED:
+            how = f"use {OWNED[key]}" if OWNED[key] else "leave it out"
+            raise UserError(f'{name}: the search itself decides "{key}": {how}')
+    if not dimensions:
+        raise UserError(f'{name} lets nothing vary: add a line such as "optimizer.lr" = {{low = 1e-4, high = 1e-3}}')
+    if len(dimensions) > MAX_DIMENSIONS:
+        raise UserError(f"{name} lets {len(dimensions)} settings vary: use at most {MAX_DIMENSIONS}")
+    return Space(name=name, dimensions=dimensions, fixed=fixed)
+
+
+def check_space(space: Space, check: Check) -> Space:
+    """Try every bound and choice on a job, the other settings as they usually are; return which ranges are whole."""
+    _try(space, space.fixed, check, f"{space.name}, [fixed]")
+    dimensions: dict[str, Dimension] = {}
+    for key, dimension in space.dimensions.items():
+        found = _settle_type(space, key, dimension, check) if isinstance(dimension, Range) else dimension
+        for value in found.corners():
+            _try(space, {**space.fixed, key: value}, check, f'{space.name}, "{key}"')
+        dimensions[key] = found
+    return replace(space, dimensions=dimensions)
+
+
+def _try(space: Space, settings: Mapping[str, Any], check: Check, where: str) -> None:
+    try:
+        check(settings)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _settle_type(space: Space, key: str, given: Range, check: Check) -> Range:
+    """Return a range of whole numbers where the setting takes no others."""
+    as_float = replace(given, low=float(given.low), high=float(given.high))
+    if not (isinstance(given.low, int) and isinstance(given.high, int)):
+        return as_float
+    try:
+        check({**space.fixed, key: as_float.low})
+    except UserError:
+        return replace(given, is_int=True)
+    return as_float
+
+
+def _settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Walk settings as (dotted name, value), whether they were written with dots or as tables."""
+    for key, value in table.items():
+        name = prefix + canonical_key(key)
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{name}.")
+        else:
+            yield name.removesuffix(".name"), value
+
+
+def _tables(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Walk what varies as (dotted name, its table)."""
+    for key, value in table.items():
+        name = prefix + canonical_key(key)
+        if isinstance(value, Mapping) and value and all(isinstance(item, Mapping) for item in value.values()):
+            yield from _tables(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _dimension(given: Any) -> Dimension:
+    if not isinstance(given, Mapping):
+        raise UserError(f"it is {plain_text(repr(given))}: {HOW}")
+    for key in given:
+        if key not in RANGE_KEYS:
+            raise unknown_name("key of a range", str(key), RANGE_KEYS)
+    if "choices" in given:
+        if len(given) > 1:
+            raise UserError("it has choices and a range: keep one of them")
+        return _choices(given["choices"])
+    for key in ("low", "high"):
+        if key not in given:
+            raise UserError(f"{key} is missing: {HOW}")
+    return _range(given["low"], given["high"], given.get("log", False))
+
+
+def _range(low: Any, high: Any, log: Any) -> Range:
+    for name, value in (("low", low), ("high", high)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UserError(f"{name} is {plain_text(repr(value))}: use a number")
+        if not math.isfinite(value) or abs(value) > 2**53:
+            raise UserError(f"{name} is {value}: use a finite number, up to 2^53")
+    if not isinstance(log, bool):
+        raise UserError(f"log is {plain_text(repr(log))}: use true or false")
+    if low > high:
+        raise UserError(f"low is {low} and high is {high}: exchange them")
+    if log and low <= 0:
+        raise UserError(f"low is {low}, which has no logarithm: use a low above 0, or leave log out")
+    return Range(low=low, high=high, log=log)
+
+
+def _choices(values: Any) -> Choices:
+    if not isinstance(values, list) or not values:
+        raise UserError(f"choices are {plain_text(repr(values))}: use a list of at least one value")
+    if len(values) > MAX_CHOICES:
+        raise UserError(f"there are {len(values)} choices: use at most {MAX_CHOICES}")
+    texts = tuple(_as_json(value) for value in values)
+    if len(set(texts)) < len(texts):
+        raise UserError("a choice is there twice: keep one")
+    return Choices(texts=texts)
+
+
+def _as_json(value: Any) -> str:
+    items: Sequence[Any] = value if isinstance(value, list) else [value]
+    for item in items:
+        if not isinstance(item, bool | int | float | str):
+            raise UserError(
+                f"the choice {plain_text(repr(item))} is no number, text, true or false, nor a list of these"
+            )
+        if isinstance(item, float) and not math.isfinite(item):
+            raise UserError(f"the choice {item} is not finite")
+    return json.dumps(value)

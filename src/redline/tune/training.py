@@ -1,0 +1,162 @@
+"""One run of a search: `redline train` in a process of its own, followed by the files that it writes."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redline.records import RecordTail, plain_text
+from redline.tune.goals import Curve, Goal, RunResult
+from redline.tune.settings_file import write_settings
+from redline.tune.study import StudyFolder
+
+SETTINGS_TOML = "settings.toml"
+START_AND_STOP_S = 300.0  # to load, build and save beside the training itself, on a busy machine
+STOP_S = 30.0  # to write a last checkpoint
+LOG_TAIL_BYTES = 8_000
+DONE, STOPPED = 0, 75
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How runs are started: the program, and what is the same for each of them."""
+
+    program: tuple[str, ...]  # followed by the arguments of `redline`
+    settings: Mapping[str, Any]  # algorithm, env, and what the space holds fixed
+
+    def settings_with(self, varied: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all settings of a run that differ from the defaults."""
+        return {**self.settings, **varied}
+
+
+class Training:
+    """A training under way; it ends by itself, at its goal, or when it is stopped."""
+
+    def __init__(
+        self,
+        folder: StudyFolder,
+        launch: Launch,
+        *,
+        home: Path,
+        varied: Mapping[str, Any],
+        seed: int,
+        minutes: float,
+    ) -> None:
+        self.seed = seed
+        self._minutes = minutes
+        self._study = folder
+        self._goal: Goal = folder.settings.aim
+        self._home = home
+        self._before = set(self._run_folders())
+        write_settings(home / SETTINGS_TOML, launch.settings_with(varied))
+        self.curve = Curve(folder.settings.window, self._goal.target_return)
+        self._tails: dict[str, RecordTail] = {}
+        self._run: Path | None = None
+        self._log = home / f"s{seed}.log"
+        self._stopped = False
+        self._is_late = False
+        self._limit_s = time.monotonic() + minutes * 60 + START_AND_STOP_S
+        self._process = self._start(launch.program)
+
+    def _start(self, program: Sequence[str]) -> "subprocess.Popen[bytes]":
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                [*program, *self._arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the search, which then stops its runs
+            )
+
+    def _arguments(self) -> Sequence[str]:
+        asked = self._study.settings
+        limit = () if self._goal.max_steps is None else ("--max-steps", str(self._goal.max_steps))
+        return (
+            *("train", "--config", str(self._home / SETTINGS_TOML), "--log-dir", str(self._home)),
+            *("--seed", str(self.seed), "--max-minutes", repr(self._minutes), *limit),
+            *("--learner.threads", str(asked.threads), "--actor.threads", str(asked.threads), "--plain"),
+        )
+
+    @property
+    def share(self) -> float:
+        """Share of its minutes that the run has trained."""
+        return min(self.curve.time_s / (self._minutes * 60), 1.0)
+
+    def has_ended(self) -> bool:
+        """Read what is new, stop the run where it has shown all that counts, and tell whether it is over."""
+        is_over = self._process.poll() is not None  # before the files are read: then nothing more is written
+        self._read()
+        if not is_over and self.curve.reached_s is not None:
+            self.stop()
+        if not is_over and time.monotonic() > self._limit_s:
+            self._is_late = True
+            self.kill()
+        return is_over
+
+    def stop(self) -> None:
+        """Ask the run to save a checkpoint and end; it is killed if it does not within half a minute."""
+        if not self._stopped:
+            self._stopped = True
+            self._limit_s = time.monotonic() + STOP_S
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the run at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Return when the run is over; one that was asked to stop is waited for only so long."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, self._limit_s - time.monotonic()))
+            return
+        self.kill()
+        self._process.wait()
+
+    def result(self) -> RunResult:
+        """Return what the run came to."""
+        run = "" if self._run is None else str(self._run.relative_to(self._study.path))
+        return RunResult.of(self.curve, seed=self.seed, run=run, failure=self._failure())
+
+    def _failure(self) -> str:
+        code = self._process.returncode
+        if code == DONE or (code == STOPPED and self._stopped):
+            return "" if self.curve.episodes or self._stopped else "no episode ended: give it more --minutes-per-trial"
+        if self._stopped and self.curve.reached_s is not None:
+            return ""  # it had shown what counts before it was slow to save
+        said = _last_words(self._log)
+        if code is not None and code < 0:
+            said = "it did not end in time" if self._is_late else f"killed by signal {-code}"
+        return said or f"exit code {code}"
+
+    def _read(self) -> None:
+        if self._run is None:
+            self._run = next((run for run in self._run_folders() if run not in self._before), None)
+            if self._run is None:
+                return
+            self._tails = {name: RecordTail(self._run / f"{name}.jsonl") for name in ("episodes", "metrics")}
+        for row in self._tails["episodes"].new_rows():
+            self.curve.add_episode(row)
+        for row in self._tails["metrics"].new_rows():
+            self.curve.add_reading(row)
+
+    def _run_folders(self) -> list[Path]:
+        return sorted(self._home.glob(f"*/*/*-s{self.seed}*"))
+
+
+def _last_words(log: Path) -> str:
+    """Return what a run said of its failure."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    words = [line.removeprefix("redline: ") for line in lines if line.startswith("redline: ")]
+    return plain_text((words or [line for line in lines if line.strip()] or [""])[-1])

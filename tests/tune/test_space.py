@@ -1,0 +1,147 @@
+"""Search spaces: what they may say, and that every bound is tried before anything starts."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.cli.flags import train_defaults
+from redline.cli.tune import checked_job, checker, family_of
+from redline.errors import UserError
+from redline.networks import Mlp
+from redline.runtime.settings import flatten, to_settings
+from redline.tune.settings_file import canonical_key, to_toml
+from redline.tune.space import Choices, Range, Space, check_space, parse_space, read_space, shipped_space
+
+CARTPOLE_DQN = {"algo": "dqn", "env": "CartPole-v1"}
+
+
+def checked(text: str, base: dict[str, str] = CARTPOLE_DQN) -> Space:
+    return check_space(parse_space("space.toml", tomllib.loads(text)), checker(base))
+
+
+def test_names_with_dots_and_tables_say_the_same() -> None:
+    quoted = parse_space("a", tomllib.loads('"optimizer.lr" = {low = 1e-4, high = 1e-3, log = true}'))
+    nested = parse_space("a", tomllib.loads("[optimizer]\nlr = {low = 1e-4, high = 1e-3, log = true}"))
+    dotted = parse_space("a", tomllib.loads("optimizer.lr = {low = 1e-4, high = 1e-3, log = true}"))
+    assert quoted == nested == dotted
+    assert parse_space("a", quoted.to_plain()) == quoted
+
+
+def test_a_range_is_whole_where_the_setting_is() -> None:
+    space = checked(
+        'batch-size = {low = 32, high = 64}\nsamples-per-step = {low = 4, high = 32}\n"returns.n" = {low = 1, high = 3}'
+    )
+    assert space.dimensions["batch-size"] == Range(32, 64, is_int=True)
+    assert space.dimensions["samples-per-step"] == Range(4.0, 32.0)
+    assert space.dimensions["returns.n"] == Range(1, 3, is_int=True)
+
+
+def test_parts_lists_and_truths_can_be_chosen_and_parts_be_fixed() -> None:
+    space = checked(
+        'layers = {choices = ["plain", "normed"]}\n"network.widths" = {choices = [[64, 64], [256]]}\n'
+        '"returns.clip_rewards" = {choices = [true, false]}\n[fixed]\noptimizer = {name = "radam", lr = 1e-3}'
+    )
+    assert space.dimensions["network.widths"] == Choices(("[64, 64]", "[256]"))
+    assert space.fixed == {"optimizer": "radam", "optimizer.lr": 1e-3}
+    job = checked_job({**CARTPOLE_DQN, **space.fixed, "network.widths": [256]})
+    assert job.algorithm.network == Mlp(widths=(256,))
+    assert type(job.algorithm.optimizer).__name__ == "Radam"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "lets nothing vary"),
+        ("[fixed]\nbatch-size = 32", "lets nothing vary"),
+        ("fixed = 3", r"make it a table, \[fixed\]"),
+        ("batch-sise = {low = 1, high = 2}", "unknown setting 'batch_sise': did you mean batch_size"),
+        ("optimiser.lr = {low = 0.1, high = 0.2}", "unknown setting"),
+        ("batch-size = 32", r"it is 32: use \{low"),
+        ("batch-size = {}", "low is missing"),
+        ("batch-size = {low = 1}", "high is missing"),
+        ("batch-size = {lo = 1, high = 2}", "unknown key of a range 'lo': did you mean low"),
+        ("batch-size = {low = 64, high = 32}", "low is 64 and high is 32: exchange them"),
+        ("batch-size = {low = 0, high = 32}", "batch-size is 0"),
+        ("batch-size = {low = 1, high = 1_000_000}", "batch-size is 1000000"),
+        ("batch-size = {low = 1.5, high = 32}", "takes a value of type int"),
+        ("batch-size = {low = 16.0, high = 32.0}", "takes a value of type int"),
+        ("batch-size = {low = 1, high = 99999999999999999999}", "use a finite number"),
+        ('batch-size = {low = "1", high = 32}', "low is '1': use a number"),
+        ("batch-size = {low = true, high = 32}", "low is True: use a number"),
+        ("batch-size = {choices = []}", "use a list of at least one value"),
+        ("batch-size = {choices = 32}", "use a list of at least one value"),
+        ("batch-size = {choices = [32, 32]}", "there twice"),
+        ("batch-size = {choices = [32], low = 1}", "choices and a range"),
+        ('batch-size = {choices = ["many"]}', "takes a value of type int"),
+        ("batch-size = {choices = [2026-01-01]}", "no number, text"),
+        ("optimizer.lr = {choices = [nan]}", "not finite"),
+        ("optimizer.lr = {low = 0.0, high = 1e-3, log = true}", "has no logarithm"),
+        ("optimizer.lr = {low = -1.0, high = 1e-3}", "optimizer.lr is -1.0"),
+        ("optimizer.lr = {low = 1e-4, high = inf}", "high is inf"),
+        ("optimizer.lr = {low = nan, high = 1.0}", "low is nan"),
+        ('optimizer.lr = {low = 1e-4, high = 1e-3, log = "yes"}', "use true or false"),
+        ('layers = {choices = ["plain", "nosy"]}', "unknown layers 'nosy': did you mean noisy"),
+        ('batch-size = {low = 1, high = 2}\n"batch_size" = {low = 1, high = 2}', "given twice"),
+        ("batch-size = {low = 1, high = 2}\n[fixed]\nbatch-size = 2", "given twice"),
+        ("batch-size = {low = 1, high = 2}\n[fixed]\nlayer = 2", r"\[fixed\]: unknown setting 'layer'"),
+        ("batch-size = {low = 1, high = 2}\n[fixed]\nseed = 2", 'the search itself decides "seed"'),
+        ("batch-size = {low = 1, high = 2}\n[fixed]\nmax-minutes = 2", "use --minutes-per-trial"),
+        ("env.id = {choices = ['pong']}", "use --env"),
+        ("batch-size = {low = 1, high = 2}\n[fixed]\nactors = 2", "add --topology async"),
+    ],
+)
+def test_bad_spaces_get_one_line_that_names_file_and_key(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as refusal:
+        checked(text)
+    assert str(refusal.value).startswith("space.toml")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "space.toml"
+    with pytest.raises(UserError, match="can't be read"):
+        read_space(path)
+    path.write_text("a = [")
+    with pytest.raises(UserError, match="is not TOML"):
+        read_space(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="is not TOML"):
+        read_space(path)
+    path.write_text("#" * 200_000)
+    with pytest.raises(UserError, match="larger than"):
+        read_space(path)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "pong"])
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
+def test_the_shipped_space_suits_every_algorithm(algo: str, env: str) -> None:
+    base = {"algo": algo, "env": env}
+    job = checked_job(base)
+    name, content = shipped_space(family_of(job), sees_pictures=env == "pong")
+    space = check_space(parse_space(name, content), checker(base))
+    assert 4 <= len(space.dimensions) <= 8
+
+
+def test_settings_come_back_from_their_file(tmp_path: Path) -> None:
+    settings = {
+        "algo": "rainbow",
+        "env": "CartPole-v1",
+        "network": "mlp",
+        "network.widths": [32, 32],
+        "returns.clip-rewards": True,
+        "optimizer.lr": 1e-05,
+        "layers": "normed",
+        "explore": "epsilon-greedy",
+        "batch-size": 16,
+    }
+    path = tmp_path / "settings.toml"
+    path.write_text(to_toml(settings, ["found\nby a test"]))
+    assert path.read_text().startswith("# found by a test\n")
+    flags = train_defaults(["--config", str(path)])
+    found = {canonical_key(key): value for key, value in flatten(to_settings(flags.job))}
+    assert flags.algo == "rainbow"
+    assert {key: found[key] for key in settings if key not in ("algo", "env")} == {
+        key: value for key, value in settings.items() if key not in ("algo", "env")
+    }
