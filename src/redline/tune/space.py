@@ -22,10 +22,10 @@ HOW = "use {low = …, high = …} or {choices = […]}, or put it under [fixed]
 OWNED: dict[str, str] = {
     **dict.fromkeys(("env", "env.id"), "--env"),
     **dict.fromkeys(("algo", "model"), "--model"),
-    **dict.fromkeys(("seed", "log-dir", "config", "json", "plain"), ""),
+    **dict.fromkeys(("seed", "log-dir", "config", "recipe", "json", "plain"), ""),
     **dict.fromkeys(("learner.threads", "actor.threads"), "--side-by-side"),
     "max-minutes": "--minutes-per-trial",
-    "target-return": "--goal",
+    **dict.fromkeys(("target-return", "target-eval-return"), "--goal"),
 }
 
 Check = Callable[[Mapping[str, Any]], None]  # refuses settings that no run could have, as UserError
