@@ -15,13 +15,13 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.errors import kind_name, unknown_name
 from redline.exploration import EpsilonGreedy, Greedy, Sampled
-from redline.networks import Dueling, Gru, Memoryless, Mlp, Nature, Noisy, Normed, Plain, Single, Small, Strided
+from redline.networks import Dueling, Gru, Memoryless, Mlp, Nature, Noisy, Normed, Plain, Single, Small, Strided, Twin
 
 Parts = Mapping[str, Mapping[str, Any]]
 
 # a field of an algorithm → the parts that can stand there
 OWN_PARTS: Mapping[str, tuple[Any, ...]] = {
-    "network": (Nature(), Small(), Strided(), Mlp()),
+    "network": (Nature(), Small(), Strided(), Mlp(), Twin()),
     "layers": (Plain(), Noisy(), Normed()),
     "core": (Memoryless(), Gru()),
     "streams": (Single(), Dueling()),

@@ -22,7 +22,7 @@ from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
-from redline.networks import Mlp
+from redline.networks import Mlp, Twin
 from redline.recipes import find_recipe, without_table
 from redline.runtime.job import Job
 from redline.runtime.settings import flatten, from_settings
@@ -54,7 +54,7 @@ class TrainFlags:
     algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
     """Algorithm, by name (redline algos lists them), or all: one run of each, and a table in the end."""
     network: str | None = None
-    """Network, by name: nature, small (the 2013 net), strided (for small pictures) or mlp."""
+    """Network, by name: nature, small (the 2013 net), strided (for small pictures), mlp or twin (vectors)."""
     layers: str | None = None
     """How its layers are made: plain, noisy or normed."""
     core: str | None = None
@@ -156,7 +156,7 @@ def parse_all(args: Sequence[str]) -> list[TrainFlags]:
 def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
     """Return the job with the parts that were named in place of its algorithm's own."""
     known = part_fields(job.algorithm)
-    sees_pictures = not isinstance(job.algorithm.network, Mlp)
+    sees_pictures = not isinstance(job.algorithm.network, Mlp | Twin)
     changes = {}
     for field in PARTS:
         if field not in typed:

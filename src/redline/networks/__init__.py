@@ -4,7 +4,7 @@ from redline.networks.building import build_policy_network, build_value_network
 from redline.networks.cores import Core, Gru, Memoryless, Sequence
 from redline.networks.heads import Dueling, Network, Single, Streams
 from redline.networks.layers import Layers, Noisy, Normed, Plain
-from redline.networks.torsos import Mlp, Nature, Small, Strided, Torso
+from redline.networks.torsos import Mlp, Nature, Small, Strided, Torso, Twin
 
 __all__ = [
     "Core",
@@ -24,6 +24,7 @@ __all__ = [
     "Streams",
     "Strided",
     "Torso",
+    "Twin",
     "build_policy_network",
     "build_value_network",
 ]

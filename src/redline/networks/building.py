@@ -1,10 +1,10 @@
 """From recipes to networks with weights: made on the CPU, in the memory format that suits what they see."""
 
 import torch
-from torch import nn
 
+from redline.errors import UserError
 from redline.networks.cores import Core, Memoryless
-from redline.networks.heads import Network, PolicyHead, Single, Streams, make_hidden
+from redline.networks.heads import Network, PolicyHead, Single, Streams
 from redline.networks.layers import Layers, Plain, initialise, initialise_orthogonal
 from redline.networks.torsos import Torso
 from redline.types import EnvSpec
@@ -21,6 +21,8 @@ def build_value_network(
     layers: Layers | None = None,
 ) -> Network:
     """Return a network that predicts `outputs` numbers for each action."""
+    if torso.towers() != 1:
+        raise UserError("network twin is for a policy and a value, but only values are learnt here: use --network mlp")
     core, streams, layers = core or Memoryless(), streams or Single(), layers or Plain()
     with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
         module, features = torso.build(spec, layers)
@@ -41,8 +43,9 @@ def build_policy_network(torso: Torso, spec: EnvSpec, *, layers: Layers, generat
     """Return a network that gives a policy and a value from shared features."""
     with torch.random.fork_rng(devices=[]):
         module, features = torso.build(spec, layers)
-        hidden = nn.Sequential(*make_hidden(features, torso.last_width(), layers))
-        head = PolicyHead(hidden, torso.last_width(), num_actions=spec.num_actions, layers=layers)
+        head = PolicyHead(
+            features, torso.last_width(), towers=torso.towers(), num_actions=spec.num_actions, layers=layers
+        )
         network = Network(module, None, head, num_actions=spec.num_actions)
     initialise_orthogonal(network, generator)
     return _in_its_format(network, spec)

@@ -124,18 +124,22 @@ class DuelingHead(nn.Module):
 
 
 class PolicyHead(nn.Module):
-    """Features → [B, A + 1]: a logit for each action, and last the state's value."""
+    """Features → [B, A + 1]: a logit for each action, and last the state's value.
 
-    def __init__(self, hidden: nn.Module, width: int, *, num_actions: int, layers: Layers) -> None:
+    Both share a hidden layer; features of two towers lie one behind the other, and each has a layer of its own.
+    """
+
+    def __init__(self, features: int, width: int, *, towers: int, num_actions: int, layers: Layers) -> None:
         super().__init__()
-        self.hidden = hidden
+        self.hidden = nn.ModuleList(nn.Sequential(*make_hidden(features, width, layers)) for _ in range(towers))
         # a policy that starts nearly uniform explores; a value may start anywhere near 0
         self.policy = Outputs(layers.dense(width, num_actions), gain=0.01)
         self.value = Outputs(layers.dense(width, 1))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        hidden = self.hidden(features)
-        return torch.cat([self.policy(hidden), self.value(hidden)], dim=1)
+        parts = features.chunk(len(self.hidden), dim=1)
+        hidden = [layer(part) for layer, part in zip(self.hidden, parts, strict=True)]
+        return torch.cat([self.policy(hidden[0]), self.value(hidden[-1])], dim=1)
 
 
 def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Layers) -> nn.Module:

@@ -22,8 +22,12 @@ class Torso(Protocol):
         """Units of that last hidden layer; each stream of the head has one of its own."""
         ...
 
+    def towers(self) -> int:
+        """Return 2 where policy and value share nothing, and the features of one lie behind those of the other."""
+        return 1
+
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
-        """Return a module from observations [B, K, *frame] to features [B, F], and F."""
+        """Return a module from observations [B, K, *frame] to features [B, towers · F], and F."""
         ...
 
 
@@ -96,14 +100,43 @@ class Mlp(Torso):
         return self.widths[-1]
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
-        if spec.is_image:
-            raise UserError(f"network mlp reads vectors, but {spec.name} shows pictures: use --network nature")
-        sizes = [spec.stack * spec.frame_shape[0], *self.widths[:-1]]
-        modules: list[nn.Module] = [nn.Flatten()]
-        for size_in, size_out in pairwise(sizes):
-            # like the convolutions of pictures these are never noisy: noise belongs to the layers that value
-            modules += [nn.Linear(size_in, size_out), *layers.activation([size_out])]
-        return nn.Sequential(*modules), sizes[-1]
+        return _dense(spec, self.widths, layers=layers, name="mlp")
+
+
+@dataclass(frozen=True)
+class Twin(Torso):
+    """Dense layers for vector observations, one stack for the policy and another for the value.
+
+    Values of a hundred pull so much harder than a policy's gradient that layers shared by both would only serve them.
+    """
+
+    widths: tuple[int, ...] = (64, 64)
+    """Units in each layer of each stack."""
+
+    def __post_init__(self) -> None:
+        _check_widths(*self.widths)
+
+    def last_width(self) -> int:
+        return self.widths[-1]
+
+    def towers(self) -> int:
+        return 2
+
+    def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
+        policy, features = _dense(spec, self.widths, layers=layers, name="twin")
+        value, _ = _dense(spec, self.widths, layers=layers, name="twin")
+        return SideBySide(policy, value), features
+
+
+class SideBySide(nn.Module):
+    """What two modules make of the same observation, one behind the other."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return torch.cat([part(obs) for part in self.parts], dim=1)
 
 
 class ConvolutionalTorso(nn.Module):
@@ -130,6 +163,18 @@ def channels_last(planes: torch.Tensor) -> torch.Tensor:
     for channel, plane in enumerate(planes.unbind(1)):
         pixels[..., channel].copy_(plane)
     return pixels.permute(0, 3, 1, 2)
+
+
+def _dense(spec: EnvSpec, widths: Sequence[int], *, layers: Layers, name: str) -> tuple[nn.Module, int]:
+    """Return all dense layers but the last, which belongs to the head, and what they give."""
+    if spec.is_image:
+        raise UserError(f"network {name} reads vectors, but {spec.name} shows pictures: use --network nature")
+    sizes = [spec.stack * spec.frame_shape[0], *widths[:-1]]
+    modules: list[nn.Module] = [nn.Flatten()]
+    for size_in, size_out in pairwise(sizes):
+        # like the convolutions of pictures these are never noisy: noise belongs to the layers that value
+        modules += [nn.Linear(size_in, size_out), *layers.activation([size_out])]
+    return nn.Sequential(*modules), sizes[-1]
 
 
 def _check_widths(*widths: int) -> None:
