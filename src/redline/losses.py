@@ -78,8 +78,8 @@ def clipped_surrogate(ratio: torch.Tensor, advantage: torch.Tensor, clip: float)
 
 
 def normalised(advantage: torch.Tensor) -> torch.Tensor:
-    """Return advantages [B] with mean 0 and standard deviation 1 over the rows given."""
-    if len(advantage) < 2:
+    """Return advantages of any shape with mean 0 and standard deviation 1 over all of them."""
+    if advantage.numel() < 2:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 

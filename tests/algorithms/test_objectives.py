@@ -144,6 +144,22 @@ def test_targets_of_a_critic_are_advantages_plus_values() -> None:
     assert q_target[:, 0].tolist() == [2.6875, 4.75, 7.0]  # as worked in test_rollout_returns.py
 
 
+def test_advantages_of_a_whole_rollout_are_normalised_once() -> None:
+    def table(*rows: list[float]) -> np.ndarray:
+        return np.array(rows, np.float32)
+
+    # no bootstrapping: an advantage is the reward; mean 3, standard deviation √10 as above
+    zeros = table([0, 0], [0, 0])
+    rollout = Rollout(reward=table([0, 1], [4, 7]), value=zeros, following=zeros, discount=zeros, trace=zeros)
+    objective = Clipped(entropy_weight=0.0, value_weight=0.0, normalise="rollout")
+    advantage, target = objective.targets(rollout)
+    assert advantage.flatten().tolist() == pytest.approx([(value - 3) / math.sqrt(10) for value in (0, 1, 4, 7)])
+    assert target.flatten().tolist() == [0.0, 1.0, 4.0, 7.0]  # what the value is fitted to stays as it was
+    batch = rows(action=[1, 1], advantage=[2.0, 3.0], target=[0.0, 0.0], probability=[0.75, 0.75])
+    out = torch.tensor([[*QUARTERS, 0.0]]).repeat(2, 1)
+    assert objective.losses(out, batch).tolist() == pytest.approx([-2.0, -3.0])
+
+
 @pytest.mark.parametrize(
     ("objective", "explore", "message"),
     [

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -95,17 +95,26 @@ class Clipped(ActorCritic):
     """Weight of the policy's entropy: more keeps it exploring longer."""
     value_weight: float = 0.5
     """Weight of the squared error of the value."""
+    normalise: Literal["update", "rollout"] = "update"
+    """Normalise advantages over the rows of each update or of the whole rollout, which small batches need."""
 
     def __post_init__(self) -> None:
         _check_weights(self.entropy_weight, self.value_weight)
         if not 0.0 < self.clip < math.inf:
             raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
 
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        advantage, target = super().targets(rollout)
+        if self.normalise == "rollout":
+            advantage = normalised(torch.from_numpy(advantage)).numpy()
+        return advantage, target
+
     def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
         ratio = (log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability).exp()
-        # over the rows of this update, as the first implementation has it
-        surrogate = clipped_surrogate(ratio, normalised(batch.advantage), self.clip)
+        # over the rows of this update, as the first implementation has it, unless over the whole rollout already
+        advantage = normalised(batch.advantage) if self.normalise == "update" else batch.advantage
+        surrogate = clipped_surrogate(ratio, advantage, self.clip)
         value_error = (self.state_values(out) - batch.target).square()
         return surrogate + self.value_weight * value_error - self.entropy_weight * entropy(log_policy)
 
