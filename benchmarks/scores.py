@@ -17,12 +17,14 @@ import psutil
 from arguments import at_least, make_parser
 from battery import Training, as_flags, read_done, train, train_all
 from episode_means import as_text, read_episodes
+from pong_score import changed_settings, typed
 from recording import RECORDS, Measurement, finish, say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.on_policy import OnPolicy
 from redline.exploration import Sampled
 from redline.recipes import find_recipe
 from redline.records import Row
+from redline.runs.directory import read_run_json
 from redline_process import run_redline
 from sb3_training import PEERS, train_peer
 
@@ -35,6 +37,8 @@ REQUIRED_SEEDS = {"pong": 4, "pong-dqn": 2, "pong-ppo": 2}
 STUCK_RETURN = -18.0  # below it an algorithm gets a second seed
 FAILED_RETURN = -20.0  # at it nothing was learnt
 GAMES = ("breakout", "boxing", "freeway")
+TRIAL_STEPS = (50_000, 100_000, 150_000, 200_000, 300_000, 400_000)  # at which trials are compared
+NOT_TOLD = ("max_minutes", "max_steps", "seed", "target_eval_return", "optimizer.anneal_steps")
 UNJUDGED_GAMES = ("freeway",)  # nothing is learnt there for long, whoever trains
 
 
@@ -215,7 +219,7 @@ def run_fifteen(options: Namespace) -> Measurement:
     fields = ("score", "solved", "minutes", "steps", "seed", "flags")
     is_all = set(options.algorithms) == set(ALGORITHMS)
     return Measurement(
-        name="algorithms-pong-minutes" + ("" if is_all else f"-{len(best)}"),
+        name="algorithms-pong-score" + ("" if is_all else "-some"),
         title=f"Pong after {minutes:g} minutes, with the family's recipe",
         headline=", ".join(f"{name} {as_text(row['score'])}" for name, row in best.items()),
         learning=f"at {FAILED_RETURN:g} or below: {', '.join(missing) or 'none'}",
@@ -224,7 +228,8 @@ def run_fifteen(options: Namespace) -> Measurement:
         repeats=rows,
         summary={
             "algorithms": {
-                name: {key: row[key] for key in fields} | {"mean_return": row["score"]} for name, row in best.items()
+                name: {key: row[key] for key in fields} | {"mean_return": row["score"], "episodes": 30}
+                for name, row in best.items()
             }
         },
     )
@@ -255,11 +260,53 @@ def run_games(options: Namespace) -> Measurement:
     )
 
 
+def run_tried(options: Namespace) -> Measurement:
+    """Read runs that were tried while a recipe was looked for; their cores were shared, so only steps tell."""
+    rows = [read_trial(run) for run in options.runs]
+    best = max(rows, key=lambda row: row["mean_return"])
+    return Measurement(
+        name=f"tried-{options.recipe}",
+        title=f"what was tried for recipe {options.recipe}",
+        headline=f"{len(rows)} runs, the best {as_text(best['mean_return'])} after {best['steps']:,} steps",
+        learning=f"mean return of the last ten training episodes; the best: {best['flags']}",
+        passed=None,
+        config={"recipe": options.recipe},
+        repeats=rows,
+        summary={"runs": len(rows)},
+    )
+
+
+def read_trial(run: Path) -> Row:
+    """Return what a run departed in from its algorithm's defaults, and the mean of its last ten episodes by steps."""
+    facts, points = read_run_json(run), curve_of(read_episodes(run))
+    settings = {key: value for key, value in changed_settings(facts).items() if key not in NOT_TOLD}
+    marks: dict[str, float] = {}
+    for mark in TRIAL_STEPS:
+        if (found := next((point for point in points if point.steps >= mark), None)) is not None:
+            marks[str(mark)] = round(found.mean_return, 1)
+    last = points[-1] if points else Point(0.0, 0, float("nan"))
+    return {
+        "algorithm": facts["algorithm"],
+        "seed": facts["config"]["seed"],
+        "flags": typed(settings),
+        "steps": last.steps,
+        "mean_return": last.mean_return,
+        "at_steps": marks,
+        "run_commit": facts["commit"],
+    }
+
+
 def _last(row: Mapping[str, Any]) -> float:
     return float(row["curve"][-1]["mean_return"]) if row.get("curve") else float("-inf")
 
 
-TASKS = {"recipe": run_recipe, "side-by-side": run_side_by_side, "fifteen": run_fifteen, "games": run_games}
+TASKS = {
+    "recipe": run_recipe,
+    "side-by-side": run_side_by_side,
+    "fifteen": run_fifteen,
+    "games": run_games,
+    "tried": run_tried,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -273,6 +320,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     """Read the flags."""
     parser = make_parser(__doc__)
     parser.add_argument("task", choices=tuple(TASKS), help="what to train")
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="of the task tried")
     parser.add_argument("--recipe", default="pong", help="of the task recipe")
     parser.add_argument("--seeds", type=at_least(0), nargs="+", help="in place of those that no choice has used")
     parser.add_argument("--minutes", type=float, help="of each run, in place of the task's own")

@@ -17,6 +17,7 @@ from performance_tables import (
     make_trials_table,
     make_unharmed_table,
 )
+from recipe_tables import make_recipes_table, make_tried_table
 from recording import RECORDS, say
 from redline.records import SCHEMA
 
@@ -92,6 +93,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         tables = (
             (options.readme, "records", make_table(records)),
             (options.docs / "algorithms.md", "algorithms", make_algorithms_table(by_name)),
+            (options.docs / "recipes.md", "recipes", make_recipes_table(by_name)),
+            *(
+                (options.docs / "recipes.md", f"tried-{name}", make_tried_table(by_name, name))
+                for name in ("pong", "pong-dqn")
+            ),
             (options.docs / "monitor.md", "hardware-fields", make_fields_table()),
             (options.docs / "monitor.md", "overhead", describe_overhead(by_name)),
             (options.docs / "utilisation.md", "algorithms", make_study_table(by_name, "catch")),

@@ -17,6 +17,7 @@ from redline.runtime import topology
 from redline.runtime.building import settle
 from redline.runtime.job import Job
 from redline.runtime.resuming import changed_settings, check_changes, inexact_because, settle_again
+from redline.runtime.limits import Limits
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig, usable_cores
 
 CARTPOLE = ("--env", "CartPole-v1", "--device", "cpu")
@@ -107,6 +108,14 @@ def test_lockstep_has_the_newest_weights_at_every_step() -> None:
         ({"topology": "async", "actors": 2, "actor": ActorConfig(envs=3)}, "are 6 envs, not --num-envs 8"),
         ({"topology": "async", "algorithm": PPO_CLASSIC}, "on-policy algorithm .* use --topology inline"),
         ({"topology": "async", "evaluate_every_steps": 9}, "use --evaluator.every-minutes"),
+        (
+            {
+                "topology": "async",
+                "limits": Limits(target_eval_return=1.0),
+                "evaluator": EvaluatorConfig(every_minutes=0.0),
+            },
+            "every-minutes 0 plays none: leave it out",
+        ),
         ({"topology": "async", "pacing": "lockstep", "actors": 2}, "use --actors 1, or --pacing held"),
         ({"topology": "async", "pacing": "lockstep", "push": "chunk"}, "use --push step, or --pacing held"),
         ({"learner": LearnerConfig(device="tpu")}, "learner.device 'tpu' is unknown"),

@@ -49,6 +49,10 @@ def check_topology(job: Job) -> None:
             "--topology async needs a replay memory, for its actors play with weights some updates old, and an "
             "on-policy algorithm learns only from what the newest weights played: use --topology inline"
         )
+    if job.limits.target_eval_return is not None and job.evaluator.every_minutes == 0.0:
+        raise UserError(
+            "--target-eval-return is looked for by evaluations, but --evaluator.every-minutes 0 plays none: leave it out"
+        )
     if job.evaluate_every_steps:
         raise UserError(
             f"--evaluate-every-steps {job.evaluate_every_steps} would halt training, and --topology async evaluates "

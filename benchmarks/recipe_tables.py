@@ -1,0 +1,69 @@
+"""The tables of docs/recipes.md: what each recipe reached with every seed, and what was tried before it was chosen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from episode_means import as_text
+from redline.recipes import Recipe, find_recipe, recipe_names
+
+NONE = "–"
+TRIED = "tried-"
+STEPS = ("50000", "100000", "150000", "200000", "300000", "400000")
+
+Records = Mapping[str, Mapping[str, Any]]
+
+
+def make_recipes_table(records: Records) -> str:
+    """Return one row per recipe: what it is for, what departs, and every seed of its record."""
+    head = ("recipe", "game", "algorithm", "departs from the usual protocol", "every seed of its record")
+    lines = _begin(head)
+    for name in recipe_names():
+        recipe = find_recipe(name)
+        check_results(recipe, records)
+        seeds = "; ".join(_told(row) for row in _rows(records, f"recipe-{name}")) or NONE
+        lines.append(_line((f"`{name}`", recipe.game, recipe.algorithm, recipe.departs, seeds)))
+    return "\n".join(lines)
+
+
+def make_tried_table(records: Records, recipe: str) -> str:
+    """Return one row per run that was tried, the best at its end first."""
+    rows = sorted(_rows(records, f"{TRIED}{recipe}"), key=lambda row: -row["mean_return"])
+    if not rows:
+        return "Nothing is recorded yet."
+    lines = _begin(("algorithm and settings", "seed", *(f"at {int(steps) // 1_000}k" for steps in STEPS), "last"))
+    for row in rows:
+        at = [as_text(row["at_steps"].get(steps)) for steps in STEPS]
+        last = f"{as_text(row['mean_return'])} at {row['steps'] // 1_000}k"
+        lines.append(_line((f"{row['algorithm']} `{row['flags']}`", str(row["seed"]), *at, last)))
+    return "\n".join(lines)
+
+
+def check_results(recipe: Recipe, records: Records) -> None:
+    """Refuse a recipe that tells other results than its record."""
+    wanted = [
+        (row["seed"], round(row["minutes"], 1), round(row["score"], 1), row["solved"])
+        for row in _rows(records, f"recipe-{recipe.name}")
+        if "error" not in row
+    ]
+    told = [(one.seed, one.minutes, one.score, one.solved) for one in recipe.results]
+    if told != wanted:
+        raise ValueError(f"recipe {recipe.name} tells {told}, but its newest record says {wanted}")
+
+
+def _rows(records: Records, name: str) -> list[Mapping[str, Any]]:
+    return list(records[name]["repeats"]) if name in records else []
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    if "error" in row:
+        return f"seed {row['seed']}: failed"
+    verdict = "solved" if row["solved"] else "not solved"
+    return f"seed {row['seed']}: {verdict}, {row['minutes']:.1f} min, {as_text(row['score'])}"
+
+
+def _begin(head: tuple[str, ...]) -> list[str]:
+    return [_line(head), "|" + "---|" * len(head)]
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
