@@ -16,8 +16,8 @@ from redline.errors import UserError
 from redline.runtime import topology
 from redline.runtime.building import settle
 from redline.runtime.job import Job
-from redline.runtime.resuming import changed_settings, check_changes, inexact_because, settle_again
 from redline.runtime.limits import Limits
+from redline.runtime.resuming import changed_settings, check_changes, inexact_because, settle_again
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig, usable_cores
 
 CARTPOLE = ("--env", "CartPole-v1", "--device", "cpu")

@@ -51,7 +51,7 @@ def check_topology(job: Job) -> None:
         )
     if job.limits.target_eval_return is not None and job.evaluator.every_minutes == 0.0:
         raise UserError(
-            "--target-eval-return is looked for by evaluations, but --evaluator.every-minutes 0 plays none: leave it out"
+            "--target-eval-return needs evaluations, but --evaluator.every-minutes 0 plays none: leave it out"
         )
     if job.evaluate_every_steps:
         raise UserError(
