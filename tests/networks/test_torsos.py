@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks import Mlp, Nature, Small, Strided, build_value_network
+from redline.networks import Mlp, Nature, Plain, Small, Strided, Twin, build_policy_network, build_value_network
 from redline.networks.layers import PixelConv2d
 from redline.networks.torsos import Torso
 from redline.types import EnvSpec
@@ -41,6 +41,38 @@ def test_strided_halves_the_picture_with_every_convolution() -> None:
     network = build(Strided(), spec(48, 48))
     assert network.torso(torch.zeros(1, 4, 48, 48, dtype=torch.uint8)).shape == (1, 3 * 3 * 32)
     assert sum(parameter.numel() for parameter in network.parameters()) == 592 + 4_640 + 2 * 9_248 + 73_984 + 1_542
+
+
+def test_towers_share_nothing_but_what_they_see() -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = build_policy_network(Twin((8, 5)), spec(3, stack=2), layers=Plain(), generator=generator)
+    out = network(torch.randn(4, 2, 3))  # [B, A + 1]
+    assert out.shape == (4, 7)
+    of_policy = {name for name, grad in gradients(network, out[:, :-1].sum()).items() if grad is not None}
+    of_value = {name for name, grad in gradients(network, out[:, -1].sum()).items() if grad is not None}
+    assert of_policy.isdisjoint(of_value)
+    assert of_policy | of_value == dict(network.named_parameters()).keys()
+
+
+def test_shared_layers_belong_to_policy_and_value() -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = build_policy_network(Mlp((8, 5)), spec(3), layers=Plain(), generator=generator)
+    out = network(torch.randn(4, 4, 3))
+    grads = gradients(network, out[:, -1].sum())
+    assert {name for name, grad in grads.items() if grad is None} == {
+        "head.policy.dense.weight",
+        "head.policy.dense.bias",
+    }
+
+
+def gradients(network: nn.Module, output: torch.Tensor) -> dict[str, torch.Tensor | None]:
+    names, values = zip(*network.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(output, values, retain_graph=True, allow_unused=True), strict=True))
+
+
+def test_values_alone_have_no_use_for_towers() -> None:
+    with pytest.raises(UserError, match="use --network mlp"):
+        build(Twin(), spec(3))
 
 
 def test_vectors_are_stacked_too() -> None:

@@ -131,15 +131,28 @@ class PolicyHead(nn.Module):
 
     def __init__(self, features: int, width: int, *, towers: int, num_actions: int, layers: Layers) -> None:
         super().__init__()
-        self.hidden = nn.ModuleList(nn.Sequential(*make_hidden(features, width, layers)) for _ in range(towers))
+        hidden = [nn.Sequential(*make_hidden(features, width, layers)) for _ in range(towers)]
+        self.hidden = hidden[0] if towers == 1 else Apart(hidden)
+        self.width = width
         # a policy that starts nearly uniform explores; a value may start anywhere near 0
         self.policy = Outputs(layers.dense(width, num_actions), gain=0.01)
         self.value = Outputs(layers.dense(width, 1))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        parts = features.chunk(len(self.hidden), dim=1)
-        hidden = [layer(part) for layer, part in zip(self.hidden, parts, strict=True)]
-        return torch.cat([self.policy(hidden[0]), self.value(hidden[-1])], dim=1)
+        hidden = self.hidden(features)  # [B, towers · W]
+        return torch.cat([self.policy(hidden[:, : self.width]), self.value(hidden[:, -self.width :])], dim=1)
+
+
+class Apart(nn.Module):
+    """Each part of the features goes through a module of its own."""
+
+    def __init__(self, parts: list[nn.Sequential]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        given = features.chunk(len(self.parts), dim=1)
+        return torch.cat([part(one) for part, one in zip(self.parts, given, strict=True)], dim=1)
 
 
 def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Layers) -> nn.Module:
