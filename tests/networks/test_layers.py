@@ -24,7 +24,8 @@ from redline.networks import (
     build_policy_network,
     build_value_network,
 )
-from redline.networks.layers import NoisyLinear, NormedPictures
+from redline.networks.layers import NoisyLinear, NormedPictures, PixelConv2d
+from redline.networks.torsos import channels_last
 from redline.types import Batch, EnvSpec
 
 VECTORS = EnvSpec("test", (3,), "float32", stack=2, num_actions=4, frames_per_step=1)
@@ -194,6 +195,22 @@ def test_normed_pictures_and_their_gradients_are_those_of_layernorm_and_relu() -
     torch.testing.assert_close(actual[0], expected[0])
     for own, other in zip(actual[1:], expected[1:], strict=True):
         torch.testing.assert_close(own, other.permute(1, 2, 0).flatten())
+
+
+def test_normed_pixels_leave_nothing_of_a_constant_background() -> None:
+    def seen(ground: int) -> torch.Tensor:
+        obs = torch.full((1, 4, 40, 40), ground, dtype=torch.uint8)
+        obs[0, :, 20:22, 20:22] += 50  # a ball
+        return network.torso.convolutions[0][0](channels_last(obs))
+
+    layers = Normed(pixels=True)
+    network = build_value_network(
+        Small(), PICTURES, outputs=1, generator=torch.Generator().manual_seed(0), layers=layers
+    )
+    torch.testing.assert_close(seen(0), seen(87))
+    assert seen(87).mean().abs() < 1e-5
+    torch.testing.assert_close(seen(87).var(unbiased=False), torch.tensor(1.0))
+    assert not any(isinstance(layer, PixelConv2d) for layer in network.modules())  # they are not scaled twice
 
 
 def test_what_a_norm_of_vectors_gives_has_mean_zero_and_variance_one_in_each_row() -> None:

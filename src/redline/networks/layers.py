@@ -25,6 +25,10 @@ class Layers(Protocol):
         """Return what follows a hidden layer that gives `shape`."""
         ...
 
+    def first_convolution(self, size_in: int, size_out: int, kernel: int, stride: int, padding: int) -> nn.Module:
+        """Return the convolution that sees pixels 0 … 255."""
+        return PixelConv2d(size_in, size_out, kernel, stride, padding)
+
     def explore(self) -> bool:
         """Tell whether they make a greedy actor explore."""
         ...
@@ -70,6 +74,14 @@ class Noisy(Layers):
 class Normed(Layers):
     """Every hidden layer is normalised over all its units (arXiv:1607.06450)."""
 
+    pixels: bool = False
+    """Normalise each observation, too: a constant background vanishes, and what is small stands out."""
+
+    def first_convolution(self, size_in: int, size_out: int, kernel: int, stride: int, padding: int) -> nn.Module:
+        if not self.pixels:
+            return PixelConv2d(size_in, size_out, kernel, stride, padding)
+        return nn.Sequential(NormedPixels(), nn.Conv2d(size_in, size_out, kernel, stride, padding))
+
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return nn.Linear(size_in, size_out)
 
@@ -78,6 +90,14 @@ class Normed(Layers):
 
     def explore(self) -> bool:
         return False
+
+
+class NormedPixels(nn.Module):
+    """Each observation [B, C, H, W], channels innermost, with mean 0 and variance 1 over all its pixels."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        rows = pixels.permute(0, 2, 3, 1)  # [B, H, W, C]
+        return F.layer_norm(rows, rows.shape[1:]).permute(0, 3, 1, 2)
 
 
 class NormedPictures(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks.layers import Layers, PixelConv2d
+from redline.networks.layers import Layers
 from redline.types import EnvSpec
 
 
@@ -196,7 +196,7 @@ def _convolutions(
                 f"pictures of {spec.frame_shape[-2]} × {spec.frame_shape[-1]} are too small for network {name}: "
                 f"use --env.size {_smallest_size(shapes)} or more"
             )
-        convolution = PixelConv2d if index == 0 else nn.Conv2d
+        convolution = layers.first_convolution if index == 0 else nn.Conv2d
         modules.append(convolution(channels, channels_out, kernel, stride, padding))
         height, breadth, channels = (
             (height + 2 * padding - kernel) // stride + 1,
