@@ -20,6 +20,7 @@ from episode_means import as_text, read_episodes
 from pong_score import changed_settings, typed
 from recording import RECORDS, Measurement, finish, say
 from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.objectives import Clipped, PolicyGradient, QLambda
 from redline.algorithms.on_policy import OnPolicy
 from redline.exploration import Sampled
 from redline.recipes import find_recipe
@@ -36,6 +37,7 @@ UNUSED_SEEDS = {"pong": (11, 12, 13, 14, 15), "pong-dqn": (11, 12, 13), "pong-pp
 REQUIRED_SEEDS = {"pong": 4, "pong-dqn": 2, "pong-ppo": 2}
 STUCK_RETURN = -18.0  # below it an algorithm gets a second seed
 FAILED_RETURN = -20.0  # at it nothing was learnt
+ON_POLICY_RECIPES = {Clipped: "pong", PolicyGradient: "pong-a2c", QLambda: "pong-pqn"}
 GAMES = ("breakout", "boxing", "freeway")
 TRIAL_STEPS = (50_000, 100_000, 150_000, 200_000, 300_000, 400_000)  # at which trials are compared
 NOT_TOLD = ("max_minutes", "max_steps", "seed", "target_eval_return", "optimizer.anneal_steps")
@@ -126,7 +128,10 @@ def algorithm_training(algorithm: str, seed: int, *, minutes: float) -> Training
 
 def family_recipe(algorithm: str) -> str:
     """Return the recipe whose settings suit an algorithm."""
-    return "pong-ppo" if isinstance(ALGORITHMS[algorithm].atari.algorithm, OnPolicy) else "pong-dqn"
+    parts = ALGORITHMS[algorithm].atari.algorithm
+    if isinstance(parts, OnPolicy):
+        return ON_POLICY_RECIPES[type(parts.objective)]
+    return "pong-rainbow" if parts.layers.explore() else "pong-dqn"
 
 
 # Tasks

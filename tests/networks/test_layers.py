@@ -21,6 +21,7 @@ from redline.networks import (
     Normed,
     Plain,
     Small,
+    Strided,
     build_policy_network,
     build_value_network,
 )
@@ -201,12 +202,9 @@ def test_normed_pixels_leave_nothing_of_a_constant_background() -> None:
     def seen(ground: int) -> torch.Tensor:
         obs = torch.full((1, 4, 40, 40), ground, dtype=torch.uint8)
         obs[0, :, 20:22, 20:22] += 50  # a ball
-        return network.torso.convolutions[0][0](channels_last(obs))
+        return network.torso.convolutions[0](channels_last(obs))
 
-    layers = Normed(pixels=True)
-    network = build_value_network(
-        Small(), PICTURES, outputs=1, generator=torch.Generator().manual_seed(0), layers=layers
-    )
+    network = build_value_network(Strided(), PICTURES, outputs=1, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(seen(0), seen(87))
     assert seen(87).mean().abs() < 1e-5
     torch.testing.assert_close(seen(87).var(unbiased=False), torch.tensor(1.0))

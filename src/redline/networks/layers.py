@@ -25,10 +25,6 @@ class Layers(Protocol):
         """Return what follows a hidden layer that gives `shape`."""
         ...
 
-    def first_convolution(self, size_in: int, size_out: int, kernel: int, stride: int, padding: int) -> nn.Module:
-        """Return the convolution that sees pixels 0 … 255."""
-        return PixelConv2d(size_in, size_out, kernel, stride, padding)
-
     def explore(self) -> bool:
         """Tell whether they make a greedy actor explore."""
         ...
@@ -73,14 +69,6 @@ class Noisy(Layers):
 @dataclass(frozen=True)
 class Normed(Layers):
     """Every hidden layer is normalised over all its units (arXiv:1607.06450)."""
-
-    pixels: bool = False
-    """Normalise each observation, too: a constant background vanishes, and what is small stands out."""
-
-    def first_convolution(self, size_in: int, size_out: int, kernel: int, stride: int, padding: int) -> nn.Module:
-        if not self.pixels:
-            return PixelConv2d(size_in, size_out, kernel, stride, padding)
-        return nn.Sequential(NormedPixels(), nn.Conv2d(size_in, size_out, kernel, stride, padding))
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return nn.Linear(size_in, size_out)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks.layers import Layers
+from redline.networks.layers import Layers, NormedPixels, PixelConv2d
 from redline.types import EnvSpec
 
 
@@ -67,11 +67,14 @@ class Small(Torso):
 
 @dataclass(frozen=True)
 class Strided(Torso):
-    """Four 3×3 convolutions of stride 2, for pictures of 42 to 64 pixels: `small` looks at those too coarsely."""
+    """3×3 convolutions of stride 2 over normalised pixels, for pictures of 42 to 64 pixels: `small` looks too coarsely.
+
+    Each observation is seen with mean 0 and variance 1: a constant background vanishes, and what is small stands out.
+    """
 
     width: int = 256
     """Units in the dense layer."""
-    channels: tuple[int, ...] = (16, 32, 32, 32)
+    channels: tuple[int, ...] = (16, 32, 32)
     """Channels of each convolution."""
 
     def __post_init__(self) -> None:
@@ -83,7 +86,7 @@ class Strided(Torso):
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         shapes = [(channels, 3, 2) for channels in self.channels]
-        return _convolutions(spec, shapes, layers=layers, name="strided", padding=1)
+        return _convolutions(spec, shapes, layers=layers, name="strided", padding=1, sees=NormedPixels())
 
 
 @dataclass(frozen=True)
@@ -183,20 +186,27 @@ def _check_widths(*widths: int) -> None:
 
 
 def _convolutions(
-    spec: EnvSpec, shapes: Sequence[tuple[int, int, int]], *, layers: Layers, name: str, padding: int = 0
+    spec: EnvSpec,
+    shapes: Sequence[tuple[int, int, int]],
+    *,
+    layers: Layers,
+    name: str,
+    padding: int = 0,
+    sees: nn.Module | None = None,
 ) -> tuple[nn.Module, int]:
+    """Return convolutions with (channels, kernel, stride) each; they see what `sees` makes of the pixels, if given."""
     if not spec.is_image:
         raise UserError(f"network {name} reads pictures, but {spec.name} gives vectors: use --network mlp")
     *depth, height, breadth = spec.frame_shape
     channels = spec.stack * math.prod(depth)
-    modules: list[nn.Module] = []
-    for index, (channels_out, kernel, stride) in enumerate(shapes):
+    modules: list[nn.Module] = [] if sees is None else [sees]
+    for channels_out, kernel, stride in shapes:
         if min(height, breadth) + 2 * padding < kernel:
             raise UserError(
                 f"pictures of {spec.frame_shape[-2]} × {spec.frame_shape[-1]} are too small for network {name}: "
                 f"use --env.size {_smallest_size(shapes)} or more"
             )
-        convolution = layers.first_convolution if index == 0 else nn.Conv2d
+        convolution = nn.Conv2d if modules else PixelConv2d
         modules.append(convolution(channels, channels_out, kernel, stride, padding))
         height, breadth, channels = (
             (height + 2 * padding - kernel) // stride + 1,
