@@ -14,6 +14,8 @@ EPSILON_GREEDY_REPLAY = tuple(
     name for name in REPLAY if isinstance(ALGORITHMS[name].atari.algorithm.explore, EpsilonGreedy)
 )
 
+TRIAL_STEPS = (50_000, 100_000, 150_000, 200_000, 300_000, 400_000)  # at which trials for a recipe are compared
+
 
 @dataclass(frozen=True)
 class Departure:

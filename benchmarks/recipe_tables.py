@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from episode_means import as_text
+from learning_tasks import TRIAL_STEPS
 from redline.recipes import Recipe, find_recipe, recipe_names
 
 NONE = "–"
 TRIED = "tried-"
-STEPS = ("50000", "100000", "150000", "200000", "300000", "400000")
+STEPS = tuple(map(str, TRIAL_STEPS))
 
 Records = Mapping[str, Mapping[str, Any]]
 

@@ -4,7 +4,9 @@ Each run is a row in benchmarks/scores.jsonl: what is done is kept, and a script
 Every seed of a task is listed in its record, failures too. Runs go one after another, with all cores.
 """
 
+import json
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import psutil
 from arguments import at_least, make_parser
 from battery import Training, as_flags, read_done, train, train_all
 from episode_means import as_text, read_episodes
+from learning_tasks import TRIAL_STEPS
 from pong_score import changed_settings, typed
 from recording import RECORDS, Measurement, finish, say
 from redline.algorithms.catalog import ALGORITHMS
@@ -39,7 +42,6 @@ STUCK_RETURN = -18.0  # below it an algorithm gets a second seed
 FAILED_RETURN = -20.0  # at it nothing was learnt
 ON_POLICY_RECIPES = {Clipped: "pong", PolicyGradient: "pong-a2c", QLambda: "pong-pqn"}
 GAMES = ("breakout", "boxing", "freeway")
-TRIAL_STEPS = (50_000, 100_000, 150_000, 200_000, 300_000, 400_000)  # at which trials are compared
 NOT_TOLD = ("max_minutes", "max_steps", "seed", "target_eval_return", "optimizer.anneal_steps")
 UNJUDGED_GAMES = ("freeway",)  # nothing is learnt there for long, whoever trains
 
@@ -58,7 +60,7 @@ class Point:
 
 
 def curve_of(episodes: Sequence[Row]) -> list[Point]:
-    """Return a point every few seconds of training, from rows with time_s, steps and return."""
+    """Return a point every few seconds, from rows with time_s, steps and return."""
     points: list[Point] = []
     next_s = 0.0
     for place in range(CURVE_EPISODES - 1, len(episodes)):
@@ -77,12 +79,15 @@ def curve_of(episodes: Sequence[Row]) -> list[Point]:
 
 def measure(training: Training, folder: Path) -> Row:
     """Train once; return the minutes until the game was solved, or else what the agent plays like in the end."""
-    busy_percent = psutil.cpu_percent(interval=1.0)
+    busy_percent, begun_s = psutil.cpu_percent(interval=1.0), time.time()
     summary = train(training, folder)
+    ended_s = time.time()
     run, solved = Path(summary["run"]), summary["solved"]
+    # by the clock on the wall, as of the peers: starting and evaluating count
+    episodes = [row | {"time_s": row["unix_s"] - begun_s} for row in read_episodes(run)]
     row = {
         "solved": solved is not None,
-        "minutes": (solved["elapsed_s"] if solved else summary["time_s"]) / 60,
+        "minutes": (solved["elapsed_s"] if solved else ended_s - begun_s) / 60,
         "score": solved["mean_return"] if solved else evaluate(run, training.algorithm),
         "steps": summary["steps"],
         "updates": summary["updates"],
@@ -90,7 +95,7 @@ def measure(training: Training, folder: Path) -> Row:
         "mean_return_100": summary["mean_return_100"],
         "best_return": summary["best_return"],
         "busy_percent_before": busy_percent,
-        "curve": [point.row() for point in curve_of(read_episodes(run))],
+        "curve": [point.row() for point in curve_of(episodes)],
     }
     say(
         f"{describe(training)}: {'solved in' if solved else 'not solved,'} {row['minutes']:.1f} min, {row['score']:.1f}"
@@ -142,8 +147,9 @@ def run_recipe(options: Namespace) -> Measurement:
     name = options.recipe
     seeds = tuple(options.seeds or UNUSED_SEEDS.get(name, (11, 12, 13)))
     rows = train_all(recipe_trainings(name, seeds), measure, rows_file=options.rows)
-    solved = [row["minutes"] for row in rows if row.get("solved")]
-    needed, limit = REQUIRED_SEEDS.get(name, 1), REQUIRED_MINUTES.get(name, 30.0)
+    limit = REQUIRED_MINUTES.get(name, 30.0)
+    solved = [row["minutes"] for row in rows if row.get("solved") and row["minutes"] <= limit]
+    needed = REQUIRED_SEEDS.get(name, 1)
     told = ", ".join(f"seed {row['seed']} {_outcome(row)}" for row in rows)
     return Measurement(
         name=f"recipe-{name}",
@@ -169,7 +175,7 @@ def run_side_by_side(options: Namespace) -> Measurement:
     seed, minutes = options.seeds[0] if options.seeds else UNUSED_SEEDS["pong"][0], options.minutes or 60.0
     ours = recipe_trainings("pong", [seed])
     rows = train_all(ours, measure, rows_file=options.rows)
-    theirs = [Training("side-by-side", name, seed, ("pong", f"{minutes:g}")) for name in ("sb3-ppo", "sb3-dqn")]
+    theirs = [peer_training("side-by-side", name, seed, "pong", minutes) for name in PEERS]
     rows += train_peers(theirs, options.rows)
     finals = {row["algorithm"]: row["curve"][-1] for row in rows if row.get("curve")}
     told = "; ".join(
@@ -189,11 +195,16 @@ def run_side_by_side(options: Namespace) -> Measurement:
     )
 
 
+def peer_training(task: str, name: str, seed: int, game: str, minutes: float) -> Training:
+    """Return the run of a peer; with other settings it is another run."""
+    return Training(task, name, seed, (game, f"{minutes:g}", json.dumps(PEERS[name].settings(), sort_keys=True)))
+
+
 def train_peers(trainings: Sequence[Training], rows_file: Path) -> list[Row]:
     """Train peers that are not in the file yet; a row has the same curve as one of Redline."""
 
     def peer(training: Training, folder: Path) -> Row:
-        game, minutes = training.flags
+        game, minutes, _ = training.flags
         episodes = train_peer(training.algorithm, game, seconds=float(minutes) * 60, seed=training.seed, folder=folder)
         points = [point.row() for point in curve_of(episodes)]
         say(f"{describe(training)}: {points[-1] if points else 'no episode ended'}")
@@ -249,13 +260,19 @@ def run_games(options: Namespace) -> Measurement:
         (training,) = recipe_trainings(name, [seed], minutes=minutes)
         training = Training(f"game-{game}", training.algorithm, seed, (*training.flags, "--env", game))
         rows += train_all([training], measure, rows_file=options.rows)
-        rows += train_peers([Training("games", "sb3-ppo", seed, (game, f"{minutes:g}"))], options.rows)
+        rows += train_peers([peer_training("games", "sb3-ppo", seed, game, minutes)], options.rows)
     pairs = {game: (_last(rows[2 * i]), _last(rows[2 * i + 1])) for i, game in enumerate(options.games)}
-    judged = [ours > theirs for game, (ours, theirs) in pairs.items() if game not in UNJUDGED_GAMES]
+    judged = [
+        ours is not None and theirs is not None and ours > theirs
+        for game, (ours, theirs) in pairs.items()
+        if game not in UNJUDGED_GAMES
+    ]
     return Measurement(
         name="games-by-minutes",
         title=f"other games after {minutes:g} minutes: Redline's recipe beside Stable-Baselines3's PPO",
-        headline=", ".join(f"{game} {ours:.1f} beside {theirs:.1f}" for game, (ours, theirs) in pairs.items()),
+        headline=", ".join(
+            f"{game} {as_text(ours)} beside {as_text(theirs)}" for game, (ours, theirs) in pairs.items()
+        ),
         learning="mean return of the last ten training episodes, unclipped, one seed",
         passed=all(judged),
         config={"minutes": minutes, "seed": seed},
@@ -301,8 +318,8 @@ def read_trial(run: Path) -> Row:
     }
 
 
-def _last(row: Mapping[str, Any]) -> float:
-    return float(row["curve"][-1]["mean_return"]) if row.get("curve") else float("-inf")
+def _last(row: Mapping[str, Any]) -> float | None:
+    return float(row["curve"][-1]["mean_return"]) if row.get("curve") else None
 
 
 TASKS = {

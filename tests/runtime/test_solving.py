@@ -40,9 +40,16 @@ def test_values_are_evaluated_greedily_and_policies_by_draws() -> None:
 @pytest.mark.parametrize(("mean", "expected"), [(16.99, False), (17.0, True), (21.0, True)])
 def test_confirming_games_may_fall_short_by_a_point(mean: float, expected: bool) -> None:
     assert is_confirmed(mean, TARGET) is expected
-    limits = Limits(target_eval_return=TARGET)
-    assert limits.is_solved(Scores(confirmed=mean)) is expected
-    assert not Limits().is_solved(Scores(confirmed=mean))
+
+
+def test_only_a_target_that_was_confirmed_is_solved() -> None:
+    scores = Scores()
+    scores.confirm(16.8, target=18.0, is_enough=False)
+    assert not Limits(target_eval_return=17.0).is_solved(scores)  # no evaluation was held against that one
+    scores.confirm(18.9, target=18.0, is_enough=True)
+    assert Limits(target_eval_return=18.0).is_solved(scores)
+    assert not Limits(target_eval_return=18.5).is_solved(scores)
+    assert not Limits().is_solved(scores)
 
 
 def test_the_way_to_the_target_begins_with_the_first_ten_episodes() -> None:
@@ -84,25 +91,32 @@ def test_a_policy_that_is_evaluated_as_it_trains_must_be_nearer_than_one_that_ex
 def test_a_line_is_extended_to_the_target() -> None:
     # one point more every ten seconds: after 300 s at 10, the target of 18 is 80 s away
     scores = scores_after([-20.0 + second / 10 for second in range(1, 301)])
-    projected = projected_s(scores.curve, scores, target=TARGET, now_s=300.0)
+    projected = projected_s(scores, target=TARGET, now_s=300.0)
     assert projected == pytest.approx(80.0)
 
 
 @pytest.mark.parametrize("newest", [-20.0, -15.5])
 def test_nothing_is_projected_before_the_returns_rise(newest: float) -> None:
     scores = scores_after([-20.0] * 50 + [newest] * 10)  # 12 % of the way at most
-    assert projected_s(scores.curve, scores, target=TARGET, now_s=60.0) is None
+    assert projected_s(scores, target=TARGET, now_s=60.0) is None
 
 
 def test_nothing_is_projected_while_the_returns_fall() -> None:
     scores = scores_after([-20.0] * 10 + [10.0 - second / 10 for second in range(50)])
-    assert projected_s(scores.curve, scores, target=TARGET, now_s=60.0) is None
+    assert projected_s(scores, target=TARGET, now_s=60.0) is None
+
+
+def test_nothing_is_projected_on_a_plateau() -> None:
+    scores = scores_after([-20.0] * 10 + [17.0] * 300)
+    assert projected_s(scores, target=TARGET, now_s=310.0) is None
 
 
 def test_what_solved_goes_by_survives_a_checkpoint() -> None:
-    counters, scores = Counters(evaluation_s=3.0, solved_s=70.0), replace(scores_after([1.0] * 12), confirmed=17.5)
+    counters, scores = Counters(evaluation_s=3.0, elapsed_s=90.0, solved_s=70.0), scores_after([1.0] * 12)
+    scores.confirm(17.5, target=18.0, is_enough=True)
     again, scores_again = counters_from_json(counters_to_json(counters, scores))
-    assert (again, scores_again.confirmed, scores_again.first) == (counters, 17.5, [1.0] * 10)
+    assert again == counters
+    assert (scores_again.confirmed, scores_again.solved_target, scores_again.first) == (17.5, 18.0, [1.0] * 10)
 
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf")])
@@ -137,7 +151,7 @@ def test_a_run_ends_when_further_games_confirm_its_evaluation(tmp_path: Path, mo
     assert outcome.solved is not None
     assert evaluations(outcome.run) == [(10, "sampled"), (30, "sampled")]
     assert outcome.solved.mean_return >= 4.0
-    assert outcome.solved.greedy_return is not None
+    assert outcome.solved.argmax_return is not None
     assert outcome.solved.elapsed_s > outcome.gauges.time_s  # starting and evaluating count too
 
 

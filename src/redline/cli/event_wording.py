@@ -52,6 +52,7 @@ WORDS: Mapping[str, Callable[[Row], str]] = {
     "process": lambda row: f"{row['role']} is process {row['pid']}",
     "process-lost": lambda row: f"{row['role']} (pid {row['pid']}) {row['why']}",
     "evaluation": _evaluation,
+    "solved": lambda row: f"solved after {row['elapsed_s'] / 60:.1f} minutes: mean {row['mean_return']:.2f}",
     "checkpoint": lambda row: f"checkpoint {row['path']}, training waited {row['stalled_s']:.2f} s",
     "resume": lambda row: f"resumed from checkpoint {row['checkpoint']}",
     "warning": lambda row: f"warning: {row['message']}",

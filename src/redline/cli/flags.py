@@ -22,7 +22,6 @@ from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
-from redline.networks import Mlp, Twin
 from redline.recipes import find_recipe, without_table
 from redline.runtime.job import Job
 from redline.runtime.settings import flatten, from_settings
@@ -95,14 +94,14 @@ def train_defaults(args: Sequence[str]) -> TrainFlags:
     algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
     in_file = _parts_in(settings)
-    job = with_parts(default_job(algo, env_id), in_file | typed, algo)
     replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
     try:
+        job = with_parts(default_job(algo, env_id), in_file | typed, algo)
         job = from_settings(job, {key: value for key, value in settings.items() if key not in replaced})
     except UserError as error:
-        if "recipe" not in typed:
+        recipe = find_recipe(typed["recipe"]) if "recipe" in typed else None
+        if recipe is None or recipe.algorithm == algo:
             raise
-        recipe = find_recipe(typed["recipe"])
         raise UserError(f"{error}; recipe {recipe.name} is for {recipe.algorithm}, not for {algo}") from None
     job = share_out(job, [key.replace("_", "-") for key, _ in flatten(settings)])
     names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
@@ -156,7 +155,7 @@ def parse_all(args: Sequence[str]) -> list[TrainFlags]:
 def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
     """Return the job with the parts that were named in place of its algorithm's own."""
     known = part_fields(job.algorithm)
-    sees_pictures = not isinstance(job.algorithm.network, Mlp | Twin)
+    sees_pictures = not job.algorithm.network.reads_vectors()
     changes = {}
     for field in PARTS:
         if field not in typed:

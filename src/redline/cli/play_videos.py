@@ -21,7 +21,6 @@ from redline.cli.tables import progress_bar
 from redline.cli.wording import number, size
 from redline.errors import UserError
 from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
-from redline.recordings.episode import RecordingError
 from redline.recordings.library import open_library
 from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError
 from redline.recordings.video import find_encoder
@@ -100,14 +99,15 @@ def _nothing(listed: Sequence[Listed]) -> str:
 
 def video_of_best(run: Path, *, plain: bool, requested_stop: RequestedStop) -> Path:
     """Make a video of the best recorded episode of a run, and return where it is; UserError where none can be made."""
-    library = open_library(run)
-    best = select(list_episodes(run, library), BEST)
-    showing = Showing(run, library, Look(overlay=False, scale=None))
-    path = default_target(run, [best], showing.look)
     try:
-        with progress_bar("video of the best episode", plain=plain) as progress:
-            render(showing, [best], out=path, sheet=None, progress=progress, requested_stop=requested_stop)
-    except (OSError, RecordingError, StoppedWhilePlayingError) as error:
+        library = open_library(run)
+        best = select(list_episodes(run, library), BEST)
+        showing = Showing(run, library, Look(overlay=False, scale=None))
+        path = default_target(run, [best], showing.look)
+        if not path.exists():
+            with progress_bar("video of the best episode", plain=plain) as progress:
+                render(showing, [best], out=path, sheet=None, progress=progress, requested_stop=requested_stop)
+    except (OSError, ValueError, StoppedWhilePlayingError) as error:  # a damaged recording is a ValueError
         raise UserError(str(error)) from error
     return path
 

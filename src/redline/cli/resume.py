@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import tyro
 from redline.cli.flags import ENV_COUNTS, scan
 from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
-from redline.cli.train import display, train
+from redline.cli.train import command_begun_s, display, train
 from redline.errors import UserError
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
@@ -45,7 +46,8 @@ def run(args: Sequence[str]) -> int:
         flags = parse_resume(saved.job, rest)
         title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"
         with display(title, plain=flags.plain, as_json=flags.json) as watcher:
-            return train(lambda: resume_run(saved, flags.job, watcher, stop.reason), watcher, stop, as_json=flags.json)
+            go_on = partial(resume_run, saved, flags.job, watcher, stop.reason, begun_s=command_begun_s())
+            return train(go_on, watcher, stop, as_json=flags.json)
 
 
 def parse_resume(saved: Job, args: Sequence[str]) -> ResumeFlags:

@@ -2,12 +2,15 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from redline.cli.displays import Lines, LivePanel
 from redline.cli.flags import ALL, TrainFlags, parse_all, parse_train, requested_algorithm
@@ -24,7 +27,7 @@ from redline.recipes import find_recipe
 from redline.runs.errors import CheckpointError
 from redline.runtime.processes.session import LearnerLostError
 from redline.runtime.resuming import StoppedWhileResumingError
-from redline.runtime.session import Outcome
+from redline.runtime.session import Outcome, Solved
 from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.runtime.starting import AnySession, start_run
 from redline.runtime.watching import Watcher
@@ -39,15 +42,20 @@ def run(args: Sequence[str]) -> int:
             return compare(parse_all(args), stop)
         flags = parse_train(args)
         with display(title_of(flags), plain=flags.plain, as_json=flags.json) as watcher:
-            return train(partial(start, flags, watcher), watcher, stop, as_json=flags.json)
+            return train(partial(start, flags, watcher, begun_s=command_begun_s()), watcher, stop, as_json=flags.json)
 
 
-def start(flags: TrainFlags, watcher: Watcher) -> AnySession:
-    """Begin the run that the flags ask for."""
+def start(flags: TrainFlags, watcher: Watcher, *, begun_s: float | None = None) -> AnySession:
+    """Begin the run that the flags ask for; the user waits since `begun_s`, or since now."""
     recipe = None if flags.recipe is None else find_recipe(flags.recipe)
     if recipe is not None:
         watcher.note(f"recipe {recipe.name}: {recipe.about}; departs from the usual protocol: {recipe.departs}")
-    return start_run(flags.job, flags.algo, watcher, recipe=recipe)
+    return start_run(flags.job, flags.algo, watcher, recipe=recipe, begun_s=begun_s)
+
+
+def command_begun_s() -> float:
+    """Return the monotonic time at which this process was started: Python's own start and all imports count."""
+    return time.monotonic() - max(0.0, time.time() - psutil.Process().create_time())
 
 
 def title_of(flags: TrainFlags) -> str:
@@ -78,12 +86,15 @@ def train(
     except TRAINING_ERRORS as error:
         return refuse(str(error), as_json=as_json, code=FAILED)
     watcher.finish()
+    if not as_json:
+        for line in _closing_lines(outcome):
+            watcher.note(line)
     video = None if outcome.solved is None else _video(outcome, watcher, stop)
     if as_json:
         print(json.dumps(summary(outcome) | ({} if video is None else {"video": str(video)})))
-        return exit_code(outcome)
-    for line in [*_closing_lines(outcome), *_solved_lines(outcome, video)]:
-        watcher.note(line)
+    elif outcome.solved is not None:
+        for line in _next_lines(outcome, video):
+            watcher.note(line)
     return exit_code(outcome)
 
 
@@ -175,38 +186,39 @@ def summary(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _solved_lines(outcome: Outcome, video: Path | None) -> list[str]:
-    """Say how long it took, and what to do next; nothing if the game was not solved."""
-    solved, run = outcome.solved, outcome.run
-    if solved is None:
-        return []
-    means = f"mean {number(solved.mean_return)} of {CONFIRMING_EPISODES} episodes ({solved.how})"
-    if solved.greedy_return is not None:
-        means += f", {number(solved.greedy_return)} with the likeliest action always taken"
+def _next_lines(outcome: Outcome, video: Path | None) -> list[str]:
+    """Say where the video is, and what to do next."""
     return [
-        f"solved in {solved.elapsed_s / 60:.1f} minutes: {means}",
         *([] if video is None else [f"video of the best episode: {video}"]),
         "next:",
-        f"  redline play {run} --policy --overlay    watch it play, with what it thinks",
-        f"  redline report {run}    charts of this run",
+        f"  redline play {outcome.run} --policy --overlay    watch it play, with what it thinks",
+        f"  redline report {outcome.run}    charts of this run",
         "  redline recipes    settings for other games",
     ]
 
 
 def _closing_lines(outcome: Outcome) -> list[str]:
-    last = outcome.gauges
+    last, solved = outcome.gauges, outcome.solved
     learning, warmup, greedy = outcome.learning_steps_per_s, last.warmup_steps_per_s, last.greedy_return
     speed = "no updates yet" if learning is None else f"{rate(learning)} steps/s while learning"
     if warmup is not None:
         speed += f" ({rate(warmup)} in the warm-up)"
     scores = f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}"
     if greedy is not None:
-        scores += f", greedy {number(greedy)} at step {last.greedy_at_steps:,}"
+        scores += f", eval {number(greedy)} at step {last.greedy_at_steps:,}"
+    go_on = f"redline resume {outcome.run}" + ("" if solved is None else " --target-eval-return None")
     return [
-        f"stopped: {outcome.reason}",
+        f"stopped: {outcome.reason}" if solved is None else _solved_line(solved),
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
         f"{duration(last.time_s)}: {speed}, {number(last.samples_per_step)} samples/step",
         f"{scores}, memory {size(last.rss_bytes)}",
         f"run {outcome.run}",
-        f"go on with: redline resume {outcome.run}",
+        f"go on with: {go_on}",
     ]
+
+
+def _solved_line(solved: Solved) -> str:
+    means = f"mean {number(solved.mean_return)} of {CONFIRMING_EPISODES} episodes ({solved.how})"
+    if solved.argmax_return is not None:
+        means += f", {number(solved.argmax_return)} by greedy play"
+    return f"solved in {solved.elapsed_s / 60:.1f} minutes: {means}"

@@ -40,7 +40,7 @@ def build_value_network(
 
 
 def build_policy_network(torso: Torso, spec: EnvSpec, *, layers: Layers, generator: torch.Generator) -> Network:
-    """Return a network that gives a policy and a value from shared features."""
+    """Return a network that gives a policy and a value, from shared features or from those of two towers."""
     with torch.random.fork_rng(devices=[]):
         module, features = torso.build(spec, layers)
         head = PolicyHead(

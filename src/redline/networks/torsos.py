@@ -26,6 +26,10 @@ class Torso(Protocol):
         """Return 2 where policy and value share nothing, and the features of one lie behind those of the other."""
         return 1
 
+    def reads_vectors(self) -> bool:
+        """Tell whether it is made for vectors, not for pictures."""
+        return False
+
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         """Return a module from observations [B, K, *frame] to features [B, towers · F], and F."""
         ...
@@ -102,6 +106,9 @@ class Mlp(Torso):
     def last_width(self) -> int:
         return self.widths[-1]
 
+    def reads_vectors(self) -> bool:
+        return True
+
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         return _dense(spec, self.widths, layers=layers, name="mlp")
 
@@ -121,6 +128,9 @@ class Twin(Torso):
 
     def last_width(self) -> int:
         return self.widths[-1]
+
+    def reads_vectors(self) -> bool:
+        return True
 
     def towers(self) -> int:
         return 2

@@ -28,8 +28,8 @@ class Counters:
     evaluated_steps: int = 0  # steps at which the weights of the newest of them were taken
     evaluated_at_s: float = 0.0  # training time at that moment
     evaluation_s: float = 0.0  # spent on evaluations while training stood still; not part of the training time
+    elapsed_s: float = 0.0  # that a user waited: starting, training, evaluating and saving, over all resumes
     solved_s: float = 0.0  # of `elapsed_s` when the target of evaluations was reached and confirmed; 0 before
-    startup_s: float = 0.0  # from the start of the process to the first step, over all resumes; not part of it either
 
     def count_time(self, seconds: float) -> None:
         """Add training time, and note how much of it and of the steps came before the first update."""
@@ -37,11 +37,6 @@ class Counters:
         if self.updates == 0:
             self.warmup_time_s += seconds
             self.warmup_steps = self.steps
-
-    @property
-    def elapsed_s(self) -> float:
-        """Everything that a user waited for: starting, training and evaluating, over all resumes."""
-        return self.startup_s + self.time_s + self.evaluation_s
 
     @property
     def warmup_steps_per_s(self) -> float | None:
@@ -63,6 +58,7 @@ class Scores:
     best: float | None = None
     greedy: float | None = None  # mean return of the newest evaluation; its episodes are not among the recent
     confirmed: float | None = None  # mean of the newest games that were to confirm an evaluation
+    solved_target: float | None = None  # target of evaluations that they confirmed; None before
     first: list[float] = field(default_factory=list)  # returns of the first episodes
     curve: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=CURVE_EPISODES))  # (time_s, return)
 
@@ -78,6 +74,12 @@ class Scores:
     def mean(self) -> float | None:
         """Mean of the last 100 episodes, or of as many as there are."""
         return sum(self.recent) / len(self.recent) if self.recent else None
+
+    def confirm(self, mean_return: float, *, target: float, is_enough: bool) -> None:
+        """Take in the games that were to confirm that an evaluation reached `target`."""
+        self.confirmed = mean_return
+        if is_enough:
+            self.solved_target = target
 
     @property
     def first_mean(self) -> float | None:
@@ -108,6 +110,7 @@ def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
         "best_return": scores.best,
         "greedy_return": scores.greedy,
         "confirmed_return": scores.confirmed,
+        "solved_target": scores.solved_target,
         "first_returns": scores.first,
     }
 
@@ -120,6 +123,7 @@ def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
         best=data["best_return"],
         greedy=data.get("greedy_return"),
         confirmed=data.get("confirmed_return"),
+        solved_target=data.get("solved_target"),
         first=[float(value) for value in data.get("first_returns", [])],
     )
     return Counters(**data["counters"]), scores

@@ -33,7 +33,7 @@ from redline.runtime.solving import (
 )
 from redline.runtime.watching import Watcher
 
-GREEDY_PATIENCE_S = 20.0  # for the likeliest actions of a policy, which may go round in circles
+ARGMAX_PATIENCE_S = 20.0  # for greedy play of a policy
 
 
 def evaluation_due(counters: Counters, every_steps: int) -> bool:
@@ -51,6 +51,7 @@ def record_evaluation(
     curves: Curves,
     watcher: Watcher,
     how: str = "",
+    is_confirmation: bool = False,
 ) -> float:
     """Write down an evaluation with the weights of step `weights_steps`, and return its mean return.
 
@@ -70,6 +71,7 @@ def record_evaluation(
         max_return=highest,
         duration_s=duration_s,
         how=how,
+        is_confirmation=is_confirmation,
     )
     curves.add_evaluation(mean, steps=weights_steps)
     watcher.note(
@@ -105,7 +107,7 @@ class InlineEvaluator:
         self._watcher = watcher
         self._player: Player | None = None
         self._duration_s = EXPECTED_S  # of the newest evaluation
-        self.greedy_mean: float | None = None  # of a policy that was drawn from when it solved its game
+        self.argmax_mean: float | None = None  # of greedy play, of a policy that solved its game by draws
 
     @property
     def is_due(self) -> bool:
@@ -123,81 +125,81 @@ class InlineEvaluator:
 
         Where it reaches the target of the run, further games with the same weights are to confirm it.
         """
-        job, scores = self._trainer.job, self._trainer.scores
-        target = job.limits.target_eval_return
+        job, counters, scores = self._trainer.job, self._trainer.counters, self._trainer.scores
+        target, evaluated_at_s, begun_s = job.limits.target_eval_return, counters.evaluated_at_s, time.monotonic()
         player = self._player = self._player or _player_of(job, self._trainer)
         player.network.load_state_dict(self._trainer.learner.online.state_dict())
         mean = self._evaluate(player, num_episodes(job), requested_stop)
-        if target is None or mean is None or mean < target:
-            return
-        confirmed = self._evaluate(player, CONFIRMING_EPISODES, requested_stop)
-        if confirmed is None:
-            return
-        scores.confirmed = confirmed
-        self._watcher.note(describe_confirmation(confirmed, target))
-        if is_confirmed(confirmed, target):
-            self._trainer.counters.solved_s = self._trainer.counters.elapsed_s
-            self._compare_with_greedy(player, requested_stop)
+        self._duration_s = time.monotonic() - begun_s
+        if target is not None and mean is not None and mean >= target:
+            confirmed = self._evaluate(player, CONFIRMING_EPISODES, requested_stop, is_confirmation=True)
+            if confirmed is None:
+                counters.evaluated_at_s = evaluated_at_s  # due again as soon as there is time for it
+            else:
+                scores.confirm(confirmed, target=target, is_enough=is_confirmed(confirmed, target))
+                self._watcher.note(describe_confirmation(confirmed, target))
+        counters.evaluation_s += time.monotonic() - begun_s
 
-    def _evaluate(self, player: Player, episodes: int, requested_stop: RequestedStop) -> float | None:
-        """Play so many episodes and return their mean, None if they were dropped; the time that it took is counted."""
+    def _evaluate(
+        self, player: Player, episodes: int, requested_stop: RequestedStop, *, is_confirmation: bool = False
+    ) -> float | None:
+        """Play so many episodes and return their mean, None if they were dropped."""
         job, counters, begun_s = self._trainer.job, self._trainer.counters, time.monotonic()
         number = counters.evaluations + 1
         try:
-            with _compute_threads(_num_threads(job)):
-                played = player.play(
-                    episodes,
-                    seed=greedy_seed(job.seed, number),
-                    progress=lambda share: None,
-                    requested_stop=requested_stop,
-                )
+            played = self._play(player, episodes, number, requested_stop)
         except StoppedWhileEvaluatingError as stopped:
             # those that ended are the shorter ones: their mean would be biased
             self._watcher.note(f"evaluation {number} dropped: {stopped}")
             return None
-        finally:
-            duration_s = time.monotonic() - begun_s
-            counters.evaluation_s += duration_s
         mean = record_evaluation(
-            [one.episode for one in played],
+            played,
             number=number,
             weights_steps=counters.steps,
-            duration_s=duration_s,
+            duration_s=time.monotonic() - begun_s,
             recorder=self._recorder,
             curves=self._curves,
             watcher=self._watcher,
             how=describe_acting(job),
+            is_confirmation=is_confirmation,
         )
         self._trainer.scores.greedy = mean
-        self._duration_s = duration_s
         counters.evaluations, counters.evaluated_steps = number, counters.steps
         counters.evaluated_at_s = counters.time_s
         return mean
 
-    def _compare_with_greedy(self, player: Player, requested_stop: RequestedStop) -> None:
-        """Tell how a policy plays whose likeliest action is always taken; it counts for nothing, and may never end."""
+    def _play(self, player: Player, episodes: int, number: int, requested_stop: RequestedStop) -> list[Episode]:
         job = self._trainer.job
-        if not isinstance(job.algorithm.explore, Sampled):
+        with _compute_threads(_num_threads(job)):
+            played = player.play(
+                episodes,
+                seed=greedy_seed(job.seed, number),
+                progress=lambda share: None,
+                requested_stop=requested_stop,
+            )
+        return [one.episode for one in played]
+
+    def compare_with_argmax(self, requested_stop: RequestedStop) -> None:
+        """Tell how a policy that solved its game by draws plays greedily; it counts for nothing, and may never end."""
+        player, counters = self._player, self._trainer.counters
+        if player is None or not isinstance(self._trainer.job.algorithm.explore, Sampled):
             return
-        end_s = time.monotonic() + GREEDY_PATIENCE_S
+        end_s = time.monotonic() + ARGMAX_PATIENCE_S
 
         def requested_or_late() -> str | None:
-            return requested_stop() or (f"{GREEDY_PATIENCE_S:g} s are over" if time.monotonic() > end_s else None)
+            if time.monotonic() > end_s:
+                return f"no end after {ARGMAX_PATIENCE_S:g} s, it may go round in circles,"
+            return requested_stop()
 
         try:
-            with _compute_threads(_num_threads(job)), player.acting_by(Greedy()):
-                played = player.play(
-                    EPISODES,
-                    seed=greedy_seed(job.seed, self._trainer.counters.evaluations + 1),
-                    progress=lambda share: None,
-                    requested_stop=requested_or_late,
-                )
+            with player.acting_by(Greedy()):
+                played = self._play(player, EPISODES, counters.evaluations + 1, requested_or_late)
         except StoppedWhileEvaluatingError as stopped:
-            self._watcher.note(f"with the likeliest action always taken: {stopped}; such play may go round in circles")
+            self._watcher.note(f"greedy play (always the likeliest action): {stopped}")
             return
-        self.greedy_mean = fmean(one.episode.total_reward for one in played)
+        self.argmax_mean = fmean(episode.total_reward for episode in played)
         self._watcher.note(
-            f"with the likeliest action always taken: mean {self.greedy_mean:.2f} of {EPISODES} episodes"
+            f"greedy play (always the likeliest action): mean {self.argmax_mean:.2f} of {EPISODES} episodes"
         )
 
 
@@ -222,7 +224,7 @@ def _player_of(job: Job, trainer: Measured) -> Player:
         job,
         trainer.spec,
         device=find_device(evaluator.device or job.device),
-        num_envs=episodes if has_target else min(evaluator.envs, episodes),
+        num_envs=min(max(EPISODES, evaluator.envs) if has_target else evaluator.envs, episodes),
         threads=min(_num_threads(job), episodes),
         explore=explore,
         epsilon=epsilon,

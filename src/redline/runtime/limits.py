@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from redline.errors import UserError
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.solving import is_confirmed
 
 SOLVED = "solved"  # the reason for which a run ends that has reached its target of evaluations
 
@@ -60,8 +59,8 @@ class Limits:
 
     def is_solved(self, scores: Scores) -> bool:
         """Tell whether the target of evaluations was reached, and confirmed."""
-        target, confirmed = self.target_eval_return, scores.confirmed
-        return target is not None and confirmed is not None and is_confirmed(confirmed, target)
+        target, met = self.target_eval_return, scores.solved_target
+        return target is not None and met is not None and met >= target
 
     def total_steps(self, *, frames_per_step: int) -> int | None:
         """Return the steps after which `max_steps` or `max_frames` ends the run."""

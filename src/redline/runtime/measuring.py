@@ -148,7 +148,7 @@ class Measurer:
         target, scores = self._trainer.job.limits.target_eval_return, self._trainer.scores
         if target is None:
             return None
-        return projected_s(scores.curve, scores, target=target, now_s=self._trainer.counters.time_s)
+        return projected_s(scores, target=target, now_s=self._trainer.counters.time_s)
 
     def _read_role(self, recent: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - recent.time_s, 1e-9)

@@ -108,9 +108,18 @@ class StoppedWhileResumingError(Exception):
 
 
 def resume_run(
-    saved: SavedRun, job: Job, watcher: Watcher, requested_stop: Callable[[], str | None] = lambda: None
+    saved: SavedRun,
+    job: Job,
+    watcher: Watcher,
+    requested_stop: Callable[[], str | None] = lambda: None,
+    *,
+    begun_s: float | None = None,
 ) -> AnySession:
-    """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with."""
+    """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with.
+
+    `begun_s` is the monotonic time at which the user began to wait, now if it is not given.
+    """
+    begun_s = time.monotonic() if begun_s is None else begun_s
     check_changes(saved.job, job)
     with ExitStack() as on_error:
         run = RunDirectory.open(saved.path)
@@ -126,7 +135,13 @@ def resume_run(
         tell_settings(settled, spec, protocol, run, watcher)
         bring_back = _bring_back_inline if settled.job.topology == "inline" else _bring_back_async
         session, lost_state = bring_back(
-            settled, run=run, store=store, checkpoint=checkpoint, watcher=watcher, requested_stop=requested_stop
+            settled,
+            run=run,
+            store=store,
+            checkpoint=checkpoint,
+            watcher=watcher,
+            requested_stop=requested_stop,
+            begun_s=begun_s,
         )
         on_error.callback(session.close)
         counters, _ = counters_from_json(checkpoint.state)
@@ -153,6 +168,7 @@ def _bring_back_inline(
     checkpoint: Checkpoint,
     watcher: Watcher,
     requested_stop: Callable[[], str | None],
+    begun_s: float,
 ) -> tuple[Session, list[str]]:
     """Return a session that stands where the checkpoint was taken, and what could not be brought back."""
     prepare_process(settled)
@@ -160,7 +176,7 @@ def _bring_back_inline(
     with ExitStack() as on_error:
         on_error.callback(trainer.close)
         lost = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
-        session = open_session(run, store, trainer, watcher)
+        session = open_session(run, store, trainer, watcher, begun_s=begun_s)
         on_error.pop_all()
     return session, lost
 
@@ -173,14 +189,17 @@ def _bring_back_async(
     checkpoint: Checkpoint,
     watcher: Watcher,
     requested_stop: Callable[[], str | None],
+    begun_s: float,
 ) -> tuple[AsyncSession, list[str]]:
     """Return a session whose learner stands where the checkpoint was taken, and what could not be brought back."""
     check_memory(settled)
     store.close()  # the learner opens its own
     spec, _ = describe_env(settled.job)
     check_rings(settled.job, spec)
-    counters, _ = counters_from_json(checkpoint.state)
-    session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=counters)
+    counters, scores = counters_from_json(checkpoint.state)
+    session = AsyncSession(
+        run=run, settled=settled, spec=spec, watcher=watcher, counters=counters, scores=scores, begun_s=begun_s
+    )
     with ExitStack() as on_error:
         on_error.callback(session.close)
         try:

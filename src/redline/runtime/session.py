@@ -4,17 +4,17 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-import psutil
 import torch
 
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.checkpointing import save_checkpoint
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.curves import Curves
 from redline.runtime.evaluations import InlineEvaluator, describe_acting
 from redline.runtime.gauges import Gauges
@@ -35,10 +35,10 @@ DISPLAY_INTERVAL_S = 1.0
 class Solved:
     """How the target of evaluations was reached."""
 
-    elapsed_s: float  # since the command was given: starting, training and evaluating, over all resumes
+    elapsed_s: float  # that the user waited: starting, training and evaluating, over all resumes
     mean_return: float  # of the games that confirmed it
     how: str  # actions were chosen in them
-    greedy_return: float | None  # mean where a policy's likeliest action is always taken; None: not told
+    argmax_return: float | None = None  # mean of greedy play of a policy that draws its actions; None: not told
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,27 @@ class Outcome:
     solved: Solved | None = None
 
 
-def process_age_s() -> float:
-    """Return the seconds since this process was started: Python's own start and all imports included."""
-    return time.time() - psutil.Process().create_time()
+def solved_by(job: Job, counters: Counters, scores: Scores) -> Solved | None:
+    """Return how a run solved its game, if it did."""
+    if scores.confirmed is None or not job.limits.is_solved(scores):
+        return None
+    return Solved(counters.solved_s, scores.confirmed, how=describe_acting(job))
 
 
 class Session(AbstractContextManager["Session"]):
     """A locked run directory, a trainer, and whoever watches."""
 
     def __init__(
-        self, *, run: RunDirectory, store: CheckpointStore, trainer: Trainer, watcher: Watcher, curves: Curves
+        self,
+        *,
+        run: RunDirectory,
+        store: CheckpointStore,
+        trainer: Trainer,
+        watcher: Watcher,
+        curves: Curves,
+        begun_s: float,
     ) -> None:
+        """Take a trainer as it is to go on; `begun_s` is the monotonic time at which the user began to wait."""
         self.run = run
         self.store = store
         self.trainer = trainer
@@ -74,6 +84,7 @@ class Session(AbstractContextManager["Session"]):
         self._evaluator = InlineEvaluator(trainer, recorder=self._recorder, curves=curves, watcher=watcher)
         self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._started_s = time.monotonic()
+        self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
         self._last_checkpoint: Path | None = None
         self._told_of_replay = False
 
@@ -102,7 +113,6 @@ class Session(AbstractContextManager["Session"]):
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
         self._monitor.begin()
         self.trainer.phases.skip()
-        self.trainer.counters.startup_s += process_age_s()
         self._started_s = last_s = time.monotonic()
         next_show_s, next_metrics_s = last_s + DISPLAY_INTERVAL_S, last_s
         next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
@@ -131,30 +141,28 @@ class Session(AbstractContextManager["Session"]):
         self._monitor.close()
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)
+        solved = solved_by(self._job, self.trainer.counters, self.trainer.scores)
         return Outcome(
             reason=reason,
             gauges=gauges,
             learning_steps_per_s=self.trainer.counters.learning_steps_per_s,
             run=self.run.path,
             checkpoint=self._last_checkpoint,
-            solved=self._solved(),
-        )
-
-    def _solved(self) -> Solved | None:
-        scores, counters = self.trainer.scores, self.trainer.counters
-        if scores.confirmed is None or not self._job.limits.is_solved(scores):
-            return None
-        return Solved(
-            counters.solved_s,
-            scores.confirmed,
-            how=describe_acting(self._job),
-            greedy_return=self._evaluator.greedy_mean,
+            solved=solved and replace(solved, argmax_return=self._evaluator.argmax_mean),
         )
 
     def _evaluate(self, requested_stop: Callable[[], str | None]) -> None:
         """Play the evaluation that is due, unless a stop is requested meanwhile or the minutes are over."""
         minutes = Limits(max_steps=None, max_minutes=self._job.limits.max_minutes)
         self._evaluator.play(lambda: requested_stop() or self._limit_reached(minutes))
+        if self._job.limits.is_solved(self.trainer.scores):
+            counters = self.trainer.counters
+            counters.elapsed_s = counters.solved_s = self._elapsed_s()
+            self.event("solved", elapsed_s=counters.solved_s, mean_return=self.trainer.scores.confirmed)
+            self._evaluator.compare_with_argmax(requested_stop)
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._waited_from_s
 
     def _show(self) -> Gauges:
         gauges = self._measurer.read()
@@ -171,6 +179,7 @@ class Session(AbstractContextManager["Session"]):
     def checkpoint(self, *, is_last: bool) -> None:
         """Save a checkpoint; where the disk refuses, say so loudly and go on, unless it was the last chance."""
         started_s = time.monotonic()
+        self.trainer.counters.elapsed_s = self._elapsed_s()
         try:
             self._recorder.flush()
             self._last_checkpoint = save_checkpoint(self.trainer, self.store)

@@ -4,8 +4,6 @@ To stop at the first good evaluation would pick luck. So the target must be reac
 reached again by CONFIRMING_EPISODES others.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from redline.algorithms.family import Algorithm
@@ -25,6 +23,7 @@ EXPECTED_S = 1.0  # of an evaluation, until there was one
 CURVE_BEGINS = 0.15  # of the way: before that there is nothing to extend
 CURVE_SHARE = 1 / 3  # of the time, the newest: what is extended
 LEAST_EPISODES = 10  # in it
+MOST_TIMES = 20.0  # the time that has passed: a rise that would take longer is none
 
 
 def acting(algorithm: Algorithm) -> tuple[Exploration, float]:
@@ -59,21 +58,22 @@ def way_done(scores: Scores, target: float) -> float | None:
     return 1.0 if target <= first else (newest - first) / (target - first)
 
 
-def projected_s(curve: Sequence[tuple[float, float]], scores: Scores, *, target: float, now_s: float) -> float | None:
-    """Return the seconds until the curve of (time, return) reaches the target if it rises on as it did lately.
+def projected_s(scores: Scores, *, target: float, now_s: float) -> float | None:
+    """Return the seconds until the returns reach the target if they rise on as they did lately.
 
     None until there is a rise to go by, and where the returns fall.
     """
     way = way_done(scores, target)
     if way is None or way < CURVE_BEGINS:
         return None
-    newest = [point for point in curve if point[0] >= now_s * (1.0 - CURVE_SHARE)]
+    newest = [point for point in scores.curve if point[0] >= now_s * (1.0 - CURVE_SHARE)]
     if len(newest) < LEAST_EPISODES:
         return None
     times, returns = np.array(newest).T
     if np.ptp(times) <= 0.0:
         return None
     slope, start = np.polyfit(times - now_s, returns, 1)  # start: the line's height now
-    if slope <= 0.0:
+    missing = max(0.0, float(target - start))
+    if slope <= 0.0 or missing > MOST_TIMES * now_s * slope:
         return None
-    return float(max(0.0, target - start) / slope)
+    return missing / float(slope)

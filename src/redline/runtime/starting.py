@@ -23,7 +23,7 @@ from redline.runtime.building import (
     recordings_bytes,
     settle,
 )
-from redline.runtime.counters import Counters
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.curves import HOW_TO_GET_IT, Curves
 from redline.runtime.job import Job
 from redline.runtime.processes.session import AsyncSession
@@ -37,14 +37,21 @@ from redline.types import EnvSpec
 AnySession = Session | AsyncSession
 
 
-def start_run(job: Job, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None) -> AnySession:
-    """Begin a new run in a new directory; `recipe` is where its settings come from, if from one."""
+def start_run(
+    job: Job, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None, begun_s: float | None = None
+) -> AnySession:
+    """Begin a new run in a new directory; `recipe` is where its settings come from, if from one.
+
+    `begun_s` is the monotonic time at which the user began to wait, now if it is not given.
+    """
     settled = settle(job)
     start = start_inline if settled.job.topology == "inline" else start_async
-    return start(settled, algorithm, watcher, recipe)
+    return start(settled, algorithm, watcher, recipe=recipe, begun_s=time.monotonic() if begun_s is None else begun_s)
 
 
-def start_inline(settled: Settled, algorithm: str, watcher: Watcher, recipe: Recipe | None = None) -> Session:
+def start_inline(
+    settled: Settled, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None, begun_s: float | None = None
+) -> Session:
     """Begin a new run in this process."""
     prepare_process(settled)
     spec, protocol = describe_env(settled.job)
@@ -57,14 +64,16 @@ def start_inline(settled: Settled, algorithm: str, watcher: Watcher, recipe: Rec
         )
         trainer.begin()
         tell_settings(settled, spec, protocol, run, watcher)
-        session = open_session(run, CheckpointStore(run), trainer, watcher)
+        session = open_session(run, CheckpointStore(run), trainer, watcher, begun_s=begun_s)
         session.event("start", protocol=protocol)
         session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
         on_error.pop_all()
     return session
 
 
-def start_async(settled: Settled, algorithm: str, watcher: Watcher, recipe: Recipe | None = None) -> AsyncSession:
+def start_async(
+    settled: Settled, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None, begun_s: float
+) -> AsyncSession:
     """Begin a new run with processes of its own."""
     check_memory(settled)
     spec, protocol = describe_env(settled.job)
@@ -75,7 +84,15 @@ def start_async(settled: Settled, algorithm: str, watcher: Watcher, recipe: Reci
             settled, game=spec.name, protocol=protocol, algorithm=algorithm, recipe=recipe, on_error=on_error
         )
         tell_settings(settled, spec, protocol, run, watcher)
-        session = AsyncSession(run=run, settled=settled, spec=spec, watcher=watcher, counters=Counters())
+        session = AsyncSession(
+            run=run,
+            settled=settled,
+            spec=spec,
+            watcher=watcher,
+            counters=Counters(),
+            scores=Scores(),
+            begun_s=begun_s,
+        )
         on_error.callback(session.close)
         session.event("start", protocol=protocol)
         session.launch(is_resumed=False, requested_stop=lambda: None)  # saves a checkpoint before the first step
@@ -115,10 +132,13 @@ def present_facts(settled: Settled) -> dict[str, Any]:
     }
 
 
-def open_session(run: RunDirectory, store: CheckpointStore, trainer: Trainer, watcher: Watcher) -> Session:
-    """Return the session that runs a trainer."""
+def open_session(
+    run: RunDirectory, store: CheckpointStore, trainer: Trainer, watcher: Watcher, *, begun_s: float | None = None
+) -> Session:
+    """Return the session that runs a trainer, for a user who waits since `begun_s`, or since now."""
     curves = Curves(run.path, from_steps=trainer.counters.steps)
-    return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves)
+    begun_s = time.monotonic() if begun_s is None else begun_s
+    return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves, begun_s=begun_s)
 
 
 def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirectory, watcher: Watcher) -> None:

@@ -38,7 +38,7 @@ from redline.schedules import Linear
 UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 ALMOST_GREEDY = EpsilonGreedy(Linear(0.2, 0.0, over_steps=300))
-OF_TIME = {"time_s", "unix_s", "warmup_time_s", "startup_s", "evaluation_s", "evaluated_at_s"}
+OF_TIME = {"time_s", "unix_s", "warmup_time_s", "elapsed_s", "evaluation_s", "evaluated_at_s"}
 OF_THE_ACTOR = ("actor.", "env.")  # parts of a checkpoint
 
 

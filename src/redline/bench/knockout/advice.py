@@ -14,7 +14,7 @@ from redline.algorithms.samplings import Prioritized
 from redline.bench.knockout.costs import ENV_AND_LEARNER, LEARNER_PARTS
 from redline.envs import catalog as env_catalog
 from redline.errors import UserError
-from redline.networks import Mlp, Nature
+from redline.networks import Nature
 from redline.runtime.building import place_roles
 from redline.runtime.job import Job
 from redline.runtime.roles import usable_cores
@@ -74,7 +74,7 @@ def _cuda(job: Job) -> Setting | None:
 
 def _all_learner_threads(job: Job) -> Setting | None:
     cores = usable_cores()
-    is_large = not isinstance(job.algorithm.network, Mlp)
+    is_large = not job.algorithm.network.reads_vectors()
     return ("learner.threads", cores) if is_large and job.learner.threads < cores else None
 
 
@@ -109,7 +109,7 @@ def _prefetch(job: Job) -> Setting | None:
 
 def _faster_codec(job: Job) -> Setting | None:
     algorithm = job.algorithm
-    if not isinstance(algorithm, QLearning) or isinstance(algorithm.network, Mlp):
+    if not isinstance(algorithm, QLearning) or algorithm.network.reads_vectors():
         return None
     faster = {"zstd": "lz4", "lz4": "raw"}.get(algorithm.replay.codec)
     return None if faster is None else ("replay.codec", faster)

@@ -114,14 +114,15 @@ class Board:
         self._greedy[0] = number  # last: who sees it sees what belongs to it
 
     @property
-    def confirmation(self) -> float | None:
-        """Mean return of the newest games that were to confirm an evaluation."""
-        return float(self._greedy[4]) if self._greedy[3] else None
+    def solved(self) -> tuple[float, float, float] | None:
+        """Mean return of the games that confirmed it, the target, and the seconds that it took; None before."""
+        is_solved, mean, target, elapsed_s = self._greedy[3:7].tolist()
+        return (mean, target, elapsed_s) if is_solved else None
 
-    def show_confirmation(self, mean: float) -> None:
+    def show_solved(self, *, mean: float, target: float, elapsed_s: float) -> None:
         """Tell the learner, whose checkpoint keeps it."""
-        self._greedy[4] = mean
-        self._greedy[3] = 1.0
+        self._greedy[4:7] = mean, target, elapsed_s
+        self._greedy[3] = 1.0  # last: who sees it sees what belongs to it
 
     # Progress of the learner
 

@@ -39,6 +39,7 @@ class LearnerKit:
     board: Board
     lanes: SharedLanes
     weights: SharedWeights
+    waited_from_s: float  # monotonic time of the run's `elapsed_s` 0
 
 
 def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
@@ -56,7 +57,7 @@ def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
         lost = restore_checkpoint(trainer, store.newest_valid(), store)
     world.publish(trainer)
     kit.board.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
-    loop = _Loop(trainer, store, place, outbox)
+    loop = _Loop(trainer, store, place, outbox, waited_from_s=kit.waited_from_s)
     if not kit.is_resumed:
         loop.save()  # a run that can't save is refused before its first step
     outbox.send("ready", lost=lost)
@@ -66,7 +67,10 @@ def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
 class _Loop:
     """Vector steps, readings and orders."""
 
-    def __init__(self, trainer: Trainer, store: CheckpointStore, place: Place, outbox: Outbox) -> None:
+    def __init__(
+        self, trainer: Trainer, store: CheckpointStore, place: Place, outbox: Outbox, *, waited_from_s: float
+    ) -> None:
+        self._waited_from_s = waited_from_s
         self._trainer = trainer
         self._store = store
         self._place = place
@@ -107,6 +111,7 @@ class _Loop:
         begun_s = time.monotonic()
         self._place.beat(SAVING_S)
         self._note_evaluation()
+        self._trainer.counters.elapsed_s = time.monotonic() - self._waited_from_s
         try:
             path = save_checkpoint(self._trainer, self._store)
         except CheckpointError as error:
@@ -120,8 +125,8 @@ class _Loop:
         counters, scores = self._trainer.counters, self._trainer.scores
         if number > counters.evaluations:
             counters.evaluations, counters.evaluated_steps, scores.greedy = number, steps, mean
-        if (confirmed := self._place.board.confirmation) is not None:
-            scores.confirmed = confirmed
+        if (solved := self._place.board.solved) is not None:
+            scores.confirmed, scores.solved_target, counters.solved_s = solved
 
     def _is_at_limit(self) -> bool:
         trainer = self._trainer

@@ -9,7 +9,7 @@ from redline.recordings.setting import Setting
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.actor import Episode
-from redline.runtime.counters import Counters
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.curves import Curves
 from redline.runtime.evaluations import describe_acting, describe_confirmation, record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
@@ -19,6 +19,7 @@ from redline.runtime.processes.board import Board
 from redline.runtime.processes.messages import Message, episode_of
 from redline.runtime.processes.role_readings import RoleReadings, mean_actor_age
 from redline.runtime.recording import Recorder
+from redline.runtime.session import Solved, solved_by
 from redline.runtime.solving import is_confirmed
 from redline.runtime.watching import Watcher
 
@@ -38,8 +39,12 @@ class Notebook:
         watcher: Watcher,
         setting: Setting | None,
         job: Job,
+        scores: Scores,
+        waited_from_s: float,
     ) -> None:
         self._job = job
+        self._scores = scores  # of these, only what belongs to evaluations is followed
+        self._waited_from_s = waited_from_s  # monotonic time of `elapsed_s` 0
         self._run = run
         self._counters = counters  # as far as the learner has told
         self._board = board
@@ -49,7 +54,6 @@ class Notebook:
         self._curves = Curves(run.path, from_steps=counters.steps)
         self.lost: list[str] | None = None  # of the checkpoint that was brought back; None until the learner is ready
         self.limit: str | None = None  # that was reached
-        self.confirmed: float | None = None  # mean of the games that confirmed that the target was reached
         self.gauges: Gauges | None = None
         self._recorded: Gauges | None = None
         self.learning_steps_per_s: float | None = None
@@ -70,10 +74,9 @@ class Notebook:
         self._readings.begin()
         self.evaluated_s = time.monotonic()
 
-    @property
-    def time_s(self) -> float:
-        """Training time so far."""
-        return self._counters.time_s
+    def solved(self) -> Solved | None:
+        """Return how the run solved its game, if it did."""
+        return solved_by(self._job, self._counters, self._scores)
 
     @property
     def evaluations(self) -> int:
@@ -171,6 +174,7 @@ class Notebook:
             curves=self._curves,
             watcher=self._watcher,
             how=describe_acting(self._job),
+            is_confirmation=message["is_confirmation"],
         )
         self._board.show_evaluation(number=message["number"], steps=message["steps"], mean=mean)
         target = self._job.limits.target_eval_return
@@ -179,9 +183,13 @@ class Notebook:
 
     def _take_confirmation(self, mean: float, target: float) -> None:
         self._watcher.note(describe_confirmation(mean, target))
-        self._board.show_confirmation(mean)
-        if is_confirmed(mean, target):
-            self.confirmed, self.limit = mean, SOLVED
+        self._scores.confirm(mean, target=target, is_enough=is_confirmed(mean, target))
+        if not is_confirmed(mean, target):
+            return
+        self._counters.solved_s = time.monotonic() - self._waited_from_s
+        self._board.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
+        self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)
+        self.limit = SOLVED
 
     def _sync(self) -> bool:
         """Write out all rows; a checkpoint must not outlive rows from before it."""

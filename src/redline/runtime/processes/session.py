@@ -14,8 +14,7 @@ from redline.learner import NonFiniteError
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.building import Settled
-from redline.runtime.counters import Counters
-from redline.runtime.evaluations import describe_acting
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.processes.crew import Crew, Loss
@@ -27,7 +26,7 @@ from redline.runtime.processes.role_readings import RoleReadings
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.recording import recording_setting
 from redline.runtime.run_monitor import RunMonitor
-from redline.runtime.session import METRICS_INTERVAL_S, Outcome, Solved, process_age_s
+from redline.runtime.session import METRICS_INTERVAL_S, Outcome
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
 
@@ -53,8 +52,18 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     """A locked run directory, the processes of the run, and whoever watches."""
 
     def __init__(
-        self, *, run: RunDirectory, settled: Settled, spec: EnvSpec, watcher: Watcher, counters: Counters
+        self,
+        *,
+        run: RunDirectory,
+        settled: Settled,
+        spec: EnvSpec,
+        watcher: Watcher,
+        counters: Counters,
+        scores: Scores,
+        begun_s: float,
     ) -> None:
+        """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
+        self._waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
         self.run = run
         self._settled = settled
         self._job = settled.job
@@ -71,13 +80,14 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             watcher=watcher,
             setting=recording_setting(settled.job, spec),
             job=settled.job,
+            scores=scores,
+            waited_from_s=self._waited_from_s,
         )
         self._monitor = RunMonitor(settled.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._lives: dict[str, int] = {}  # times that each process was started
         self._idle_losses: dict[tuple[str, bool], int] = {}  # in a row, without a step in between; was it killed?
         self._failures_s: deque[float] = deque(maxlen=FAILURES_AT_ONCE)  # monotonic times of the newest
         self._steps_at_start: dict[str, int] = {}
-        self._process_age_s = 0.0  # when training began
         self._is_new = True  # without a checkpoint, until the learner has saved the first
         self._given_up: Exception | None = None  # why the run can't go on, although its learner can
 
@@ -113,6 +123,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             board=parts.board,
             lanes=parts.lanes,
             weights=parts.weights,
+            waited_from_s=self._waited_from_s,
         )
         self._start("learner", LEARNER, run_learner, kit)
         kit.lock.close()
@@ -162,7 +173,6 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
         job, notebook = self._job, self._notebook
-        self._process_age_s = process_age_s()
         self.run.open_records()
         self.event("process", role="supervisor", pid=os.getpid())
         self._monitor.begin()
@@ -213,14 +223,8 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             learning_steps_per_s=notebook.learning_steps_per_s,
             run=self.run.path,
             checkpoint=notebook.checkpoint,
-            solved=self._solved(),
+            solved=notebook.solved(),
         )
-
-    def _solved(self) -> Solved | None:
-        if self._notebook.confirmed is None:
-            return None
-        elapsed_s = self._process_age_s + self._notebook.time_s
-        return Solved(elapsed_s, self._notebook.confirmed, how=describe_acting(self._job), greedy_return=None)
 
     def _attend(self) -> None:
         """Take in what the processes tell, and replace those that are lost."""
