@@ -85,6 +85,22 @@ TASKS: Mapping[str, LearningTask] = {
         seeds=(1, 2, 3),
         required_share=Fraction(2, 3),
     ),
+    "acrobot": LearningTask(
+        record="algorithms-acrobot-v1",
+        env="Acrobot-v1",
+        target_return=-120.0,
+        max_steps=150_000,
+        seeds=(31, 32, 33),
+        required_share=Fraction(1),
+    ),
+    "lunarlander": LearningTask(
+        record="algorithms-lunarlander-v3",
+        env="LunarLander-v3",
+        target_return=200.0,
+        max_steps=500_000,
+        seeds=(31, 32, 33),
+        required_share=Fraction(2, 3),
+    ),
     "catch": LearningTask(
         record="algorithms-catch",
         env="redline/Catch-v0",
