@@ -45,10 +45,10 @@ def test_one_object_tells_of_every_run(tmp_path: Path, capsys: pytest.CaptureFix
 def test_an_algorithm_that_cannot_run_does_not_cost_the_others_their_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse_a2c(job: Any, algorithm: str, watcher: Any) -> Any:
+    def refuse_a2c(job: Any, algorithm: str, watcher: Any, **more: Any) -> Any:
         if algorithm == "a2c":
             raise UserError("the disk is full by now")
-        return start_run(job, algorithm, watcher)
+        return start_run(job, algorithm, watcher, **more)
 
     monkeypatch.setattr(train, "start_run", refuse_a2c)
     with StopRequest() as stop:
