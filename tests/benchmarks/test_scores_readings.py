@@ -1,0 +1,65 @@
+"""Scores by minutes: curves, the recipe of each family, and recipes that must tell what their record says."""
+
+from typing import Any
+
+import pytest
+
+import recipe_tables
+import scores
+from redline.algorithms.catalog import ALGORITHMS
+from redline.cli.flags import parse_train
+from redline.recipes import parse_recipe
+
+
+def episode(minute: float, value: float, steps: int = 0) -> dict[str, Any]:
+    return {"time_s": minute * 60, "steps": steps, "return": value}
+
+
+def test_a_curve_has_the_mean_of_ten_episodes_every_quarter_of_a_minute_and_at_its_end() -> None:
+    episodes = [episode(place / 20, float(place), steps=place) for place in range(1, 31)]  # one every 3 s
+    points = scores.curve_of(episodes)
+    assert (points[0].minutes, points[0].mean_return) == (0.5, 5.5)  # of 1 … 10
+    assert [point.minutes for point in points] == pytest.approx([0.5, 0.75, 1.0, 1.25, 1.5])
+    assert (points[-1].steps, points[-1].mean_return) == (30, 25.5)
+    assert scores.curve_of(episodes[:9]) == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_can_be_trained_with_its_familys_recipe(algorithm: str) -> None:
+    training = scores.algorithm_training(algorithm, 1, minutes=20.0)
+    job = parse_train(["--algo", algorithm, *training.flags]).job
+    assert (job.env.id, job.limits.max_minutes, job.limits.target_eval_return) == ("pong", 20.0, 18.0)
+    assert len(training.digest()) == 12
+
+
+def test_a_peer_with_other_settings_is_another_run() -> None:
+    one = scores.peer_training("games", "sb3-ppo", 1, "pong", 30.0)
+    other = scores.peer_training("games", "sb3-dqn", 1, "pong", 30.0)
+    assert one.flags[:2] == ("pong", "30")
+    assert one.flags[2] != other.flags[2]
+    assert '"n_steps": 128' in one.flags[2]
+
+
+RECIPE = """
+model = "ppo"
+[recipe]
+about = "a game"
+[[recipe.results]]
+seed = 21
+minutes = 5.2
+score = 19.3
+solved = true
+"""
+
+
+def record(minutes: float) -> dict[str, Any]:
+    row = {"seed": 21, "minutes": minutes, "score": 19.27, "solved": True}
+    return {"recipe-x": {"repeats": [row, {"seed": 22, "error": "killed"}]}}
+
+
+def test_a_recipe_tells_what_its_record_says() -> None:
+    recipe_tables.check_results(parse_recipe("x", RECIPE), record(5.21))
+    with pytest.raises(ValueError, match="its newest record says"):
+        recipe_tables.check_results(parse_recipe("x", RECIPE), record(7.0))
+    with pytest.raises(ValueError, match="recipe x tells"):
+        recipe_tables.check_results(parse_recipe("x", RECIPE), {})
