@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 import redline.cli.tune
 from redline.cli.flags import train_defaults
 from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, main
+from redline.cli.tune import TuneFlags, new_plan
 from redline.cli.tune_display import render_line, render_search, short_names, shown
+from redline.errors import UserError
 from redline.tune.training import Launch
 from redline.tune.watching import SearchView, TrialView
 
@@ -27,6 +30,7 @@ TRAINER = Path(__file__).parents[1] / "tune" / "fake_trainer.py"
         (CARTPOLE, "say how long to search: --minutes 10, --hours 2 or --trials 20"),
         ((*SEARCH, "--hours", "1"), "keep one of them"),
         ((*CARTPOLE, "--minutes", "0.5"), "longer than the search of 0.5 minutes"),
+        ((*CARTPOLE, "--minutes", "1.9"), "--seeds-per-trial 2 is longer than the search of 1.9 minutes"),
         ((*CARTPOLE, "--minutes", "nan"), "the search's time is nan"),
         ((*CARTPOLE, "--hours", "-1"), "the search's time is -60.0"),
         ((*CARTPOLE, "--trials", "0"), "--trials is 0"),
@@ -43,6 +47,7 @@ TRAINER = Path(__file__).parents[1] / "tune" / "fake_trainer.py"
         ((*SEARCH, "--env", "CartPole-v9"), "did you mean CartPole-v1"),
         ((*SEARCH, "--space", "nowhere.toml"), "search space nowhere.toml can't be read"),
         ((*SEARCH, "--write-recipe", "."), "is a folder: use --write-recipe best.toml"),
+        ((*SEARCH, "--write-recipe", "/dev/null/best.toml"), "can't be written: /dev/null: file exists"),
         ((*SEARCH, "--trails", "3"), "did you mean --trials"),
         (("tune", "--resume", "nowhere"), "nowhere is no study"),
         (("tune", "--resume", "nowhere", "--trials", "3"), "leave --trials out"),
@@ -76,6 +81,13 @@ def test_a_bad_space_is_refused_before_anything_starts(
     assert not Path("studies").exists()
 
 
+def test_a_short_search_without_minutes_per_trial_says_what_it_takes() -> None:
+    plan = new_plan(TuneFlags(env="CartPole-v1", algo="ppo", minutes=10))
+    assert plan.settings.minutes_per_trial == 1.0
+    assert plan.adjustment == "--minutes-per-trial 5 → 1: the search is short"
+    assert new_plan(TuneFlags(env="CartPole-v1", algo="ppo", hours=2)).adjustment == ""
+
+
 def test_a_missing_extra_is_told_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +106,8 @@ def test_a_screen_shows_the_best_those_under_way_and_the_newest() -> None:
     assert len(numbers) == 16
     assert {3, 7, 40, 39, 38} <= set(numbers)
     assert render_line(view) == "50% | search, at most 1 min 30 s left | best 3: 1.0 | 7: 1.0; 40: 1.0"
+    unknown = replace(view, best=None)
+    assert render_line(unknown) == "50% | search, at most 1 min 30 s left | 7: 1.0; 40: 1.0"
     render_search("title", view)
     assert short_names(["optimizer.lr", "predict.low", "env.low"]) == ["lr", "predict.low", "env.low"]
 
@@ -135,6 +149,21 @@ def test_a_search_prints_one_object_writes_a_recipe_and_goes_on_with_nothing_to_
 
     assert main([*pretended[:-4], "--trials", "4", "--side-by-side", "3"]) == BAD_INPUT
     assert "is a study with trials 3, not 4: use another --study" in capsys.readouterr().err
+
+
+def test_a_recipe_that_cannot_be_written_does_not_lose_what_was_found(
+    pretended: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise UserError("cannot write best.toml: no space left on device")
+
+    monkeypatch.setattr(redline.cli.tune, "write_settings", fail)
+    assert main([*pretended, "--json", "--write-recipe", "best.toml"]) == BAD_INPUT
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["winner"] is not None
+    assert found["recipe"] is None
+    assert captured.err.endswith("redline: cannot write best.toml: no space left on device\n")
 
 
 def test_a_signal_stops_the_runs_and_leaves_the_study_resumable(

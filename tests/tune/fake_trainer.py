@@ -24,7 +24,7 @@ def main(args: list[str]) -> int:
     if slope > 0.9:
         sys.stderr.write("redline: the loss is not finite at step 7\n")
         return 1
-    run = Path(flags["--log-dir"]) / "game" / "algo" / f"20260101-000000-s{flags['--seed']}"
+    run = Path(flags["--log-dir"]) / "game" / "algo" / f"{time.time_ns()}-s{flags['--seed']}"
     run.mkdir(parents=True)
     budget_s = float(flags["--max-minutes"]) * 60
     with (run / "episodes.jsonl").open("a") as episodes:

@@ -32,6 +32,14 @@ def test_a_target_is_reached_by_the_mean_of_a_whole_window() -> None:
     assert curve.best_mean == 7.0
 
 
+def test_the_mean_at_a_point_is_the_newest_by_then() -> None:
+    curve = curve_of([1.0, 2.0, 3.0, 4.0], window=1)  # at steps 10 … 40, after 6 … 24 s
+    assert [curve.mean_at(steps=steps) for steps in (10, 19, 20, 1_000)] == [1.0, 1.0, 2.0, 4.0]
+    assert [curve.mean_at(time_s=time_s) for time_s in (6.0, 17.9, 18.0, 99.0)] == [1.0, 2.0, 3.0, 4.0]
+    assert curve.mean_at(steps=5) == 1.0  # the first episode was a long one
+    assert Curve(1, None).mean_at(steps=5) is None
+
+
 def test_evaluations_and_foreign_rows_are_not_part_of_the_curve() -> None:
     curve = curve_of([1.0], window=1)
     curve.add_episode({"role": "greedy", "return": 21.0, "steps": 900, "time_s": 9.0})

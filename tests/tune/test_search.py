@@ -1,5 +1,6 @@
 """The search with runs that only pretend to train: pruning, failures, what a kill loses, and the check."""
 
+import errno
 import json
 import sys
 from collections.abc import Mapping
@@ -8,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.distributions import CategoricalDistribution
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
 from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.records import read_records
+from redline.tune.goals import Curve
+from redline.tune.halving import Halving
 from redline.tune.space import Choices, Range, Space
 from redline.tune.study import StudyFolder, StudySettings
 from redline.tune.training import Launch, Training
-from redline.tune.trials import distributions, open_trials, read_trials, set_back, to_drawn
+from redline.tune.trials import distributions, draw, open_trials, read_trials, set_back, to_drawn, to_settings
 from redline.tune.tuner import Found, tune
 from redline.tune.watching import SearchView
 
@@ -63,16 +69,16 @@ class Silent:
 
 def search(path: Path, asked: StudySettings = ASKED, space: Space = SPACE, stop_after: int | None = None) -> Found:
     """Tune; stop from outside after so many trials were told of, where asked."""
-    watcher = Silent()
+    display = Silent()
 
     def stop() -> str | None:
-        told = sum(" done: " in note or " pruned: " in note for note in watcher.notes)
+        told = sum(" done: " in note or " pruned: " in note for note in display.notes)
         return "SIGTERM" if stop_after is not None and told >= stop_after else None
 
     with StudyFolder.open(path, asked, []) as folder:
         launch = Launch(program=PROGRAM, settings={"algo": "dqn", "env": "CartPole-v1"})
         defaults: Mapping[str, Any] = {"optimizer.lr": 0.001}
-        return tune(folder, space, launch, defaults=defaults, watcher=watcher, stop=stop)
+        return tune(folder, space, launch, defaults=defaults, display=display, stop=stop)
 
 
 def test_the_steepest_curve_wins_and_is_checked_on_seeds_of_its_own(tmp_path: Path) -> None:
@@ -130,10 +136,92 @@ def test_trials_that_a_kill_left_under_way_are_interrupted_and_queued_again(tmp_
     study.enqueue_trial(to_drawn(SPACE, {"optimizer.lr": 0.002, "batch-size": 3}))
     study.ask(distributions(SPACE))
     opened = open_trials(tmp_path, seed=1)
-    assert set_back(opened) == [0]
+    assert set_back(opened, SPACE) == [0]
     (record,) = read_trials(opened, SPACE)
     assert (record.state, record.settings) == ("interrupted", {"optimizer.lr": 0.002})
     assert opened.ask(distributions(SPACE)).params == {"optimizer.lr": 0.002}
+
+
+@pytest.mark.parametrize("goal", ["return-at-minutes", "steps-to-return:1_000", "return-at-steps:2_000"])
+def test_at_each_point_trials_are_compared_by_their_means_at_that_point(tmp_path: Path, goal: str) -> None:
+    search(tmp_path / "study", replace(ASKED, goal=goal, trials=6, final_seeds=1))
+    for trial in open_trials(tmp_path / "study", seed=1).get_trials():
+        slope = trial.params["optimizer.lr"]
+        odd = trial.number % 2  # as its seed is, which the pretended return adds
+        at_points = {step: value for step, value in trial.intermediate_values.items() if step in (1, 2)}
+        expected = {1: slope * 1000 * 5 + odd, 2: slope * 1000 * 10 + odd}  # after 5 and 10 of 20 episodes
+        assert at_points == {step: expected[step] for step in at_points}
+        assert at_points
+
+
+def test_the_first_four_at_a_point_are_spared_without_counting_interrupted_ones(tmp_path: Path) -> None:
+    study = open_trials(tmp_path, seed=1)
+    halving = Halving(study, ASKED)
+    lost = draw(study, SPACE, tmp_path)
+    halving.is_behind(lost, 1, 9.0)
+    study.tell(lost.number, state=TrialState.FAIL)
+    behind = [halving.is_behind(draw(study, SPACE, tmp_path), 1, value) for value in (8.0, 7.0, 6.0, 5.0, 4.0)]
+    assert behind == [False, False, False, False, True]
+
+
+def test_a_trial_begins_only_if_all_its_seeds_fit_into_what_is_left(tmp_path: Path) -> None:
+    asked = replace(ASKED, trials=None, search_minutes=0.2, seeds_per_trial=2, side_by_side=1)
+    with StudyFolder.open(tmp_path / "study", asked, []) as folder:
+        folder.spend(5.0)
+    assert search(tmp_path / "study", asked).trials == []
+
+
+def test_a_trial_that_takes_the_whole_time_begins_and_finishes_its_seeds(tmp_path: Path) -> None:
+    # the pretended runs take longer than these 0.3 s each
+    asked = replace(ASKED, trials=None, search_minutes=0.01, minutes_per_trial=0.005, seeds_per_trial=2, side_by_side=1)
+    found = search(tmp_path / "study", asked)
+    assert [(trial.state, len(trial.results)) for trial in found.trials] == [("done", 2)]
+
+
+def test_who_goes_on_does_not_draw_the_same_again(tmp_path: Path) -> None:
+    drawn = [
+        draw(study, SPACE, tmp_path).params["optimizer.lr"]
+        for study in (open_trials(tmp_path, seed=1) for _ in range(3))
+        for _ in range(3)
+    ]
+    assert len(set(drawn)) == 9
+
+
+def test_a_full_disk_does_not_damage_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = JournalFileBackend.append_logs
+    is_full = False
+
+    def append_until_full(self: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
+        nonlocal is_full
+        if not is_full and logs[0]["op_code"] == 6 and logs[0]["state"] == TrialState.COMPLETE:
+            is_full = True  # for one line, as where somebody makes room at once
+            with (tmp_path / "study" / "journal.log").open("ab") as file:
+                file.write(b'{"op_code":6,')
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(self, logs)
+
+    monkeypatch.setattr(JournalFileBackend, "append_logs", append_until_full)
+    asked = replace(ASKED, trials=4, final_seeds=1)
+    with pytest.raises(UserError, match="no space left on device"):
+        search(tmp_path / "study", asked)
+    found = search(tmp_path / "study", asked)
+    assert sum(trial.state in ("done", "pruned") for trial in found.trials) == 4
+
+
+def test_failed_runs_of_the_check_are_trained_again_and_stay_listed(tmp_path: Path) -> None:
+    asked = replace(ASKED, trials=2, final_seeds=1)
+    search(tmp_path / "study", asked)
+    path = tmp_path / "study" / "check.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["result"]["failure"] = "killed by signal 9" if row["who"] == "default" else ""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = search(tmp_path / "study", asked)
+    assert found.verdict is not None
+    assert [result.failure for result in found.verdict.default] == [""]
+    assert found.verdict.repeated == ("default with seed 2000000: killed by signal 9",)
+    assert len(read_records(path)) == len(rows) + 1
+    assert "killed by signal 9" in (tmp_path / "study" / "report.html").read_text()
 
 
 def test_a_target_ends_runs_early_and_the_sooner_one_wins(tmp_path: Path) -> None:
@@ -161,13 +249,34 @@ def test_what_fails_is_told_and_many_failures_end_the_search(tmp_path: Path) -> 
 
 def test_a_damaged_journal_gets_one_line(tmp_path: Path) -> None:
     open_trials(tmp_path, seed=1)
-    for line in ("nonsense\n", "[1]\n", '{"op_code": 99}\n', '{"op_code": 4, "worker_id": "a"}\n'):
+    for line in ("nonsense", "[1]", "[" * 100_000, '{"op_code": 99}', '{"op_code": 4, "worker_id": "a"}'):
         path = tmp_path / "journal.log"
         whole = path.read_bytes()
-        path.write_bytes(line.encode() + whole)
+        path.write_bytes(line.encode() + b"\n" + whole)
         with pytest.raises(UserError, match="is damaged"):
             open_trials(tmp_path, seed=1)
         path.write_bytes(whole)
+
+
+def test_what_a_damaged_journal_says_of_results_steps_and_choices_is_left_out(tmp_path: Path) -> None:
+    study = open_trials(tmp_path, seed=1)
+    draw(study, SPACE, tmp_path).set_user_attr("results", 3)
+    assert [record.results for record in read_trials(study, SPACE)] == [()]
+    choices = replace(SPACE, dimensions={"layers": Choices(('"plain"',))})
+    assert to_settings(choices, {"layers": "nonsense"}) == {}
+    assert to_settings(choices, {"layers": 3}) == {}
+    curve = Curve(1, None)
+    curve.add_episode({"role": "actor", "return": 7.0, "steps": 10, "time_s": 1.0})
+    for steps in (0, -1, "many", [1]):
+        study.set_user_attr("whole_run_steps", steps)
+        assert Halving(study, replace(ASKED, goal="steps-to-return:20")).mean_at(curve, 0.25) == 7.0
+
+
+def test_trials_of_another_space_in_a_journal_get_one_line(tmp_path: Path) -> None:
+    study = open_trials(tmp_path, seed=1)
+    study.ask({"optimizer.lr": CategoricalDistribution(("nonsense",))})
+    with pytest.raises(UserError, match=r"journal\.log is damaged"):
+        draw(study, SPACE, tmp_path)
 
 
 def test_a_run_is_started_as_train_understands_it(tmp_path: Path) -> None:

@@ -89,6 +89,11 @@ def test_parts_lists_and_truths_can_be_chosen_and_parts_be_fixed() -> None:
         ("batch-size = {low = 1, high = 2}\n[fixed]\nseed = 2", 'the search itself decides "seed"'),
         ("batch-size = {low = 1, high = 2}\n[fixed]\nmax-minutes = 2", "use --minutes-per-trial"),
         ("env.id = {choices = ['pong']}", "use --env"),
+        ('"optimizer lr" = {low = 0.1, high = 0.2}', "'optimizer lr' is no name of a setting"),
+        ('"a\\nb" = {low = 0.1, high = 0.2}', "is no name of a setting"),
+        ('"" = {low = 0.1, high = 0.2}', "'' is no name of a setting"),
+        ('"optimizer..lr" = {low = 0.1, high = 0.2}', "is no name of a setting"),
+        ('batch-size = {low = 1, high = 2}\n[fixed]\n"lr = 1 #" = 2', "is no name of a setting"),
         ("batch-size = {low = 1, high = 2}\n[fixed]\nactors = 2", "add --topology async"),
     ],
 )

@@ -8,7 +8,16 @@ import pytest
 
 from redline.errors import UserError
 from redline.runs.locating import find_recorded
-from redline.tune.study import FINAL_SEEDS, SEARCH_SEEDS, StudyFolder, StudySettings, read_settings
+from redline.runs.lock import RunLock
+from redline.tune.study import (
+    FINAL_SEEDS,
+    LOCK,
+    SEARCH_SEEDS,
+    StudyFolder,
+    StudySettings,
+    read_settings,
+    usual_minutes_per_trial,
+)
 
 ASKED = StudySettings(
     env="CartPole-v1",
@@ -56,12 +65,25 @@ def test_a_study_that_another_process_has_is_refused(tmp_path: Path) -> None:
         StudyFolder.open(tmp_path / "study", ASKED, [])
 
 
+def test_of_two_first_starts_only_the_one_with_the_lock_writes(tmp_path: Path) -> None:
+    path = tmp_path / "study"
+    path.mkdir()
+    first = RunLock(path, LOCK)
+    with pytest.raises(UserError, match="in use by process"):
+        StudyFolder.open(path, ASKED, [])
+    assert [place.name for place in path.iterdir()] == [LOCK]
+    first.release()
+    StudyFolder.open(path, ASKED, []).close()  # also where the first was killed before it wrote
+    assert read_settings(path) == ASKED
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years")
     with pytest.raises(UserError, match="not empty and no study"):
         StudyFolder.open(tmp_path, ASKED, [])
     with pytest.raises(UserError, match="is no study"):
         read_settings(tmp_path)
+    assert [place.name for place in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema":1,"settings":{}}', "\x00" * 100, "[" * 100_000])
@@ -94,6 +116,19 @@ def test_no_seed_of_the_search_is_one_of_the_check() -> None:
     assert len(set(seeds)) == 2_000
     assert set(seeds) <= set(SEARCH_SEEDS)
     assert ASKED.search_seed(10**9, 1) in SEARCH_SEEDS
+
+
+def test_all_seeds_of_a_trial_have_to_fit_into_the_search() -> None:
+    with pytest.raises(UserError, match=r"--minutes-per-trial 6 × --seeds-per-trial 2 is longer than the search of 10"):
+        replace(ASKED, minutes_per_trial=6.0)
+    replace(ASKED, minutes_per_trial=5.0)
+    replace(ASKED, minutes_per_trial=0.1, seeds_per_trial=3, search_minutes=0.3)  # 3 × 0.1 > 0.3 in floats
+
+
+def test_a_short_search_has_short_trials_where_nobody_says() -> None:
+    assert usual_minutes_per_trial(10.0, 2) == 1.0
+    assert usual_minutes_per_trial(120.0, 2) == 5.0
+    assert usual_minutes_per_trial(None, 2) == 5.0
 
 
 def test_a_slow_machine_does_not_decide_a_check_that_counts_steps() -> None:

@@ -52,6 +52,7 @@ def test_the_page_lists_every_seed_and_failure_as_text(folder: StudyFolder) -> N
     verdict = Verdict(
         winner=(result(2_000_000, 4_000), result(2_000_001, None)),
         default=(result(2_000_000, 8_000), result(2_000_001, None, failure=HOSTILE)),
+        repeated=(f"winner with seed 2000000: {HOSTILE}",),
     )
     page = build_page(folder, SPACE, trials, {"optimizer.lr": 0.75, HOSTILE: 0.25}, verdict, unix_s=0.0)
     assert HOSTILE not in page
@@ -60,6 +61,7 @@ def test_the_page_lists_every_seed_and_failure_as_text(folder: StudyFolder) -> N
         assert str(number) in page
     assert "trial 6, seed 1000006" in page
     assert "1 of 2 reached 400" in page
+    assert "winner with seed 2000000: &lt;script" in page
     assert page.count('<svg class="chart"') == 3  # history, importance, and the one number that varies
 
 

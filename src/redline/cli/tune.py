@@ -5,10 +5,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -22,17 +22,28 @@ from redline.cli.stopping import StopRequest
 from redline.cli.train import display
 from redline.envs import catalog as env_catalog
 from redline.errors import UserError
-from redline.networks import Mlp
+from redline.networks import Mlp, Twin
 from redline.runs.directory import slug
+from redline.runs.errors import explain
 from redline.runtime.job import Job
 from redline.runtime.roles import usable_cores
 from redline.runtime.settings import flatten, to_settings
 from redline.runtime.topology import check_topology
 from redline.tune.goals import parse_goal, usual_window
 from redline.tune.settings_file import canonical_key, to_toml, write_settings
-from redline.tune.space import Check, Space, check_space, parse_space, read_space, shipped_space
-from redline.tune.study import REPORT, StudyFolder, StudySettings, read_settings
+from redline.tune.space import SettingsCheck, Space, check_space, parse_space, read_space, shipped_space
+from redline.tune.study import (
+    REPORT,
+    USUAL_MINUTES_PER_TRIAL,
+    StudyFolder,
+    StudySettings,
+    read_settings,
+    usual_minutes_per_trial,
+)
 from redline.tune.training import Launch
+
+if TYPE_CHECKING:
+    from redline.tune.tuner import Found
 
 PROGRAM = "redline tune"
 MISSING = "redline tune needs Optuna: pip install 'redline[tune]'"
@@ -50,8 +61,8 @@ class TuneFlags:
     """minutes-to-return:R, steps-to-return:R, return-at-minutes or return-at-steps:N."""
     space: Path | None = None
     """TOML file of what varies; by default the one that comes with Redline for this kind of algorithm and env."""
-    minutes_per_trial: float = 5.0
-    """Minutes of training that each run of a trial has at most."""
+    minutes_per_trial: float | None = None
+    """Minutes of training that each run of a trial has at most (5, or less in a short search)."""
     hours: float | None = None
     """Hours of the search; the check of the winner comes after them."""
     minutes: float | None = None
@@ -94,6 +105,7 @@ class Plan:
     folder: Path
     base: Mapping[str, Any]  # algorithm, env and what the space holds fixed
     defaults: Mapping[str, Any]  # of every setting, by its flag's name
+    adjustment: str = ""  # requested → effective
 
 
 def run(args: Sequence[str]) -> int:
@@ -102,14 +114,26 @@ def run(args: Sequence[str]) -> int:
     if find_spec("optuna") is None:
         raise UserError(MISSING)
     plan = resumed_plan(flags) if flags.resume is not None else new_plan(flags)
-    if flags.write_recipe is not None and flags.write_recipe.is_dir():
-        raise UserError(f"{flags.write_recipe} is a folder: use --write-recipe {flags.write_recipe / 'best.toml'}")
+    if flags.write_recipe is not None:
+        require_writable(flags.write_recipe)
     with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, [PROGRAM, *args]) as folder:
         return search_and_check(plan, folder, flags, stop)
 
 
+def require_writable(recipe: Path) -> None:
+    """Refuse now a recipe that can't be written when the search is over."""
+    if recipe.is_dir():
+        raise UserError(f"{recipe} is a folder: use --write-recipe {recipe / 'best.toml'}")
+    try:
+        recipe.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=recipe.parent).close()
+    except OSError as error:
+        reason = explain(error, recipe.parent)
+        raise UserError(f"--write-recipe {recipe} can't be written: {reason}; use another folder") from None
+
+
 def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: StopRequest) -> int:
-    """Search, check the winner, tell what was found, and return the exit code."""
+    """Search, check the winner, close, and return the exit code."""
     from redline.cli import tune_telling as telling  # loads Optuna
     from redline.cli.tune_display import TuneDisplay
     from redline.tune.search import SearchFailedError
@@ -119,32 +143,47 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
     title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"
     program = (sys.executable, "-m", "redline.cli.tune_trial", str(os.getpid()))
     with display(title, plain=flags.plain, as_json=flags.json) as shown:
-        watcher = TuneDisplay(shown, title)
+        tune_display = TuneDisplay(shown, title)
         for line in telling.opening_lines(folder, plan.space):
-            watcher.note(line)
+            tune_display.note(line)
+        if plan.adjustment:
+            tune_display.note(f"requested → effective: {plan.adjustment}")
         try:
             found = tune(
                 folder,
                 plan.space,
                 Launch(program=program, settings=plan.base),
                 defaults=plan.defaults,
-                watcher=watcher,
-                stop=lambda: stop.reason() or ("output closed" if watcher.is_closed else None),
+                display=tune_display,
+                stop=lambda: stop.reason() or ("output closed" if tune_display.is_closed else None),
             )
         except SearchFailedError as error:
             return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
         if found.stopped is not None:
-            watcher.note(f"stopped: {found.stopped}; go on with: redline tune --resume {folder.path}")
+            tune_display.note(f"stopped: {found.stopped}; go on with: redline tune --resume {folder.path}")
         elif found.best is None:
             report = folder.path / REPORT
             return refuse(f"no trial is done: {found.why}; see {report}", as_json=flags.json, code=FAILED)
-    if flags.write_recipe is not None and found.verdict is not None and found.best is not None:
+    return close(plan, folder, found, flags)
+
+
+def close(plan: Plan, folder: StudyFolder, found: "Found", flags: TuneFlags) -> int:
+    """Write the recipe that was asked for, tell what was found, and return the exit code."""
+    from redline.cli import tune_telling as telling  # loads Optuna
+
+    recipe, failure = flags.write_recipe, ""
+    if recipe is not None and found.verdict is not None and found.best is not None:
         settings = {**plan.base, **found.best.settings}
-        write_settings(flags.write_recipe, settings, telling.recipe_comment(folder, found))
+        try:
+            write_settings(recipe, settings, telling.recipe_comment(folder, found))
+        except UserError as error:  # what was found is told all the same
+            recipe, failure = None, str(error)
     if flags.json:
-        print(json.dumps(telling.to_json(folder, found, flags.write_recipe)))
+        print(json.dumps(telling.to_json(folder, found, recipe)))
     elif found.verdict is not None:
-        telling.tell(folder, found, flags.write_recipe, plain=flags.plain)
+        telling.tell(folder, found, recipe, plain=flags.plain)
+    if failure:
+        return refuse(failure, as_json=False)
     return DONE if found.stopped is None else RESUMABLE
 
 
@@ -158,19 +197,20 @@ def new_plan(flags: TuneFlags) -> Plan:
         raise UserError(f"{name} is {value}: use 0 for the usual, or 1 or more")
     goal, algo, cores = parse_goal(flags.goal), canonical_name(flags.algo), usable_cores()
     job = checked_job({"algo": algo, "env": flags.env})
-    sees_pictures = not isinstance(job.algorithm.network, Mlp)
+    sees_pictures = not isinstance(job.algorithm.network, Mlp | Twin)
     name, content = (
         (flags.space.name, read_space(flags.space))
         if flags.space is not None
         else shipped_space(family_of(job), sees_pictures=sees_pictures)
     )
     side_by_side = flags.side_by_side or cores
+    minutes_per_trial, adjustment = settled_minutes(flags, search_minutes)
     settings = StudySettings(
         env=flags.env,
         algo=algo,
         goal=str(goal),
         window=flags.window or usual_window(is_atari=env_catalog.resolve(flags.env).is_atari),
-        minutes_per_trial=flags.minutes_per_trial,
+        minutes_per_trial=minutes_per_trial,
         search_minutes=search_minutes,
         trials=flags.trials,
         seeds_per_trial=flags.seeds_per_trial,
@@ -182,7 +222,17 @@ def new_plan(flags: TuneFlags) -> Plan:
         space_name=name,
         space=parse_space(name, content).to_plain(),
     )
-    return as_plan(settings, flags.study or Path("studies") / slug(f"{flags.env}-{algo}-{goal}"))
+    plan = as_plan(settings, flags.study or Path("studies") / slug(f"{flags.env}-{algo}-{goal}"))
+    return replace(plan, adjustment=adjustment)
+
+
+def settled_minutes(flags: TuneFlags, search_minutes: float | None) -> tuple[float, str]:
+    """Return the minutes of each run, and what to say where the usual ones would be too long for the search."""
+    if flags.minutes_per_trial is not None:
+        return flags.minutes_per_trial, ""
+    minutes = usual_minutes_per_trial(search_minutes, flags.seeds_per_trial)
+    usual = USUAL_MINUTES_PER_TRIAL
+    return minutes, "" if minutes == usual else f"--minutes-per-trial {usual:g} → {minutes:g}: the search is short"
 
 
 def resumed_plan(flags: TuneFlags) -> Plan:
@@ -207,7 +257,7 @@ def as_plan(settings: StudySettings, folder: Path) -> Plan:
     return Plan(settings=settings, space=space, folder=folder, base=base, defaults=defaults)
 
 
-def checker(base: Mapping[str, Any]) -> Check:
+def checker(base: Mapping[str, Any]) -> SettingsCheck:
     """Return what refuses settings that no run could have."""
 
     def check(settings: Mapping[str, Any]) -> None:

@@ -83,10 +83,9 @@ def shown(view: SearchView) -> Sequence[TrialView]:
 def render_line(view: SearchView) -> str:
     """Write how a search stands as a line."""
     running = "; ".join(f"{trial.number}: {trial.told}" for trial in view.trials if trial.state == "running")
-    best = next(
-        (f"best {trial.number}: {trial.told}" for trial in view.trials if trial.number == view.best), "no best yet"
-    )
-    return f"{view.share:.0%} | {view.phase}{_left(view)} | {best} | {running}"
+    best = next((f"best {trial.number}: {trial.told}" for trial in view.trials if trial.number == view.best), "")
+    parts = (f"{view.share:.0%}", f"{view.phase}{_left(view)}", best, running)
+    return " | ".join(part for part in parts if part)
 
 
 def _left(view: SearchView) -> str:

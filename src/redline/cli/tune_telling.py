@@ -89,6 +89,8 @@ def tell(folder: StudyFolder, found: Found, recipe: Path | None, *, plain: bool)
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "run")
     print_table(head, rows, plain=is_plain(plain=plain, as_json=False), numeric=(1, 3, 4))
+    for failure in found.verdict.repeated:
+        print(f"failed before and trained again: {failure}")
     print(
         f"on seeds that the search never used: winner {goal.describe(found.verdict.winner)}, default "
         f"{goal.describe(found.verdict.default)}: {judgement(goal, found)}"
@@ -123,12 +125,14 @@ def to_json(folder: StudyFolder, found: Found, recipe: Path | None) -> object:
         "winner": None,
         "default": None,
         "winner_is_better": None,
+        "repeated": [],
     }
     if found.best is not None and found.verdict is not None:
         best, verdict = found.best, found.verdict
         content["winner"] = {"trial": best.number, "settings": best.settings, **_checked(goal, verdict.winner)}
         content["default"] = _checked(goal, verdict.default)
         content["winner_is_better"] = verdict.is_better(goal)
+        content["repeated"] = verdict.repeated
     return as_json_value(content)
 
 

@@ -11,7 +11,7 @@ from redline.tune.search import POLL_S, Stop
 from redline.tune.study import FINAL_SEEDS, StudyFolder
 from redline.tune.training import Launch, Training
 from redline.tune.trials import TrialRecord
-from redline.tune.watching import SearchView, TrialView, Watcher
+from redline.tune.watching import Display, SearchView, TrialView
 
 WINNER, DEFAULT = "winner", "default"
 
@@ -22,6 +22,7 @@ class Verdict:
 
     winner: tuple[RunResult, ...]
     default: tuple[RunResult, ...]
+    repeated: tuple[str, ...] = ()  # runs that failed when the study was open before, in words
 
     def is_better(self, goal: Goal) -> bool:
         """Tell whether the winner beats the default."""
@@ -32,16 +33,20 @@ class Check:
     """Trains winner and default by turns, so that a load on the machine meets both."""
 
     def __init__(
-        self, folder: StudyFolder, launch: Launch, winner: TrialRecord, defaults: Mapping[str, Any], watcher: Watcher
+        self, folder: StudyFolder, launch: Launch, winner: TrialRecord, defaults: Mapping[str, Any], display: Display
     ) -> None:
         self._folder = folder
         self._launch = launch
         self._winner = winner
-        self._watcher = watcher
+        self._display = display
         self._varied: dict[str, Mapping[str, Any]] = {WINNER: winner.settings, DEFAULT: {}}
         if has_default_settings(winner, defaults):
             del self._varied[WINNER]  # the defaults won: one check is theirs and the winner's
-        self._results = {(who, result.seed): result for who, result in map(self._read, folder.checks()) if who}
+        before = [(who, result) for who, result in map(self._read, folder.checks()) if who]
+        self._results = {(who, result.seed): result for who, result in before if not result.failure}
+        self._repeated = tuple(
+            f"{who} with seed {result.seed}: {result.failure}" for who, result in before if result.failure
+        )
 
     def _read(self, row: Row) -> tuple[str, RunResult]:
         """Return whose result a row holds; nobody's where it is of a former winner."""
@@ -62,14 +67,14 @@ class Check:
             who: tuple(self._results[who, seed] for seed in self.seeds() if (who, seed) in self._results)
             for who in self._varied
         }
-        return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT])
+        return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT], repeated=self._repeated)
 
     def run(self, stop: Stop) -> str | None:
         """Train what is missing; return why the check was stopped before its end, if it was."""
         waiting = [(who, seed) for seed in self.seeds() for who in self._varied if (who, seed) not in self._results]
         running: dict[tuple[str, int], Training] = {}
         if waiting:
-            self._watcher.note(f"trial {self._winner.number} is the best; now it and the defaults with unused seeds")
+            self._display.note(f"trial {self._winner.number} is the best; now it and the defaults with unused seeds")
         try:
             while waiting or running:
                 if (reason := stop()) is not None:
@@ -81,7 +86,7 @@ class Check:
                     if training.has_ended():
                         del running[who, seed]
                         self._keep(who, training.result())
-                self._watcher.show(self._view(running, len(waiting)))
+                self._display.show(self._view(running, len(waiting)))
                 time.sleep(POLL_S)
             return None
         finally:
@@ -99,7 +104,7 @@ class Check:
         trial = self._winner.number if who == WINNER else None
         self._folder.add_check({"who": who, "trial": trial, "result": result.row()})
         self._results[who, result.seed] = result
-        self._watcher.note(f"check: {who} with seed {result.seed}: {describe_run(self._folder.settings.aim, result)}")
+        self._display.note(f"check: {who} with seed {result.seed}: {describe_run(self._folder.settings.aim, result)}")
 
     def _view(self, running: Mapping[tuple[str, int], Training], waiting: int) -> SearchView:
         asked = self._folder.settings

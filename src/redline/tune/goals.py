@@ -1,14 +1,16 @@
 """What a search aims at: a goal turns the curves of runs into one score, and a higher score is always better."""
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from redline.errors import UserError, unknown_name
 from redline.records import Row, measured, plain_text
+from redline.runtime.counters import WINDOW_EPISODES
 
 Kind = Literal["minutes-to-return", "steps-to-return", "return-at-minutes", "return-at-steps"]
 EXAMPLES: dict[Kind, str] = {
@@ -17,16 +19,24 @@ EXAMPLES: dict[Kind, str] = {
     "return-at-minutes": "return-at-minutes",
     "return-at-steps": "return-at-steps:100_000",
 }
-WINDOW_EPISODES = 100  # the run's own mean-100
-LONG_WINDOW_EPISODES = 10  # on Atari, where a short run has too few episodes for a hundred
+ATARI_WINDOW_EPISODES = 10  # where a short run has too few episodes for a hundred
+
+
+class Moment(NamedTuple):
+    """Where a run was when an episode ended."""
+
+    steps: int
+    time_s: float
+    mean: float
 
 
 class Curve:
-    """The mean return of the newest episodes of a run, and when it first reached a target."""
+    """The mean return of the newest episodes of a run over its course, and when it first reached a target."""
 
     def __init__(self, window: int, target: float | None) -> None:
         self._recent: deque[float] = deque(maxlen=window)
         self._target = target
+        self._moments: list[Moment] = []
         self.episodes = 0
         self.steps = 0
         self.time_s = 0.0
@@ -37,7 +47,12 @@ class Curve:
     @property
     def mean(self) -> float | None:
         """Mean of the window, or of as many episodes as there are."""
-        return fmean(self._recent) if self._recent else None
+        return self._moments[-1].mean if self._moments else None
+
+    def mean_at(self, *, steps: float = math.inf, time_s: float = math.inf) -> float | None:
+        """Return the newest mean by these steps and this time; the first one where there was none by then."""
+        by_then = bisect_right(self._moments, False, key=lambda moment: moment.steps > steps or moment.time_s > time_s)
+        return self._moments[max(by_then - 1, 0)].mean if self._moments else None
 
     def add_episode(self, row: Row) -> None:
         """Take in a row of episodes.jsonl; evaluations are not part of the curve."""
@@ -47,9 +62,10 @@ class Curve:
         self._recent.append(episode_return)
         self.episodes += 1
         self.add_reading(row)
+        mean = fmean(self._recent)
+        self._moments.append(Moment(self.steps, self.time_s, mean))
         if len(self._recent) < (self._recent.maxlen or 0):
             return
-        mean = fmean(self._recent)
         self.best_mean = mean if self.best_mean is None else max(mean, self.best_mean)
         if self._target is not None and self.reached_s is None and mean >= self._target:
             self.reached_steps, self.reached_s = self.steps, self.time_s
@@ -192,24 +208,23 @@ def in_unit(value: float, unit: str) -> str:
 
 def parse_goal(text: str) -> Goal:
     """Return the goal that a user typed, or say in one line what is wrong with it."""
-    kind, colon, rest = text.strip().lower().partition(":")
-    known = {name: name for name in EXAMPLES}
-    if kind not in known:
-        raise unknown_name("goal", kind, EXAMPLES)
+    typed, colon, rest = text.strip().lower().partition(":")
+    kind = next((name for name in EXAMPLES if name == typed), None)
+    if kind is None:
+        raise unknown_name("goal", typed, EXAMPLES)
     if kind == "return-at-minutes":
         if colon:
             raise UserError(f"--goal {text}: the minutes are those of --minutes-per-trial, use --goal {kind}")
-        return Goal(known[kind])
-    example = EXAMPLES[known[kind]]
+        return Goal(kind)
     try:
         number = float(rest)
     except ValueError:
-        raise UserError(f"--goal {text} needs a number: --goal {example}") from None
+        raise UserError(f"--goal {text} needs a number: --goal {EXAMPLES[kind]}") from None
     if not math.isfinite(number) or (kind == "return-at-steps" and not (number >= 1 and number.is_integer())):
-        raise UserError(f"--goal {text} has no number that can be reached: --goal {example}")
-    return Goal(known[kind], number)
+        raise UserError(f"--goal {text} has no number that can be reached: --goal {EXAMPLES[kind]}")
+    return Goal(kind, number)
 
 
 def usual_window(*, is_atari: bool) -> int:
     """Return over how many episodes a return is averaged where the user does not say."""
-    return LONG_WINDOW_EPISODES if is_atari else WINDOW_EPISODES
+    return ATARI_WINDOW_EPISODES if is_atari else WINDOW_EPISODES

@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 
 from redline.errors import UserError
 from redline.tune.goals import RunResult
+from redline.tune.halving import FIRST_RUN_STEP, RUNGS, Halving
 from redline.tune.space import Space
 from redline.tune.study import StudyFolder
 from redline.tune.training import Launch, Training
@@ -20,21 +21,18 @@ from redline.tune.trials import (
     RESULTS,
     TrialRecord,
     best_of,
-    distributions,
+    draw,
     read_trials,
     set_back,
     to_drawn,
     to_settings,
 )
-from redline.tune.watching import SearchView, TrialView, Watcher, describe_settings
+from redline.tune.watching import Display, SearchView, TrialView, describe_settings
 
 POLL_S = 0.2
 SHOW_S = 1.0
 SAVE_S = 5.0  # between two notes of the time spent
-RUNGS = {1: 0.25, 2: 0.5}  # Optuna's step → share of the first run's minutes, or of a whole run's steps
-WHOLE_RUN_STEPS = "whole_run_steps"
-FIRST_RUN_STEP = 4  # doubles with every further seed
-FREE_TRIALS = 4  # at a rung, before anybody is pruned there
+SLACK_S = 0.1  # a trial that takes the whole time begins a moment after the search
 MOST_FAILURES = 5  # one after the other, after which the space or the machine is to blame
 
 Stop = Callable[[], str | None]
@@ -86,44 +84,36 @@ class Attempt:
 
     def _after_run(self) -> bool:
         asked = self._search.folder.settings
-        self._search.note_whole_run(self.results[-1].steps)
-        while self._rungs:  # an early end: the others are to be compared with where it ended
-            self._report(self._rungs.popleft()[0], self.training.curve.mean)
+        self._search.halving.note_run(self.results[-1].steps)
+        while self._rungs:  # nobody knew yet how long a run is, or it ended before a look: others need its means
+            self._is_behind_at_rung()
         score = asked.aim.score(self.results)
         step = FIRST_RUN_STEP * 2 ** (len(self.results) - 1)
-        is_behind = self._report(step, score)
+        is_behind = self._search.halving.is_behind(self._trial, step, score)
         if len(self.results) == asked.seeds_per_trial:
             return (
                 self._end(TrialState.COMPLETE, "") if math.isfinite(score) else self._end(TrialState.PRUNED, "no score")
             )
-        runs = f"{len(self.results)} of {asked.seeds_per_trial} seeds"
         if is_behind:
+            runs = f"{len(self.results)} of {asked.seeds_per_trial} seeds"
             return self._end(TrialState.PRUNED, f"behind after {runs}")
-        if not self._search.has_time_for_a_run():
-            return self._end(TrialState.PRUNED, f"the time was over after {runs}")
         self.training = self._start()
         return False
 
     def _is_behind(self) -> bool:
         """Tell whether others had more to show after as many minutes of their first run, or as many steps."""
-        is_behind = False
-        whole = self._search.whole_run_steps
-        share = self.training.share
-        if self._search.folder.settings.aim.counts_steps:  # who learns more from each step is not behind for being slow
-            share = 0.0 if whole is None else self.training.curve.steps / whole
+        if self.training.curve.mean is None:
+            return False  # a long first episode is no bad one
+        is_behind, share = False, self._search.halving.share_of(self.training)
         while self._rungs and share >= self._rungs[0][1] and not is_behind:
-            is_behind = self._report(self._rungs.popleft()[0], self.training.curve.mean)
+            is_behind = self._is_behind_at_rung()
         return is_behind
 
-    def _report(self, step: int, value: float | None) -> bool:
-        """Tell Optuna a value; return whether it would end the trial here, and enough others were there to say so."""
-        if value is None or not math.isfinite(value):
-            return False
-        self._trial.report(value, step)
-        would_end = self._trial.should_prune()
-        if self._search.folder.settings.pruning == "off":
-            return False
-        return would_end and self._search.count_at(step) >= FREE_TRIALS
+    def _is_behind_at_rung(self) -> bool:
+        """Compare the mean at the next rung, however far the run is by now."""
+        step, share = self._rungs.popleft()
+        halving = self._search.halving
+        return halving.is_behind(self._trial, step, halving.mean_at(self.training.curve, share))
 
     def _end(self, ended: TrialState, why: str, *, state: str = "") -> bool:
         self._trial.set_user_attr(OUTCOME, {"state": state, "why": why})
@@ -147,65 +137,76 @@ class Search:
     """Draws settings, trains them, and keeps what was found in the study's folder."""
 
     def __init__(
-        self, folder: StudyFolder, study: optuna.Study, space: Space, launch: Launch, watcher: Watcher
+        self, folder: StudyFolder, study: optuna.Study, space: Space, launch: Launch, display: Display
     ) -> None:
         self.folder = folder
         self.study = study
         self.space = space
         self.launch = launch
-        self._watcher = watcher
+        self.halving = Halving(study, folder.settings)
+        self._display = display
         self._running: list[Attempt] = []
-        self._distributions = distributions(space)
         self._ended = 0
         self._failed: list[str] = []  # one after the other
         self._noted_s = time.monotonic()
         self._shown_s = -math.inf
-        self._whole_run_steps: int | None = study.user_attrs.get(WHOLE_RUN_STEPS)
 
     def run(self, defaults: Mapping[str, Any], stop: Stop) -> str | None:
         """Search until time or trials are used up; return why it was stopped before, if it was.
 
         The first trial has the default settings, as far as the space holds them.
         """
-        again = set_back(self.study)
+        again = set_back(self.study, self.space)
         if again:
-            self._watcher.note(f"trials {', '.join(map(str, again))} were under way when the search ended: again")
+            self._display.note(f"trials {', '.join(map(str, again))} were under way when the search ended: again")
         records = read_trials(self.study, self.space)
         self._ended = sum(record.state in ("done", "pruned", FAILED) for record in records)
         if not self.study.get_trials(deepcopy=False):
             self.study.enqueue_trial(to_drawn(self.space, defaults))
         self._noted_s = time.monotonic()
         try:
-            while (reason := stop()) is None:
-                self._start_trials()
-                if not self._running:
-                    return None
-                self._follow()
-                if time.monotonic() >= self._shown_s + SHOW_S:
-                    self._shown_s = time.monotonic()
-                    self._watcher.show(self.view())
-                time.sleep(POLL_S)
-            return reason
+            reason = self._train(stop)
         finally:
-            self._leave()
+            self._stop_runs()
+        # only now: after a failed write, one more would make the half line that it left a damaged one
+        set_back(self.study, self.space)
+        if self._is_hopeless():
+            raise SearchFailedError(f"{MOST_FAILURES} trials failed one after the other, the last: {self._failed[-1]}")
+        return reason
+
+    def _train(self, stop: Stop) -> str | None:
+        while (reason := stop()) is None and not self._is_hopeless():
+            self._start_trials()
+            if not self._running:
+                return None
+            self._follow()
+            if time.monotonic() >= self._shown_s + SHOW_S:
+                self._shown_s = time.monotonic()
+                self._display.show(self.view())
+            time.sleep(POLL_S)
+        return reason
+
+    def _is_hopeless(self) -> bool:
+        return len(self._failed) >= MOST_FAILURES
 
     def _start_trials(self) -> None:
-        asked = self.folder.settings
-        while len(self._running) < asked.side_by_side and self.has_time_for_a_run() and self._may_begin():
-            attempt = Attempt(self, self.study.ask(self._distributions))
+        if not self._has_time_for_a_trial():
+            return
+        while len(self._running) < self.folder.settings.side_by_side and self._may_begin():
+            attempt = Attempt(self, draw(self.study, self.space, self.folder.path))
             self._running.append(attempt)
-            self._watcher.note(f"trial {attempt.number}: {describe_settings(attempt.settings)}")
+            self._display.note(f"trial {attempt.number}: {describe_settings(attempt.settings)}")
 
     def _may_begin(self) -> bool:
         most = self.folder.settings.trials
         return most is None or self._ended + len(self._running) < most
 
-    def has_time_for_a_run(self) -> bool:
-        """Tell whether a whole run still fits into the search's time."""
+    def _has_time_for_a_trial(self) -> bool:
+        """Tell whether all seeds of a trial still fit into the search's time; a trial that has begun has them all."""
         asked = self.folder.settings
         if asked.search_minutes is None:
             return True
-        return self._spent_s() + asked.minutes_per_trial * 60 <= asked.search_minutes * 60
+        return self._spent_s() + asked.trial_minutes * 60 <= asked.search_minutes * 60 + SLACK_S
 
     def _follow(self) -> None:
         for attempt in list(self._running):
@@ -221,12 +222,8 @@ class Search:
         (record,) = (found for found in records if found.number == number)
         best = best_of(records)
         is_best = best is not None and best.number == number
-        self._watcher.note(f"trial {number} {self.told(record)}{', the best so far' if is_best else ''}")
+        self._display.note(f"trial {number} {self.told(record)}{', the best so far' if is_best else ''}")
         self._failed = [*self._failed, record.why] if record.state == FAILED else []
-        if len(self._failed) >= MOST_FAILURES:
-            raise SearchFailedError(
-                f"{len(self._failed)} trials failed one after the other, the last: {self._failed[-1]}"
-            )
 
     def told(self, record: TrialRecord) -> str:
         """Say how a trial ended."""
@@ -242,14 +239,12 @@ class Search:
         seconds, self._noted_s = now_s - self._noted_s, now_s
         self.folder.spend(seconds)
 
-    def _leave(self) -> None:
-        """Stop what is under way; it is queued again, for whoever goes on."""
+    def _stop_runs(self) -> None:
         for attempt in self._running:
             attempt.training.stop()
         for attempt in self._running:
             attempt.training.wait()
         self._running.clear()
-        set_back(self.study)
         self._save_time()
 
     def view(self) -> SearchView:
@@ -280,18 +275,3 @@ class Search:
         return TrialView(
             number=record.number, state=record.state, settings=record.settings, told=told, score=record.score
         )
-
-    @property
-    def whole_run_steps(self) -> int | None:
-        """Steps that count as a whole run: those of the goal, or of the first run that ended; None before."""
-        return self.folder.settings.aim.max_steps or self._whole_run_steps
-
-    def note_whole_run(self, steps: int) -> None:
-        """Take in the steps of a run that ended; the first one decides."""
-        if self._whole_run_steps is None and steps > 0:
-            self._whole_run_steps = steps
-            self.study.set_user_attr(WHOLE_RUN_STEPS, steps)
-
-    def count_at(self, step: int) -> int:
-        """Return how many trials have come to a rung."""
-        return sum(step in trial.intermediate_values for trial in self.study.get_trials(deepcopy=False))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from redline.tune.settings_file import canonical_key
 MAX_SPACE_BYTES = 100_000
 MAX_DIMENSIONS, MAX_CHOICES = 50, 100
 FIXED = "fixed"
+NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 RANGE_KEYS = ("low", "high", "log", "choices")
 HOW = "use {low = …, high = …} or {choices = […]}, or put it under [fixed]"
 # what the search itself decides for every run
@@ -28,7 +30,7 @@ OWNED: dict[str, str] = {
     **dict.fromkeys(("target-return", "target-eval-return"), "--goal"),
 }
 
-Check = Callable[[Mapping[str, Any]], None]  # refuses settings that no run could have, as UserError
+SettingsCheck = Callable[[Mapping[str, Any]], None]  # refuses settings that no run could have, as UserError
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,14 @@ def parse_space(name: str, content: Mapping[str, Any]) -> Space:
     if not isinstance(fixed_table, Mapping):
         raise UserError(f"{name}: fixed is {plain_text(fixed_table)}: make it a table, [fixed]")
     fixed = dict(_settings(fixed_table))
+    varied = list(_tables({key: value for key, value in content.items() if key != FIXED}))
+    for key in (*fixed, *(key for key, _ in varied)):
+        if not NAME.fullmatch(key):
+            raise UserError(
+                f"{name}: {plain_text(repr(key))} is no name of a setting: use the flags' names, such as optimizer.lr"
+            )
     dimensions: dict[str, Dimension] = {}
-    for key, given in _tables({key: value for key, value in content.items() if key != FIXED}):
+    for key, given in varied:
         if key in dimensions or key in fixed:
             raise UserError(f'{name}: "{key}" is given twice: keep one')
         try:
@@ -133,7 +141,7 @@ def parse_space(name: str, content: Mapping[str, Any]) -> Space:
     return Space(name=name, dimensions=dimensions, fixed=fixed)
 
 
-def check_space(space: Space, check: Check) -> Space:
+def check_space(space: Space, check: SettingsCheck) -> Space:
     """Try every bound and choice on a job, the other settings as they usually are; return which ranges are whole."""
     _try(space, space.fixed, check, f"{space.name}, [fixed]")
     dimensions: dict[str, Dimension] = {}
@@ -145,14 +153,14 @@ def check_space(space: Space, check: Check) -> Space:
     return replace(space, dimensions=dimensions)
 
 
-def _try(space: Space, settings: Mapping[str, Any], check: Check, where: str) -> None:
+def _try(space: Space, settings: Mapping[str, Any], check: SettingsCheck, where: str) -> None:
     try:
         check(settings)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 
 
-def _settle_type(space: Space, key: str, given: Range, check: Check) -> Range:
+def _settle_type(space: Space, key: str, given: Range, check: SettingsCheck) -> Range:
     """Return a range of whole numbers where the setting takes no others."""
     as_float = replace(given, low=float(given.low), high=float(given.high))
     if not (isinstance(given.low, int) and isinstance(given.high, int)):

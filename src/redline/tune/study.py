@@ -18,12 +18,15 @@ from redline.tune.goals import Goal, parse_goal
 
 STUDY_JSON, SPENT_JSON, LOCK = "study.json", "spent.json", "study.lock"
 JOURNAL, CHECKS, REPORT = "journal.log", "check.jsonl", "report.html"
+BEGINNING = {LOCK, f".{STUDY_JSON}.tmp"}  # what a study that has just begun, or was killed then, consists of
 MAX_STUDY_BYTES = 1_000_000
 MAX_JOURNAL_BYTES = 512_000_000
 # no run of the search has a seed of the check, and none of the check one of the search
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
 FINAL_SEEDS = range(2_000_000, 2_001_000)
 CHECK_PATIENCE = 3.0  # times the minutes of a trial
+USUAL_MINUTES_PER_TRIAL = 5.0
+USUAL_TURNS = 5  # trials one after the other that should fit into a search
 WAYS_TO_PRUNE = ("halving", "off")
 # how a field's type looks in JSON; any other is an object
 TYPES: dict[Any, Any] = {
@@ -56,9 +59,9 @@ class StudySettings:
     space: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        _require("--minutes-per-trial", self.minutes_per_trial, "a number above 0", ok=0 < self.minutes_per_trial < 1e6)
         limit = self.search_minutes
         _require("the search's time", limit, "a number above 0", ok=limit is None or 0 < limit < 1e6)
+        _require("--minutes-per-trial", self.minutes_per_trial, "a number above 0", ok=0 < self.minutes_per_trial < 1e6)
         _require("--trials", self.trials, "1 to 100_000", ok=self.trials is None or 1 <= self.trials <= 100_000)
         _require("--seeds-per-trial", self.seeds_per_trial, "1 to 10", ok=1 <= self.seeds_per_trial <= 10)
         most = len(FINAL_SEEDS)
@@ -69,10 +72,10 @@ class StudySettings:
         _require("--pruning", self.pruning, " or ".join(WAYS_TO_PRUNE), ok=self.pruning in WAYS_TO_PRUNE)
         if limit is None and self.trials is None:
             raise UserError("say how long to search: --minutes 10, --hours 2 or --trials 20")
-        if limit is not None and self.minutes_per_trial > limit:
+        if limit is not None and self.trial_minutes > limit + 1e-6:  # 3 × 0.1 is a little more than 0.3
             raise UserError(
-                f"--minutes-per-trial {self.minutes_per_trial:g} is longer than the search of {limit:g} minutes: "
-                "use a longer search or shorter trials"
+                f"--minutes-per-trial {self.minutes_per_trial:g} × --seeds-per-trial {self.seeds_per_trial} is longer "
+                f"than the search of {limit:g} minutes: use a longer search, shorter trials or fewer seeds"
             )
         parse_goal(self.goal)
 
@@ -80,6 +83,11 @@ class StudySettings:
     def aim(self) -> Goal:
         """What is better."""
         return parse_goal(self.goal)
+
+    @property
+    def trial_minutes(self) -> float:
+        """Minutes of all runs of a trial."""
+        return self.minutes_per_trial * self.seeds_per_trial
 
     @property
     def check_minutes(self) -> float:
@@ -91,6 +99,13 @@ class StudySettings:
         return SEARCH_SEEDS[(trial * self.seeds_per_trial + place) % len(SEARCH_SEEDS)]
 
 
+def usual_minutes_per_trial(search_minutes: float | None, seeds_per_trial: int) -> float:
+    """Return the minutes of each run where the user does not say: a short search has short trials."""
+    if search_minutes is None:
+        return USUAL_MINUTES_PER_TRIAL
+    return min(USUAL_MINUTES_PER_TRIAL, search_minutes / (USUAL_TURNS * max(1, seeds_per_trial)))
+
+
 def _require(name: str, value: object, use: str, *, ok: bool) -> None:
     if not ok:
         raise UserError(f"{name} is {value}: use {use}")
@@ -99,33 +114,46 @@ def _require(name: str, value: object, use: str, *, ok: bool) -> None:
 class StudyFolder:
     """A study on the disk, locked for this process until `close`."""
 
-    def __init__(self, path: Path, settings: StudySettings) -> None:
+    def __init__(self, path: Path, settings: StudySettings, command: Sequence[str]) -> None:
         self.path = path
         self.settings = settings
         self._lock = RunLock(path, LOCK)  # not a run's: a study is no run
-        self.spent_s = read_spent_s(path)
+        try:
+            self._freeze(command)
+            self.spent_s = read_spent_s(path)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def open(cls, path: Path, settings: StudySettings, command: Sequence[str]) -> Self:
         """Begin a study, or go on with one that was asked for the same."""
-        if (path / STUDY_JSON).exists():
-            require_same(path, read_settings(path), settings)
-            return cls(path, settings)
         try:
-            if path.exists() and any(path.iterdir()):
-                raise UserError(f"{path} is not empty and no study: use another --study")
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            content = {
-                "schema": SCHEMA,
-                "created_unix_s": time.time(),
-                "redline": __version__,
-                "command": list(command),
-                "settings": asdict(settings),
-            }
-            replace_file(path / STUDY_JSON, [(json.dumps(as_json_value(content), indent=2) + "\n").encode()])
+            names = {place.name for place in path.iterdir()}
         except OSError as error:
             raise UserError(f"cannot make a study: {explain(error, path)}") from error
-        return cls(path, settings)
+        if STUDY_JSON not in names and names - BEGINNING:
+            raise UserError(f"{path} is not empty and no study: use another --study")
+        return cls(path, settings, command)
+
+    def _freeze(self, command: Sequence[str]) -> None:
+        """Write down what is asked for, or find that it is what was asked for before."""
+        source = self.path / STUDY_JSON
+        if source.exists():
+            require_same(self.path, read_settings(self.path), self.settings)
+            return
+        content = {
+            "schema": SCHEMA,
+            "created_unix_s": time.time(),
+            "redline": __version__,
+            "command": list(command),
+            "settings": asdict(self.settings),
+        }
+        try:
+            replace_file(source, [(json.dumps(as_json_value(content), indent=2) + "\n").encode()])
+        except OSError as error:
+            raise UserError(f"cannot make a study: {explain(error, self.path)}") from error
 
     def close(self) -> None:
         """Let other processes in."""

@@ -93,8 +93,10 @@ def _check_section(folder: StudyFolder, trials: Sequence[TrialRecord], verdict: 
         f"default settings: {goal.describe(verdict.winner)} against {goal.describe(verdict.default)}. Only this "
         "counts: a winner is chosen for its value in the search, which is therefore too good."
     )
-    runs = table("Runs of the check", head, rows, numeric=(1, 3, 4, 5, 6), css="card wrap")
-    return section("Check on unused seeds", runs, identity="check", lead=lead)
+    parts: list[Content] = [table("Runs of the check", head, rows, numeric=(1, 3, 4, 5, 6), css="card wrap")]
+    if verdict.repeated:
+        parts.append(notice("What failed before and was trained again", verdict.repeated, css="missing"))
+    return section("Check on unused seeds", *parts, identity="check", lead=lead)
 
 
 def _run_cells(goal: Goal, result: RunResult) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ STATES = {
     TrialState.FAIL: "interrupted",
 }
 FAILED = "failed"
+# Optuna reads a journal without looking: any of these means that a line is not what it wrote
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -59,19 +61,32 @@ def open_trials(folder: Path, *, seed: int) -> optuna.Study:
             raise UserError(f"{path} is larger than {MAX_JOURNAL_BYTES:_} bytes: not written by Redline")
         with suppress(FileNotFoundError):
             path.with_name(f"{JOURNAL}.lock").unlink()  # of a killed writer: Optuna would wait half a minute for it
-        return optuna.create_study(
+        study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(path))),
-            sampler=TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS),
             pruner=SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION, min_early_stopping_rate=0),
             study_name=NAME,
             direction="maximize",
             load_if_exists=True,
         )
+        drawn = len(study.get_trials(deepcopy=False))  # with the bare seed, who goes on would draw all of them again
+        study.sampler = TPESampler(seed=seed + drawn, n_startup_trials=RANDOM_TRIALS)
+        return study
     except OSError as error:
         raise UserError(explain(error, path)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        # Optuna reads it without looking: any of these means that a line is not what it wrote
-        raise UserError(f"{path} is damaged: {plain_text(error) or type(error).__name__}") from None
+    except DAMAGE as error:
+        raise _damaged(path, error) from None
+
+
+def draw(study: optuna.Study, space: Space, folder: Path) -> optuna.Trial:
+    """Begin a trial: one that is queued, or one that the sampler draws."""
+    try:
+        return study.ask(distributions(space))
+    except DAMAGE as error:  # a former trial was drawn from something else
+        raise _damaged(folder / JOURNAL, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is damaged: {plain_text(error) or type(error).__name__}")
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -88,11 +103,11 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
 
 
 def to_settings(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Optuna drew as settings."""
+    """Return what Optuna drew as settings, without choices that the space does not have."""
     return {
         key: json.loads(drawn[key]) if isinstance(dimension, Choices) else drawn[key]
         for key, dimension in space.dimensions.items()
-        if key in drawn
+        if key in drawn and not (isinstance(dimension, Choices) and drawn[key] not in dimension.texts)
     }
 
 
@@ -105,12 +120,12 @@ def to_drawn(space: Space, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def set_back(study: optuna.Study) -> list[int]:
+def set_back(study: optuna.Study, space: Space) -> list[int]:
     """Mark trials that somebody left under way as interrupted, and queue their settings again; return their numbers."""
     left = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     for trial in left:
         study.tell(trial.number, state=TrialState.FAIL)
-        study.enqueue_trial(trial.params)
+        study.enqueue_trial(to_drawn(space, to_settings(space, trial.params)))
     return [trial.number for trial in left]
 
 
@@ -121,9 +136,9 @@ def read_trials(study: optuna.Study, space: Space) -> list[TrialRecord]:
 
 def _record(trial: FrozenTrial, space: Space) -> TrialRecord:
     results: list[RunResult] = []
-    rows = trial.user_attrs.get(RESULTS, [])
+    rows = trial.user_attrs.get(RESULTS)
     with suppress(ValueError):
-        results = [RunResult.from_row(row) for row in rows if isinstance(rows, list)]
+        results = [RunResult.from_row(row) for row in rows] if isinstance(rows, list) else []
     outcome = trial.user_attrs.get(OUTCOME, {})
     outcome = outcome if isinstance(outcome, dict) else {}
     state = FAILED if outcome.get("state") == FAILED else STATES[trial.state]

@@ -17,7 +17,7 @@ from redline.tune.study import REPORT, StudyFolder
 from redline.tune.study_page import build_page, measure_importance
 from redline.tune.training import Launch
 from redline.tune.trials import TrialRecord, best_of, open_trials, read_trials
-from redline.tune.watching import Watcher
+from redline.tune.watching import Display
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,21 @@ def tune(
     launch: Launch,
     *,
     defaults: Mapping[str, Any],
-    watcher: Watcher,
+    display: Display,
     stop: Stop,
 ) -> Found:
     """Search, check the winner, and write the report, whatever stops it."""
     try:
         study = open_trials(folder.path, seed=folder.settings.seed)
         try:
-            stopped = Search(folder, study, space, launch, watcher).run(defaults, stop)
+            stopped = Search(folder, study, space, launch, display).run(defaults, stop)
         except SearchFailedError:
             _write(folder, space, study, None)
             raise
         best = best_of(read_trials(study, space))
         verdict = None
         if stopped is None and best is not None:
-            check = Check(folder, launch, best, defaults, watcher)
+            check = Check(folder, launch, best, defaults, display)
             stopped = check.run(stop)
             verdict = check.verdict() if stopped is None else None
         trials = _write(folder, space, study, verdict)

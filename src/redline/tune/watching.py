@@ -27,8 +27,8 @@ class SearchView:
     left_s: float | None  # at most, until the phase ends; None where nobody can tell
 
 
-class Watcher(Protocol):
-    """Hears of a search."""
+class Display(Protocol):
+    """Shows a search."""
 
     def note(self, text: str) -> None:
         """Take a line."""
