@@ -93,7 +93,7 @@ def test_a_record_of_some_algorithms_does_not_stand_for_all() -> None:
 def test_redline_understands_the_flags_of_every_training(task: str, algorithm: str) -> None:
     training = algorithms_learning.make_trainings(TASKS[task], [algorithm])[0]
     flags = parse_train(["--algo", algorithm, "--seed", str(training.seed), *training.flags])
-    assert flags.job.limits.max_steps == 150_000
+    assert flags.job.limits.max_steps == TASKS[task].max_steps
     assert flags.job.limits.target_return == TASKS[task].target_return
     assert flags.job.algorithm.warmup_steps <= 2_000
 

@@ -22,7 +22,6 @@ from redline.cli.stopping import StopRequest
 from redline.cli.train import display
 from redline.envs import catalog as env_catalog
 from redline.errors import UserError
-from redline.networks import Mlp, Twin
 from redline.runs.directory import slug
 from redline.runs.errors import explain
 from redline.runtime.job import Job
@@ -197,7 +196,7 @@ def new_plan(flags: TuneFlags) -> Plan:
         raise UserError(f"{name} is {value}: use 0 for the usual, or 1 or more")
     goal, algo, cores = parse_goal(flags.goal), canonical_name(flags.algo), usable_cores()
     job = checked_job({"algo": algo, "env": flags.env})
-    sees_pictures = not isinstance(job.algorithm.network, Mlp | Twin)
+    sees_pictures = not job.algorithm.network.reads_vectors()
     name, content = (
         (flags.space.name, read_space(flags.space))
         if flags.space is not None
