@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse
+from redline.cli.parsing import parse, split_name
 from redline.cli.tables import is_plain, print_facts, print_table
 from redline.cli.wording import number, rate
 from redline.records import as_json_value
@@ -35,11 +35,9 @@ class AlgosFlags:
 
 def run(args: Sequence[str]) -> int:
     """List what is known and return the exit code."""
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    has_name = at < len(args) and not args[at].startswith("-")
-    rest = [*args[:at], *args[at + 1 :]] if has_name else args
+    name, rest = split_name(args)
     flags = parse(AlgosFlags, rest, default=AlgosFlags(), prog=PROGRAM)
-    cards = [read_card(args[at])] if has_name else all_cards()
+    cards = all_cards() if name is None else [read_card(name)]
     findings = read_findings(flags.records or find_records(Path()))
     for problem in findings.unreadable:
         print(f"redline: warning: {problem}", file=sys.stderr)
@@ -47,7 +45,7 @@ def run(args: Sequence[str]) -> int:
     if flags.json:
         print(json.dumps(to_json(cards, findings), allow_nan=False))
         return DONE
-    if has_name:
+    if name is not None:
         show_one(cards[0], findings, plain=plain)
     else:
         show_all(cards, findings, plain=plain)

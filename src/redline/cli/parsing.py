@@ -34,6 +34,14 @@ def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
         raise UserError(_one_line(complaint.getvalue(), prog)) from None
 
 
+def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Part a name that may stand before the flags, or after --plain and --json, from the rest of a command line."""
+    at = next((place for place, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
+    if at == len(args) or args[at].startswith("-"):
+        return None, list(args)
+    return args[at], [*args[:at], *args[at + 1 :]]
+
+
 def _one_line(complaint: str, prog: str) -> str:
     """Condense tyro's boxed message: its first section, and the flag it suggests."""
     sections: list[list[str]] = [[]]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse
+from redline.cli.parsing import parse, split_name
 from redline.cli.tables import is_plain, print_table
 from redline.cli.wording import number
 from redline.recipes import Recipe, find_recipe, recipe_names
@@ -26,14 +26,12 @@ class RecipesFlags:
 
 def run(args: Sequence[str]) -> int:
     """List the recipes and return the exit code."""
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    has_name = at < len(args) and not args[at].startswith("-")
-    rest = [*args[:at], *args[at + 1 :]] if has_name else args
+    name, rest = split_name(args)
     flags = parse(RecipesFlags, rest, default=RecipesFlags(), prog=PROGRAM)
-    recipes = [find_recipe(args[at])] if has_name else [find_recipe(name) for name in recipe_names()]
+    recipes = [find_recipe(one) for one in (recipe_names() if name is None else [name])]
     if flags.json:
         print(json.dumps({"schema": 1, "recipes": [recipe_facts(recipe) for recipe in recipes]}))
-    elif has_name:
+    elif name is not None:
         print(recipes[0].text, end="")
     else:
         show_all(recipes, plain=is_plain(plain=flags.plain, as_json=False))

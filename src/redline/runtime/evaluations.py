@@ -219,15 +219,12 @@ def _num_threads(job: Job) -> int:
 def _player_of(job: Job, trainer: Measured) -> Player:
     evaluator, episodes = job.evaluator, num_episodes(job)
     has_target = job.limits.target_eval_return is not None
-    explore, epsilon = acting(job.algorithm) if has_target else (None, None)
     return make_player(
         job,
         trainer.spec,
         device=find_device(evaluator.device or job.device),
         num_envs=min(max(EPISODES, evaluator.envs) if has_target else evaluator.envs, episodes),
         threads=min(_num_threads(job), episodes),
-        explore=explore,
-        epsilon=epsilon,
         recording=job.recording,
     )
 

@@ -16,6 +16,7 @@ from redline.recordings.tracing import Choice, RecordingConfig
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.job import Job
 from redline.runtime.randomness import Purpose, stream
+from redline.runtime.solving import acting
 from redline.types import EnvSpec
 
 # These keep the seeds of games apart: of training, of `redline eval`, and of evaluations while a run trains. They are
@@ -141,11 +142,14 @@ def make_player(
     epsilon: float | None = None,
     recording: RecordingConfig | None = None,
 ) -> Player:
-    """Return a player of a job's env with weights that are still to be loaded: greedy, with the paper's ε.
+    """Return a player of a job's env with weights that are still to be loaded.
 
-    `threads` step native envs; how many compute is set once per process.
+    Unless `explore` says otherwise it acts as evaluations with a target do if the job has one, else greedily with the
+    paper's ε. `threads` step native envs; how many compute is set once per process.
     """
     algorithm = job.algorithm
+    if explore is None and job.limits.target_eval_return is not None:
+        explore, epsilon = acting(algorithm)
     return Player(
         lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=0),
         algorithm=algorithm,

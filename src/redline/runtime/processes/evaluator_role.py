@@ -11,8 +11,8 @@ from redline.runtime.job import Job
 from redline.runtime.playing import StoppedWhileEvaluatingError, greedy_seed, make_player
 from redline.runtime.processes.board import EVALUATOR, STARTING_S, Board, Place
 from redline.runtime.processes.messages import Outbox, row_of
-from redline.runtime.processes.shared_weights import SharedWeights, Version
-from redline.runtime.solving import CONFIRMING_EPISODES, TIME_SHARE, acting
+from redline.runtime.processes.shared_weights import SharedWeights
+from redline.runtime.solving import CONFIRMING_EPISODES, TIME_SHARE
 from redline.types import EnvSpec
 
 
@@ -30,64 +30,81 @@ class EvaluatorKit:
 
 def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
     """Evaluate again and again until the run ends."""
-    job, config, place = kit.job, kit.job.evaluator, Place(kit.board, EVALUATOR)
+    config, place = kit.job.evaluator, Place(kit.board, EVALUATOR)
     place.beat(STARTING_S)
     torch.set_flush_denormal(True)
     torch.set_num_threads(config.threads)
-    target = job.limits.target_eval_return
-    explore, epsilon = (None, None) if target is None else acting(job.algorithm)
-    episodes = num_episodes(job)
-    num_envs = min(config.envs, episodes)
-    player = make_player(
-        job,
-        kit.spec,
-        device=torch.device(config.device or "cpu"),
-        num_envs=num_envs,
-        threads=config.threads,
-        explore=explore,
-        epsilon=epsilon,
-        recording=job.recording,
-    )
+    evaluator, wait_s = _Evaluator(kit, place, outbox), kit.wait_s
+    while not kit.board.is_stopped:
+        place.wait_until(lambda: False, on="rest", timeout_s=wait_s)
+        try:
+            spent_s = evaluator.evaluate()
+        except StoppedWhileEvaluatingError:
+            return
+        wait_s = (config.every_minutes or 0.0) * 60
+        if kit.job.limits.target_eval_return is not None:
+            wait_s = max(wait_s, spent_s * (1.0 / TIME_SHARE - 1.0))
 
-    def requested_stop() -> str | None:
-        place.beat()
-        place.played(num_envs)
-        return "the run ended" if kit.board.is_stopped else None
 
-    number, wait_s = kit.evaluations, kit.wait_s
+class _Evaluator:
+    """A player with the newest weights, and a number for each of its evaluations."""
 
-    def evaluate(count: int, version: Version, *, is_confirmation: bool = False) -> float:
-        """Play so many episodes, tell of them, and return their mean."""
-        nonlocal number
-        number, begun_s = number + 1, time.monotonic()
-        place.beat(STARTING_S)  # its envs are made anew
-        played = player.play(
-            count, seed=greedy_seed(job.seed, number), progress=lambda _: None, requested_stop=requested_stop
+    def __init__(self, kit: EvaluatorKit, place: Place, outbox: Outbox) -> None:
+        self._job = kit.job
+        self._weights = kit.weights
+        self._place = place
+        self._outbox = outbox
+        self._number = kit.evaluations
+        config = kit.job.evaluator
+        self._num_envs = min(config.envs, num_episodes(kit.job))
+        self._player = make_player(
+            kit.job,
+            kit.spec,
+            device=torch.device(config.device or "cpu"),
+            num_envs=self._num_envs,
+            threads=config.threads,
+            recording=kit.job.recording,
         )
-        outbox.send(
+
+    def evaluate(self) -> float:
+        """Play an evaluation and, where it reaches the target, the games that are to confirm it; return the seconds."""
+        weights_steps, begun_s = self._read_weights(), time.monotonic()
+        target = self._job.limits.target_eval_return
+        mean = self._play(num_episodes(self._job), weights_steps)
+        if target is not None and mean >= target:
+            self._play(CONFIRMING_EPISODES, weights_steps, is_confirmation=True)
+        return time.monotonic() - begun_s
+
+    def _read_weights(self) -> int:
+        """Take over the newest weights, and return the steps at which they were taken."""
+        before = self._weights.number
+        self._weights.ask(EVALUATOR)
+        # a learner that has learnt nothing since has nothing newer to give
+        self._place.wait_until(lambda: self._weights.number > before, on="learner", timeout_s=5.0)
+        return self._weights.read(self._player.network.state_dict()).steps
+
+    def _play(self, num_episodes: int, weights_steps: int, *, is_confirmation: bool = False) -> float:
+        """Play so many episodes, tell of them, and return their mean."""
+        self._number += 1
+        begun_s = time.monotonic()
+        self._place.beat(STARTING_S)  # its envs are made anew
+        played = self._player.play(
+            num_episodes,
+            seed=greedy_seed(self._job.seed, self._number),
+            progress=lambda _: None,
+            requested_stop=self._requested_stop,
+        )
+        self._outbox.send(
             "evaluation",
-            number=number,
-            steps=version.steps,
+            number=self._number,
+            steps=weights_steps,
             duration_s=time.monotonic() - begun_s,
             rows=[row_of(item.episode) for item in played],
             is_confirmation=is_confirmation,
         )
         return fmean(item.episode.total_reward for item in played)
 
-    while not kit.board.is_stopped:
-        place.wait_until(lambda: False, on="rest", timeout_s=wait_s)
-        before = kit.weights.number
-        kit.weights.ask(EVALUATOR)
-        # a learner that has learnt nothing since has nothing newer to give
-        place.wait_until(lambda before=before: kit.weights.number > before, on="learner", timeout_s=5.0)  # type: ignore[misc]
-        version, begun_s = kit.weights.read(player.network.state_dict()), time.monotonic()
-        try:
-            mean = evaluate(episodes, version)
-            if target is not None and mean >= target:
-                evaluate(CONFIRMING_EPISODES, version, is_confirmation=True)
-        except StoppedWhileEvaluatingError:
-            return
-        spent_s = time.monotonic() - begun_s
-        wait_s = (config.every_minutes or 0.0) * 60
-        if target is not None:
-            wait_s = max(wait_s, spent_s * (1.0 / TIME_SHARE - 1.0))
+    def _requested_stop(self) -> str | None:
+        self._place.beat()
+        self._place.played(self._num_envs)
+        return "the run ended" if self._place.board.is_stopped else None
