@@ -57,7 +57,7 @@ class Learner:
             if self.target is not self.online:
                 self.target.resample(rng)
         losses, weights, priorities = self.algorithm.losses(
-            batch, stack=self._stack, online=self.online, target=self.target, foreseen=foreseen
+            batch, stack=self._stack, online=self.online, target=self.target, foreseen=foreseen, steps=steps
         )
         loss = weighted_mean(losses, weights)
         self.optimizer.zero_grad(set_to_none=True)

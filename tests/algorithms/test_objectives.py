@@ -62,6 +62,16 @@ def test_more_entropy_weight_makes_a_flat_policy_cheaper() -> None:
         assert flat < sharp
 
 
+def test_the_entropy_weight_falls_to_nothing_over_its_steps() -> None:
+    batch = rows(action=[0, 0], advantage=[0.0, 0.0], target=[0.0, 0.0], probability=[0.5, 0.5])
+    out = torch.zeros(2, 3)  # entropy ln 2
+    for kind in (PolicyGradient, Clipped):
+        objective = kind(entropy_weight=0.5, entropy_anneal_steps=100)
+        weights = [-objective.losses(out, batch, steps=steps)[0].item() / math.log(2) for steps in (0, 50, 100, 150)]
+        assert weights == pytest.approx([0.5, 0.25, 0.0, 0.0])
+        assert kind(entropy_weight=0.5).entropy_weight_at(1_000_000) == 0.5  # by default it stays
+
+
 def test_clipped_loss_worked_by_hand() -> None:
     out = torch.tensor([[*QUARTERS, 2.0], [*QUARTERS, 2.0]])
     # new over old probability: ¾ / ½ = 1½ and ¼ / ½ = ½; advantages 1 and 5 are −1/√2 and 1/√2 when normalised
@@ -193,6 +203,8 @@ def test_impossible_objectives_are_refused() -> None:
         Clipped(clip=0.0)
     with pytest.raises(UserError, match=r"objective\.entropy-weight is -1\.0"):
         PolicyGradient(entropy_weight=-1.0)
+    with pytest.raises(UserError, match=r"objective\.entropy-anneal-steps is -1"):
+        Clipped(entropy_anneal_steps=-1)
 
 
 def test_replay_is_no_rollout() -> None:

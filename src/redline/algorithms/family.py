@@ -59,8 +59,9 @@ class Algorithm(Protocol):
         online: Network,
         target: Network,
         foreseen: torch.Tensor | None = None,
+        steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return losses and their weights, each of the same shape, and a new priority for each row drawn."""
+        """Return losses and their weights after `steps` steps, of one shape, and a new priority for each row drawn."""
         ...
 
 

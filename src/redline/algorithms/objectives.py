@@ -12,6 +12,7 @@ from redline.exploration import EpsilonGreedy, Exploration, Sampled
 from redline.losses import clipped_surrogate, entropy, normalised
 from redline.networks import Layers, Network, Torso, build_policy_network, build_value_network
 from redline.returns import generalised_advantages, lambda_returns
+from redline.schedules import annealed
 from redline.types import EnvSpec, FloatArray, Rollout, RolloutBatch
 
 
@@ -39,13 +40,20 @@ class Objective(Protocol):
         """Return the advantages and the values to fit, each [T, N]."""
         ...
 
-    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
-        """Return a loss [B] for each row."""
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
+        """Return a loss [B] for each row, after `steps` steps."""
         ...
 
 
 class ActorCritic(Objective, Protocol):
     """What objectives of a policy with a value beside it have in common."""
+
+    entropy_weight: float
+    entropy_anneal_steps: int
+
+    def entropy_weight_at(self, steps: int) -> float:
+        """Return the weight of the policy's entropy after `steps` steps."""
+        return annealed(self.entropy_weight, over_steps=self.entropy_anneal_steps, steps=steps)
 
     def explorations(self) -> tuple[type[Exploration], ...]:
         return (Sampled,)
@@ -72,17 +80,19 @@ class PolicyGradient(ActorCritic):
 
     entropy_weight: float = 0.01
     """Weight of the policy's entropy: more keeps it exploring longer."""
+    entropy_anneal_steps: int = 0
+    """Steps over which that weight falls to 0; 0: it stays."""
     value_weight: float = 0.5
     """Weight of the squared error of the value."""
 
     def __post_init__(self) -> None:
-        _check_weights(self.entropy_weight, self.value_weight)
+        _check_weights(self.entropy_weight, self.value_weight, self.entropy_anneal_steps)
 
-    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
         gain = log_policy.gather(1, batch.action[:, None]).squeeze(1) * batch.advantage
         value_error = (self.state_values(out) - batch.target).square()
-        return self.value_weight * value_error - gain - self.entropy_weight * entropy(log_policy)
+        return self.value_weight * value_error - gain - self.entropy_weight_at(steps) * entropy(log_policy)
 
 
 @dataclass(frozen=True)
@@ -93,13 +103,15 @@ class Clipped(ActorCritic):
     """How far from 1 the ratio of new to old probability still pays."""
     entropy_weight: float = 0.01
     """Weight of the policy's entropy: more keeps it exploring longer."""
+    entropy_anneal_steps: int = 0
+    """Steps over which that weight falls to 0; 0: it stays."""
     value_weight: float = 0.5
     """Weight of the squared error of the value."""
     normalise: Literal["update", "rollout"] = "update"
     """Normalise advantages over the rows of each update or of the whole rollout, which small batches need."""
 
     def __post_init__(self) -> None:
-        _check_weights(self.entropy_weight, self.value_weight)
+        _check_weights(self.entropy_weight, self.value_weight, self.entropy_anneal_steps)
         if not 0.0 < self.clip < math.inf:
             raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
 
@@ -109,14 +121,14 @@ class Clipped(ActorCritic):
             advantage = normalised(torch.from_numpy(advantage)).numpy()
         return advantage, target
 
-    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
         ratio = (log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability).exp()
         # over the rows of this update, as the first implementation has it, unless over the whole rollout already
         advantage = normalised(batch.advantage) if self.normalise == "update" else batch.advantage
         surrogate = clipped_surrogate(ratio, advantage, self.clip)
         value_error = (self.state_values(out) - batch.target).square()
-        return surrogate + self.value_weight * value_error - self.entropy_weight * entropy(log_policy)
+        return surrogate + self.value_weight * value_error - self.entropy_weight_at(steps) * entropy(log_policy)
 
 
 @dataclass(frozen=True)
@@ -140,12 +152,14 @@ class QLambda(Objective):
         target = lambda_returns(rollout.reward, rollout.following, rollout.discount, rollout.trace)
         return target - rollout.value, target
 
-    def losses(self, out: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         value = take_actions(out, batch.action).squeeze(1)
         return 0.5 * (value - batch.target).square()
 
 
-def _check_weights(entropy_weight: float, value_weight: float) -> None:
+def _check_weights(entropy_weight: float, value_weight: float, entropy_anneal_steps: int) -> None:
     for name, weight in (("entropy-weight", entropy_weight), ("value-weight", value_weight)):
         if not 0.0 <= weight < math.inf:
             raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
+    if entropy_anneal_steps < 0:
+        raise UserError(f"objective.entropy-anneal-steps is {entropy_anneal_steps}: use 1 or more, or 0 for never")

@@ -87,10 +87,11 @@ class OnPolicy:
         online: Network,
         target: Network,
         foreseen: torch.Tensor | None = None,
+        steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and weights [B]; nothing is drawn by priority."""
         if not isinstance(batch, RolloutBatch):
             raise TypeError(f"on-policy learners learn from rollouts, not from a {type(batch).__name__}")
         out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)
-        losses = self.objective.losses(out, batch)
+        losses = self.objective.losses(out, batch, steps=steps)
         return losses, torch.ones_like(losses), losses.detach()

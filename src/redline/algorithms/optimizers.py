@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from redline.errors import UserError
+from redline.schedules import annealed
 
 UNBIASED_STEP = 1e9  # after so many, decay ** steps is 0: a moment that began at 0 is no longer scaled up for it
 
@@ -50,7 +51,7 @@ class Adam(Optimizer):
         _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
 
     def lr_at(self, steps: int) -> float:
-        return _annealed(self.lr, self.anneal_steps, steps)
+        return annealed(self.lr, over_steps=self.anneal_steps, steps=steps)
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
@@ -83,7 +84,7 @@ class Rmsprop(Optimizer):
             raise UserError(f"optimizer.decay is {self.decay}: use a number from 0 to below 1")
 
     def lr_at(self, steps: int) -> float:
-        return _annealed(self.lr, self.anneal_steps, steps)
+        return annealed(self.lr, over_steps=self.anneal_steps, steps=steps)
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
@@ -124,7 +125,7 @@ class Radam(Optimizer):
         _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
 
     def lr_at(self, steps: int) -> float:
-        return _annealed(self.lr, self.anneal_steps, steps)
+        return annealed(self.lr, over_steps=self.anneal_steps, steps=steps)
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
@@ -135,10 +136,6 @@ class Radam(Optimizer):
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         # one parameter after the other, as is the default on a CPU, takes five times as long
         return torch.optim.RAdam(parameters, lr=self.lr, eps=self.eps, foreach=True)
-
-
-def _annealed(lr: float, anneal_steps: int, steps: int) -> float:
-    return lr * max(0.0, 1.0 - steps / anneal_steps) if anneal_steps else lr
 
 
 def _check(*, lr: float, eps: float, clip_norm: float, anneal_steps: int) -> None:

@@ -115,6 +115,7 @@ class QLearning:
         online: Network,
         target: Network,
         foreseen: torch.Tensor | None = None,
+        steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and weights [B] or [length, B], and a priority for each row drawn [B]."""
         if isinstance(batch, SequenceBatch):

@@ -6,7 +6,7 @@ The whole session runs, with records, metrics and curves; only the checkpoints a
 from __future__ import annotations
 
 import sys
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 from redline.algorithms.named.a2c import A2C
@@ -77,11 +77,11 @@ def replay_learner(setting: DqnSetting) -> QLearning:
 def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
     """Return PPO or A2C as Redline's catalog has it, with the setting's numbers."""
     pace = {"lr": setting.learning_rate, "eps": setting.optimizer_eps, "clip_norm": setting.max_grad_norm}
-    objective = PolicyGradient(setting.entropy_weight, setting.value_weight)
+    weights = {"entropy_weight": setting.entropy_weight, "value_weight": setting.value_weight}
     is_ppo = setting.clip is not None
     return replace(
         PPO if is_ppo else A2C,
-        objective=objective if setting.clip is None else Clipped(setting.clip, *astuple(objective)),
+        objective=PolicyGradient(**weights) if setting.clip is None else Clipped(clip=setting.clip, **weights),
         optimizer=(Adam if is_ppo else Rmsprop)(**pace, anneal_steps=setting.anneal_steps),
         returns=Traces(trace=setting.gae_lambda, gamma=setting.gamma),
         rollout_steps=setting.rollout_steps,
