@@ -24,8 +24,3 @@ class Linear:
         """Return the value after `steps` steps."""
         done = min(steps / self.over_steps, 1.0)
         return self.start + (self.end - self.start) * done
-
-
-def annealed(value: float, *, over_steps: int, steps: int) -> float:
-    """Return what is left of `value` after `steps` steps if it falls to 0 over `over_steps`; all of it if that is 0."""
-    return value * max(0.0, 1.0 - steps / over_steps) if over_steps else value

@@ -12,7 +12,7 @@ from redline.exploration import EpsilonGreedy, Exploration, Sampled
 from redline.losses import clipped_surrogate, entropy, normalised
 from redline.networks import Layers, Network, Torso, build_policy_network, build_value_network
 from redline.returns import generalised_advantages, lambda_returns
-from redline.schedules import annealed
+from redline.schedules import Linear
 from redline.types import EnvSpec, FloatArray, Rollout, RolloutBatch
 
 
@@ -53,7 +53,9 @@ class ActorCritic(Objective, Protocol):
 
     def entropy_weight_at(self, steps: int) -> float:
         """Return the weight of the policy's entropy after `steps` steps."""
-        return annealed(self.entropy_weight, over_steps=self.entropy_anneal_steps, steps=steps)
+        if not self.entropy_anneal_steps:
+            return self.entropy_weight
+        return Linear(self.entropy_weight, 0.0, self.entropy_anneal_steps).at(steps)
 
     def explorations(self) -> tuple[type[Exploration], ...]:
         return (Sampled,)

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from redline.errors import UserError
-from redline.schedules import annealed
+from redline.schedules import Linear
 
 UNBIASED_STEP = 1e9  # after so many, decay ** steps is 0: a moment that began at 0 is no longer scaled up for it
 
@@ -26,7 +26,7 @@ class Optimizer(Protocol):
         ...
 
     def annealed_over(self) -> int:
-        """Return the steps over which the learning rate falls to 0, 0 if it stays."""
+        """Return the steps over which the learning rate falls, 0 if it stays."""
         ...
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -34,8 +34,41 @@ class Optimizer(Protocol):
         ...
 
 
+class Annealed(Optimizer, Protocol):
+    """What optimisers have in common whose learning rate may fall and whose gradients may be clipped."""
+
+    lr: float
+    eps: float
+    clip_norm: float
+    anneal_steps: int
+    final_lr: float
+
+    def lr_at(self, steps: int) -> float:
+        if not self.anneal_steps:
+            return self.lr
+        return Linear(self.lr, self.final_lr, self.anneal_steps).at(steps)
+
+    def max_norm(self) -> float | None:
+        return self.clip_norm or None
+
+    def annealed_over(self) -> int:
+        return self.anneal_steps
+
+    def check(self) -> None:
+        """Refuse what can't be."""
+        for name, value in (("lr", self.lr), ("eps", self.eps)):
+            if not 0.0 < value < math.inf:
+                raise UserError(f"optimizer.{name} is {value}: use a finite number above 0")
+        if not 0.0 <= self.clip_norm < math.inf:
+            raise UserError(f"optimizer.clip-norm is {self.clip_norm}: use a finite number above 0, or 0 for never")
+        if self.anneal_steps < 0:
+            raise UserError(f"optimizer.anneal-steps is {self.anneal_steps}: use 1 or more steps, or 0 for never")
+        if not 0.0 <= self.final_lr <= self.lr:
+            raise UserError(f"optimizer.final-lr is {self.final_lr}: use 0 up to optimizer.lr, which is {self.lr}")
+
+
 @dataclass(frozen=True)
-class Adam(Optimizer):
+class Adam(Annealed):
     """Adam, fused into one pass over the parameters."""
 
     lr: float = 1e-4
@@ -45,26 +78,19 @@ class Adam(Optimizer):
     clip_norm: float = 0.0
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
-    """Steps over which the learning rate falls to 0; 0: it stays."""
+    """Steps over which the learning rate falls to `final_lr`; 0: it stays."""
+    final_lr: float = 0.0
+    """Learning rate after those steps."""
 
     def __post_init__(self) -> None:
-        _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
-
-    def lr_at(self, steps: int) -> float:
-        return annealed(self.lr, over_steps=self.anneal_steps, steps=steps)
-
-    def max_norm(self) -> float | None:
-        return self.clip_norm or None
-
-    def annealed_over(self) -> int:
-        return self.anneal_steps
+        self.check()
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, eps=self.eps, fused=True)
 
 
 @dataclass(frozen=True)
-class Rmsprop(Optimizer):
+class Rmsprop(Annealed):
     """RMSProp without momentum, as A3C has it."""
 
     lr: float = 7e-4
@@ -76,21 +102,14 @@ class Rmsprop(Optimizer):
     clip_norm: float = 0.5
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
-    """Steps over which the learning rate falls to 0; 0: it stays."""
+    """Steps over which the learning rate falls to `final_lr`; 0: it stays."""
+    final_lr: float = 0.0
+    """Learning rate after those steps."""
 
     def __post_init__(self) -> None:
-        _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
+        self.check()
         if not 0.0 <= self.decay < 1.0:
             raise UserError(f"optimizer.decay is {self.decay}: use a number from 0 to below 1")
-
-    def lr_at(self, steps: int) -> float:
-        return annealed(self.lr, over_steps=self.anneal_steps, steps=steps)
-
-    def max_norm(self) -> float | None:
-        return self.clip_norm or None
-
-    def annealed_over(self) -> int:
-        return self.anneal_steps
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Return Adam whose first moment is the gradient itself, long after its bias corrections have faded.
@@ -109,7 +128,7 @@ class Rmsprop(Optimizer):
 
 
 @dataclass(frozen=True)
-class Radam(Optimizer):
+class Radam(Annealed):
     """Adam with its early steps rectified (arXiv:1908.03265)."""
 
     lr: float = 2.5e-4
@@ -119,30 +138,13 @@ class Radam(Optimizer):
     clip_norm: float = 10.0
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
-    """Steps over which the learning rate falls to 0; 0: it stays."""
+    """Steps over which the learning rate falls to `final_lr`; 0: it stays."""
+    final_lr: float = 0.0
+    """Learning rate after those steps."""
 
     def __post_init__(self) -> None:
-        _check(lr=self.lr, eps=self.eps, clip_norm=self.clip_norm, anneal_steps=self.anneal_steps)
-
-    def lr_at(self, steps: int) -> float:
-        return annealed(self.lr, over_steps=self.anneal_steps, steps=steps)
-
-    def max_norm(self) -> float | None:
-        return self.clip_norm or None
-
-    def annealed_over(self) -> int:
-        return self.anneal_steps
+        self.check()
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         # one parameter after the other, as is the default on a CPU, takes five times as long
         return torch.optim.RAdam(parameters, lr=self.lr, eps=self.eps, foreach=True)
-
-
-def _check(*, lr: float, eps: float, clip_norm: float, anneal_steps: int) -> None:
-    for name, value in (("lr", lr), ("eps", eps)):
-        if not 0.0 < value < math.inf:
-            raise UserError(f"optimizer.{name} is {value}: use a finite number above 0")
-    if not 0.0 <= clip_norm < math.inf:
-        raise UserError(f"optimizer.clip-norm is {clip_norm}: use a finite number above 0, or 0 for never")
-    if anneal_steps < 0:
-        raise UserError(f"optimizer.anneal-steps is {anneal_steps}: use 1 or more steps, or 0 for never")

@@ -70,7 +70,8 @@ def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
     """Say that a learning rate falls to 0 before the run ends, if it does: the rest will teach nothing."""
     over = job.algorithm.optimizer.annealed_over()
     total = job.limits.total_steps(frames_per_step=frames_per_step)
-    if not over or total is None or total <= over:
+    last = job.algorithm.optimizer.lr_at(over)
+    if not over or last or total is None or total <= over:
         return []
     why = f"--optimizer.anneal-steps ends before --max-steps {total:,}"
     return [Adjustment("optimizer.lr", f"{job.algorithm.optimizer.lr_at(0):g}", f"0 from step {over:,} on", why)]
