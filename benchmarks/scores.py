@@ -171,26 +171,28 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 
 def run_side_by_side(options: Namespace) -> Measurement:
-    """Train the pong recipe and Stable-Baselines3's PPO and DQN, one after another: who plays how well, and when?"""
-    seed, minutes = options.seeds[0] if options.seeds else UNUSED_SEEDS["pong"][0], options.minutes or 60.0
-    ours = recipe_trainings("pong", [seed])
-    rows = train_all(ours, measure, rows_file=options.rows)
-    theirs = [peer_training("side-by-side", name, seed, "pong", minutes) for name in PEERS]
-    rows += train_peers(theirs, options.rows)
-    finals = {row["algorithm"]: row["curve"][-1] for row in rows if row.get("curve")}
+    """Train the pong recipe with every seed, then peers one after another: who plays how well, and when?"""
+    seeds, minutes = tuple(options.seeds or UNUSED_SEEDS["pong"]), options.minutes or 60.0
+    ours = train_all(recipe_trainings("pong", seeds), measure, rows_file=options.rows)
+    peers = [peer_training("side-by-side", name, seeds[0], "pong", minutes) for name in options.peers]
+    theirs = train_peers(peers, options.rows)
     told = "; ".join(
-        f"{name} {as_text(point['mean_return'])} after {point['minutes']:.0f} min ({point['steps']:,} steps)"
-        for name, point in finals.items()
+        f"{row['algorithm']} {as_text(row['curve'][-1]['mean_return'])} after {minutes:g} min ({row['steps']:,} steps)"
+        for row in theirs
+        if row.get("curve")
     )
     return Measurement(
         name="side-by-side-pong",
-        title="Pong by minutes: Redline's recipe beside Stable-Baselines3's PPO and DQN",
-        headline=f"Redline {_outcome(rows[0])}",
+        title="Pong by minutes: Redline's recipe beside Stable-Baselines3",
+        headline="Redline: " + ", ".join(f"seed {row['seed']} {_outcome(row)}" for row in ours),
         learning=f"mean of the last ten training episodes: {told}",
-        passed=bool(rows[0].get("solved")),
-        config={"seed": seed, "minutes": minutes, "peers": {name: PEERS[name].settings() for name in PEERS}},
-        repeats=rows,
-        summary={"last": finals},
+        passed=all(row.get("solved") for row in ours),
+        config={"seeds": seeds, "minutes": minutes, "peers": {name: PEERS[name].settings() for name in options.peers}},
+        repeats=[*ours, *theirs],
+        summary={
+            "redline": [row.get("minutes") for row in ours],
+            "peers": {row["algorithm"]: _last(row) for row in theirs},
+        },
         packages=("stable-baselines3",),
     )
 
@@ -347,6 +349,9 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--seeds", type=at_least(0), nargs="+", help="in place of those that no choice has used")
     parser.add_argument("--minutes", type=float, help="of each run, in place of the task's own")
     parser.add_argument("--algorithms", nargs="+", choices=tuple(ALGORITHMS), default=list(ALGORITHMS))
+    parser.add_argument(
+        "--peers", nargs="+", choices=tuple(PEERS), default=list(PEERS), help="of the task side-by-side"
+    )
     parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
     parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="JSON Lines of finished runs")
     return parser.parse_args(argv)

@@ -44,7 +44,7 @@ def test_a_curve_is_made_sparse_by_means() -> None:
 
 
 def test_a_sweep_is_a_line_for_each_number_of_threads() -> None:
-    from utilisation_charts import charts_of_sweep
+    from pictures import charts_of_sweep
 
     summary = {"cpu_cores_used": 1.0, "steps_per_s": 2.0, "updates_per_s": 3.0, "final_return": 0.5}
     runs = [

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/utilisation.md from the newest records of the study: pictures are never drawn by hand."""
+"""Draws the pictures of README.md and docs/ from the newest records: pictures are never drawn by hand."""
 
 import argparse
 import sys
@@ -16,6 +16,8 @@ from redline.report.intervals import mean_interval
 from tables import DOCS, newest_records
 
 Run = Mapping[str, Any]  # a row of a record
+
+TRAINERS = {"sb3-ppo": "Stable-Baselines3 PPO", "sb3-dqn": "Stable-Baselines3 DQN"}
 
 SPREADS = {
     "cpu_cores_used": ("Cores used", "of 2, while learning"),
@@ -87,6 +89,27 @@ def charts_of_sweep(runs: Sequence[Run]) -> list[Chart]:
     return charts
 
 
+def chart_by_minutes(runs: Sequence[Run]) -> Chart:
+    """Return the return against minutes of every run on Pong; the runs of one trainer share a colour."""
+    trainers = list(dict.fromkeys(run["algorithm"] for run in runs))
+    lines = []
+    for run in runs:
+        colour, points = trainers.index(run["algorithm"]), run["curve"]
+        is_first = run is next(other for other in runs if other["algorithm"] == run["algorithm"])
+        lines.append(
+            Line(
+                TRAINERS.get(run["algorithm"], f"Redline, recipe pong ({run['algorithm']})"),
+                [point["minutes"] for point in points],
+                [point["mean_return"] for point in points],
+                colour,
+                in_legend=is_first,
+            )
+        )
+    return LineChart(
+        "pong-by-minutes", "Pong on two cores", "mean return of the last ten games", "minutes", tuple(lines)
+    )
+
+
 def grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
     """Return the summaries of each group."""
     groups: dict[Any, list[Run]] = {}
@@ -127,6 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             charts = charts_of_all("pong", runs, ("cpu_cores_used", "steps_per_s"))
         elif record["name"] == "utilisation-sweep":
             charts = charts_of_sweep(runs)
+        elif record["name"] == "side-by-side-pong":
+            charts = [chart_by_minutes(runs)]
         for chart in charts:
             save_png(draw(chart), options.out / f"{chart.name}.png")
             say(f"drawn: {chart.name}.png")
