@@ -30,11 +30,13 @@ from trial_learners import (
     Bf16,
     Learning,
     Moving,
+    OneThread,
     Rollouts,
     compiled,
     default_adam,
     dense_transposed,
     fused_adam,
+    of_recipe,
     plain_nchw,
     with_optimizer,
 )
@@ -46,6 +48,7 @@ from trial_torsos import (
     bytes_first,
     divided_pixels,
     in_one_step,
+    normed_outermost,
     space_to_depth,
 )
 
@@ -166,6 +169,25 @@ TRIALS = {
         lambda: Learning(torso=HalvesOnTwoThreads),
     ),
     "compile": Trial("torch.compile of torso and head", False, Learning, compiled),
+    "small-norm": Trial(
+        "recipe pong: LayerNorm with the channels innermost instead of PyTorch's",
+        True,
+        lambda: of_recipe(normed_outermost),
+        of_recipe,
+    ),
+    "small-two-threads": Trial(
+        "recipe pong: two threads instead of one", True, lambda: OneThread(of_recipe()), of_recipe
+    ),
+    "small-halves": Trial(
+        "recipe pong: two half-batches on a thread each", False, of_recipe, lambda: of_recipe(HalvesOnTwoThreads)
+    ),
+    "small-pieces": Trial(
+        "recipe pong: convolutions on 16 rows at a time",
+        False,
+        of_recipe,
+        lambda: of_recipe(lambda t: InPieces(t, rows=16)),
+    ),
+    "small-bf16": Trial("recipe pong: products in bf16 (autocast)", False, of_recipe, lambda: Bf16(of_recipe())),
 }
 PROCESS_TRIALS = {
     "kept-memory": ProcessTrial("freed memory is kept", True, {"keep": "0"}, {"keep": "1"}),
@@ -258,7 +280,7 @@ def measurement(rows: list[dict[str, Any]], options: Namespace) -> Measurement:
     best = max(rows, key=lambda row: row["gain"]["median"])
     return Measurement(
         name="learner-trials",
-        title="What was tried on the learner: Nature CNN, batch 32, 2 threads, time without ÷ time with",
+        title="What was tried on the learner (Nature CNN, batch 32, unless named), 2 threads: time without ÷ time with",
         headline=f"{sum(row['kept'] for row in rows)} of {len(rows)} kept; most from: {best['title']}",
         learning="the same updates on both sides; tests hold the numbers to those of the plain path",
         passed=None,

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from learning_tasks import REPLAY
+from recipe_tables import TRAINERS
 from recording import RECORDS, say
 from redline.report.chart_drawing import draw
 from redline.report.charts import Chart, Line, LineChart, Spread, SpreadChart
@@ -17,7 +18,6 @@ from tables import DOCS, newest_records
 
 Run = Mapping[str, Any]  # a row of a record
 
-TRAINERS = {"sb3-ppo": "Stable-Baselines3 PPO", "sb3-dqn": "Stable-Baselines3 DQN"}
 
 SPREADS = {
     "cpu_cores_used": ("Cores used", "of 2, while learning"),
@@ -98,7 +98,7 @@ def chart_by_minutes(runs: Sequence[Run]) -> Chart:
         is_first = run is next(other for other in runs if other["algorithm"] == run["algorithm"])
         lines.append(
             Line(
-                TRAINERS.get(run["algorithm"], f"Redline, recipe pong ({run['algorithm']})"),
+                TRAINERS.get(run["algorithm"], "Redline, recipe pong"),
                 [point["minutes"] for point in points],
                 [point["mean_return"] for point in points],
                 colour,

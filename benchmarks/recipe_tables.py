@@ -9,6 +9,7 @@ from redline.recipes import Recipe, find_recipe, recipe_names
 
 NONE = "–"
 TRIED = "tried-"
+TRAINERS = {"sb3-ppo": "Stable-Baselines3 PPO", "sb3-dqn": "Stable-Baselines3 DQN"}
 STEPS = tuple(map(str, TRIAL_STEPS))
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -36,6 +37,20 @@ def make_tried_table(records: Records, recipe: str) -> str:
         at = [as_text(row["at_steps"].get(steps)) for steps in STEPS]
         last = f"{as_text(row['mean_return'])} at {row['steps'] // 1_000}k"
         lines.append(_line((f"{row['algorithm']} `{row['flags']}`", str(row["seed"]), *at, last)))
+    return "\n".join(lines)
+
+
+def make_side_by_side_table(records: Records) -> str:
+    """Return one row per trainer and seed: what it reached on Pong, and after how many minutes."""
+    rows = [row for row in _rows(records, "side-by-side-pong") if row.get("curve")]
+    if not rows:
+        return "Nothing is recorded yet."
+    lines = _begin(("trainer", "seed", "minutes", "steps", "mean return of the last ten games", "solved"))
+    for row in rows:
+        last = row["curve"][-1]
+        cells = (f"{last['minutes']:.1f}", f"{last['steps']:,}", as_text(last["mean_return"]))
+        solved = f"after {row['minutes']:.1f} min ({as_text(row['score'])})" if row.get("solved") else "no"
+        lines.append(_line((TRAINERS.get(row["algorithm"], "Redline, recipe pong"), str(row["seed"]), *cells, solved)))
     return "\n".join(lines)
 
 

@@ -31,6 +31,7 @@ from redline.records import Row
 from redline.runs.directory import read_run_json
 from redline_process import run_redline
 from sb3_training import PEERS, train_peer
+from tables import newest_records
 
 ROWS = RECORDS.parent / "scores.jsonl"
 CURVE_INTERVAL_S = 15.0
@@ -285,8 +286,9 @@ def run_games(options: Namespace) -> Measurement:
 
 
 def run_tried(options: Namespace) -> Measurement:
-    """Read runs that were tried while a recipe was looked for; their cores were shared, so only steps tell."""
-    rows = [read_trial(run) for run in options.runs]
+    """Add runs to those that were tried while a recipe was looked for; their cores were shared, so only steps tell."""
+    before = {record["name"]: record["repeats"] for _, record in newest_records(RECORDS)}
+    rows = [*before.get(f"tried-{options.recipe}", []), *(read_trial(run) for run in options.runs)]
     best = max(rows, key=lambda row: row["mean_return"])
     return Measurement(
         name=f"tried-{options.recipe}",

@@ -17,7 +17,7 @@ from performance_tables import (
     make_trials_table,
     make_unharmed_table,
 )
-from recipe_tables import make_recipes_table, make_tried_table
+from recipe_tables import make_recipes_table, make_side_by_side_table, make_tried_table
 from recording import RECORDS, say
 from redline.records import SCHEMA
 
@@ -98,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 (options.docs / "recipes.md", f"tried-{name}", make_tried_table(by_name, name))
                 for name in ("pong", "pong-dqn")
             ),
+            (options.docs / "recipes.md", "side-by-side", make_side_by_side_table(by_name)),
             (options.docs / "monitor.md", "hardware-fields", make_fields_table()),
             (options.docs / "monitor.md", "overhead", describe_overhead(by_name)),
             (options.docs / "utilisation.md", "algorithms", make_study_table(by_name, "catch")),

@@ -13,6 +13,7 @@ from redline.algorithms.named.dqn import DQN
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.bench.example_batches import example_batch
+from redline.cli.flags import parse_train
 from redline.learner import Learner
 from redline.networks.torsos import ConvolutionalTorso
 from redline.types import AnyBatch, EnvSpec
@@ -28,13 +29,20 @@ Torso = Callable[[ConvolutionalTorso], torch.nn.Module]
 class Learning:
     """A learner that learns from a few batches in turn, `group` of them foreseen at once."""
 
-    def __init__(self, algorithm: QLearning | OnPolicy = DQN, *, torso: Torso | None = None, group: int = 1) -> None:
-        self.learner = Learner(algorithm, PONG, seed=1, device=CPU)
+    def __init__(
+        self,
+        algorithm: QLearning | OnPolicy = DQN,
+        *,
+        spec: EnvSpec = PONG,
+        torso: Torso | None = None,
+        group: int = 1,
+    ) -> None:
+        self.learner = Learner(algorithm, spec, seed=1, device=CPU)
         if torso is not None:
             for network in {self.learner.online, self.learner.target}:
                 network.torso = torso(network.torso)  # type: ignore[arg-type]
         rng = np.random.default_rng(1)
-        self.batches = [example_batch(algorithm, PONG, rng) for _ in range(NUM_BATCHES)]
+        self.batches = [example_batch(algorithm, spec, rng) for _ in range(NUM_BATCHES)]
         self._group = group
         self._rng = rng
 
@@ -43,6 +51,27 @@ class Learning:
             group = [self.batches[i % NUM_BATCHES] for i in range(first, min(first + self._group, count))]
             for batch, foreseen in zip(group, self.learner.foresee(group), strict=True):
                 self.learner.update(batch, steps=0, rng=self._rng, foreseen=foreseen)
+
+
+def of_recipe(torso: Torso | None = None) -> Learning:
+    """Return the learner of the recipe pong: a small network, pictures of 48 × 48, batches of 64."""
+    job = parse_train(["--recipe", "pong"]).job
+    return Learning(job.algorithm, spec=replace(PONG, frame_shape=(job.env.size, job.env.size)), torso=torso)
+
+
+class OneThread:
+    """A learner that is given one thread for each of its turns."""
+
+    def __init__(self, learning: Learning) -> None:
+        self._learning = learning
+
+    def __call__(self, count: int) -> None:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            self._learning(count)
+        finally:
+            torch.set_num_threads(threads)
 
 
 class Rollouts:

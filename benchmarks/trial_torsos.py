@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
 
+from redline.networks.layers import NormedPictures
 from redline.networks.torsos import ConvolutionalTorso, channels_last
 
 Convert = Callable[[torch.Tensor], torch.Tensor]  # stacked frames [B, K, H, W] → pixels as float32
@@ -154,6 +155,16 @@ class Partner:
             self._go.acquire()
             self._result = self._job()
             self._done.release()
+
+
+def normed_outermost(torso: ConvolutionalTorso) -> ConvolutionalTorso:
+    """Return the torso with PyTorch's LayerNorm, which reads pictures with the channels outermost."""
+    for place, layer in enumerate(torso.convolutions):
+        if isinstance(layer, NormedPictures):
+            height, width, channels = layer.shape
+            norm = nn.LayerNorm([channels, height, width])
+            torso.convolutions[place] = nn.Sequential(norm, nn.ReLU(inplace=True))
+    return torso
 
 
 def nchw(obs: torch.Tensor) -> torch.Tensor:

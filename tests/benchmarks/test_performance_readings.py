@@ -81,6 +81,8 @@ def test_what_is_kept_and_what_is_not_are_told_apart() -> None:
         "space-to-depth",
         "pieces",
         "halves",
+        "small-halves",
+        "small-pieces",
         "flat",
     ],
 )

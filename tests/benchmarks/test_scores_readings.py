@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+import pictures
 import recipe_tables
 import scores
 from recording import RECORDS
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import parse_train
 from redline.recipes import find_recipe, parse_recipe, recipe_names
+from redline.report.charts import LineChart
 
 
 def episode(minute: float, value: float, steps: int = 0) -> dict[str, Any]:
@@ -39,6 +41,40 @@ def test_a_peer_with_other_settings_is_another_run() -> None:
     assert one.flags[:2] == ("pong", "30")
     assert one.flags[2] != other.flags[2]
     assert '"n_steps": 128' in one.flags[2]
+
+
+def curve(last: float, *, minutes: float) -> list[dict[str, Any]]:
+    return [
+        {"minutes": 0.5, "steps": 100, "mean_return": -21.0},
+        {"minutes": minutes, "steps": 900, "mean_return": last},
+    ]
+
+
+SIDE_BY_SIDE = [
+    {"algorithm": "ppo", "seed": 31, "solved": True, "minutes": 6.5, "score": 18.1, "curve": curve(18.0, minutes=6.0)},
+    {"algorithm": "ppo", "seed": 32, "solved": False, "minutes": 12.0, "score": 3.0, "curve": curve(2.0, minutes=12.0)},
+    {"algorithm": "sb3-ppo", "seed": 31, "curve": curve(-12.0, minutes=60.0)},
+]
+
+
+def test_trainers_stand_side_by_side_with_every_seed() -> None:
+    table = recipe_tables.make_side_by_side_table({"side-by-side-pong": {"repeats": SIDE_BY_SIDE}})
+    assert table.splitlines()[2:] == [
+        "| Redline, recipe pong | 31 | 6.0 | 900 | 18.0 | after 6.5 min (18.1) |",
+        "| Redline, recipe pong | 32 | 12.0 | 900 | 2.0 | no |",
+        "| Stable-Baselines3 PPO | 31 | 60.0 | 900 | −12.0 | no |",
+    ]
+
+
+def test_the_picture_of_trainers_has_a_line_for_each_run_and_a_colour_for_each_trainer() -> None:
+    chart = pictures.chart_by_minutes(SIDE_BY_SIDE)
+    assert isinstance(chart, LineChart)
+    assert [(line.label, line.colour, line.in_legend) for line in chart.lines] == [
+        ("Redline, recipe pong", 0, True),
+        ("Redline, recipe pong", 0, False),
+        ("Stable-Baselines3 PPO", 1, True),
+    ]
+    assert (chart.lines[2].x, chart.lines[2].y) == ([0.5, 60.0], [-21.0, -12.0])
 
 
 RECIPE = """

@@ -215,7 +215,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path: Path, played: P
 
 
 BAD = [
-    ([], "episodes needs a run directory: redline episodes runs/"),
+    ([], "episodes needs a run directory, a folder of runs (its newest) or last: redline episodes last"),
     (["--plain"], "episodes needs a run directory"),
     (["/nowhere"], "/nowhere does not exist: name a run directory"),
     (["/dev/null"], "/dev/null is a file: name a run directory"),
@@ -246,8 +246,11 @@ def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, run:
 def test_a_folder_that_is_no_run_is_refused(run: Path, tmp_path: Path, capsys: Output) -> None:
     assert main(["episodes", str(tmp_path)]) == BAD_INPUT
     assert "is no run directory: it holds neither run.json nor episodes.jsonl" in capsys.readouterr().err
-    assert main(["episodes", str(run.parent)]) == BAD_INPUT
-    assert f"is no run, it holds 1: name one of them, such as {run}" in capsys.readouterr().err
+
+
+def test_a_folder_of_runs_means_its_newest(run: Path, capsys: Output) -> None:
+    assert main(["episodes", str(run.parent), "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["run"] == str(run)
 
 
 def test_help_shows_the_flags(capsys: Output) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse
+from redline.cli.parsing import parse, split_run
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.errors import UserError, unknown_name
@@ -17,7 +17,7 @@ from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalo
 from redline.recordings.library import Library, open_library
 from redline.records import plain_text
 from redline.runs.errors import explain
-from redline.runs.locating import find_recorded, is_recorded
+from redline.runs.locating import is_recorded
 
 PROGRAM = "redline episodes RUN"
 EXAMPLE = "redline episodes runs/pong/dqn/20260101-120000-s1"
@@ -92,11 +92,9 @@ def run(args: Sequence[str]) -> int:
     """List as the flags say and return the exit code."""
     if "--help" in args[:1] or "-h" in args[:1]:
         parse(EpisodesFlags, args, default=EpisodesFlags(), prog=PROGRAM)
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or args[at].startswith("-"):
-        raise UserError(f"episodes needs a run directory: {EXAMPLE}")
-    flags = parse(EpisodesFlags, [*args[:at], *args[at + 1 :]], default=EpisodesFlags(), prog=PROGRAM)
-    path = check_run(Path(args[at]))
+    located, rest = split_run(args, "episodes")
+    flags = parse(EpisodesFlags, rest, default=EpisodesFlags(), prog=PROGRAM)
+    path = check_run(located)
     with progress_bar("reading the episodes", plain=is_plain(plain=flags.plain, as_json=flags.json)) as progress:
         try:
             library = open_library(path)
@@ -121,8 +119,6 @@ def check_run(path: Path) -> Path:
         what = "is a file" if path.exists() else "does not exist"
         raise UserError(f"{path} {what}: name a run directory, such as {EXAMPLE}")
     if not is_recorded(path):
-        if found := find_recorded(path):
-            raise UserError(f"{path} is no run, it holds {len(found):,}: name one of them, such as {found[-1]}")
         raise UserError(f"{path} is no run directory: it holds neither run.json nor episodes.jsonl")
     return path
 

@@ -4,20 +4,18 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated
 
 import tyro
 
 from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.parsing import parse
+from redline.cli.parsing import parse, split_run
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import duration, number
 from redline.envs import catalog as env_catalog
 from redline.envs.vector import EnvError
-from redline.errors import UserError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import Checkpoint
@@ -78,11 +76,9 @@ def run(args: Sequence[str]) -> int:
     """Evaluate as the flags say and return the exit code."""
     if "--help" in args[:1] or "-h" in args[:1]:
         parse(EvalFlags, args, default=EvalFlags(), prog=PROGRAM)
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or args[at].startswith("-"):
-        raise UserError("eval needs a run directory: redline eval runs/pong/dqn/20260101-120000-s1")
-    flags = parse(EvalFlags, [*args[:at], *args[at + 1 :]], default=EvalFlags(), prog=PROGRAM)
-    saved = read_run(Path(args[at]))
+    path, rest = split_run(args, "eval")
+    flags = parse(EvalFlags, rest, default=EvalFlags(), prog=PROGRAM)
+    saved = read_run(path)
     checkpoint = find_checkpoint(saved.path, flags.checkpoint, with_replay=False)
     for reason in checkpoint.skipped:
         print(f"redline: warning: {reason}", file=sys.stderr)

@@ -4,11 +4,13 @@ import contextlib
 import io
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import tyro
 
 from redline.errors import UserError
+from redline.runs.locating import locate_run
 
 T = TypeVar("T")
 
@@ -40,6 +42,16 @@ def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:
     if at == len(args) or args[at].startswith("-"):
         return None, list(args)
     return args[at], [*args[:at], *args[at + 1 :]]
+
+
+def split_run(args: Sequence[str], command: str) -> tuple[Path, list[str]]:
+    """Part the run that stands before the flags of a command from the rest of a command line."""
+    name, rest = split_name(args)
+    if name is None:
+        raise UserError(
+            f"{command} needs a run directory, a folder of runs (its newest) or last: redline {command} last"
+        )
+    return locate_run(name), rest
 
 
 def _one_line(complaint: str, prog: str) -> str:

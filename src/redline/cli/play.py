@@ -27,6 +27,7 @@ from redline.records import plain_text
 from redline.runs.directory import read_run_json
 from redline.runs.errors import explain
 from redline.runs.finding import NEWEST
+from redline.runs.locating import locate_run
 
 PROGRAM = "redline play RUN"
 EXAMPLE = "redline play runs/pong/dqn/20260101-120000-s1 --episode best --out best.mp4"
@@ -98,7 +99,7 @@ def split_run(args: Sequence[str]) -> tuple[Path, list[str]]:
     with_value = {f"--{field.name}" for field in fields(PlayFlags) if field.type is not bool}
     for place, arg in enumerate(args):
         if not arg.startswith("-") and (place == 0 or args[place - 1] not in with_value):
-            return Path(arg), [*args[:place], *args[place + 1 :]]
+            return locate_run(arg), [*args[:place], *args[place + 1 :]]
     raise UserError(f"play needs a run directory: {EXAMPLE}")
 
 

@@ -22,6 +22,7 @@ from redline.report.drawn_transitions import draw_transitions
 from redline.report.replay_statistics import ReplayStatistics, replay_statistics
 from redline.report.saved_replay import SavedReplay, read_replay
 from redline.runs.errors import explain
+from redline.runs.locating import locate_run
 
 SUBJECTS = ("inspect",)
 EXAMPLE = "redline replay inspect runs/pong/dqn/20260101-120000-s1"
@@ -72,7 +73,7 @@ def run(args: Sequence[str]) -> int:
         raise UserError(f"inspect needs a run directory: {EXAMPLE}")
     rest = [arg for i, arg in enumerate(args) if i not in words]
     flags = parse(InspectFlags, rest, default=InspectFlags(), prog="redline replay inspect RUN")
-    return inspect(Path(second), flags)
+    return inspect(locate_run(second), flags)
 
 
 def inspect(path: Path, flags: InspectFlags) -> int:

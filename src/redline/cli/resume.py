@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from redline.cli.flags import ENV_COUNTS, scan
-from redline.cli.parsing import parse
+from redline.cli.parsing import parse, split_run
 from redline.cli.stopping import StopRequest
 from redline.cli.train import command_begun_s, display, train
-from redline.errors import UserError
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.topology import reopened, share_out
@@ -37,10 +35,7 @@ def run(args: Sequence[str]) -> int:
     """Resume as the flags say and return the exit code."""
     if "--help" in args[:1] or "-h" in args[:1]:
         parse(ResumeFlags, args, default=ResumeFlags(job=Job()), prog="redline resume RUN")
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or args[at].startswith("-"):
-        raise UserError("resume needs a run directory: redline resume runs/pong/dqn/20260101-120000-s1")
-    path, rest = Path(args[at]), [*args[:at], *args[at + 1 :]]
+    path, rest = split_run(args, "resume")
     with StopRequest() as stop:
         saved = read_run(path)
         flags = parse_resume(saved.job, rest)

@@ -6,15 +6,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from redline.cli.displays import Lines, LivePanel, framed, render_facts, render_line, render_panel
 from redline.cli.event_wording import describe_event, moment
 from redline.cli.hardware_facts import hardware_facts
 from redline.cli.main import DONE
-from redline.cli.parsing import parse
+from redline.cli.parsing import parse, split_run
 from redline.cli.wording import duration
-from redline.errors import UserError
 from redline.records import Row, plain_text
 from redline.runs.following import FollowedRun
 from redline.runs.locating import newest_recorded
@@ -40,11 +38,9 @@ def run(args: Sequence[str]) -> int:
     """Watch as the flags say and return the exit code."""
     if "--help" in args[:1] or "-h" in args[:1]:
         parse(WatchFlags, args, default=WatchFlags(), prog=PROGRAM)
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or args[at].startswith("-"):
-        raise UserError("watch needs a run directory or a folder of runs: redline watch runs")
-    flags = parse(WatchFlags, [*args[:at], *args[at + 1 :]], default=WatchFlags(), prog=PROGRAM)
-    followed = FollowedRun(newest_recorded(Path(args[at])))
+    path, rest = split_run(args, "watch")
+    flags = parse(WatchFlags, rest, default=WatchFlags(), prog=PROGRAM)
+    followed = FollowedRun(newest_recorded(path))
     events = followed.refresh()
     if flags.json:
         print(json.dumps(to_json(followed, events), allow_nan=False))

@@ -12,6 +12,8 @@ from redline.runs.lock import LOCK_NAME
 
 RUN_FILES = (RUN_JSON, LOCK_NAME, "metrics.jsonl")
 RECORDING_FILES = ("hardware.jsonl", "events.jsonl", "episodes.jsonl")
+LAST = "last"  # in place of a run: the newest one in RUNS
+RUNS = Path("runs")  # where runs are kept by default
 MAX_DEPTH = 4  # a log folder holds games, which hold algorithms, which hold runs
 
 
@@ -42,6 +44,15 @@ def find_recorded(folder: Path) -> list[Path]:
         links += [here / name for name in folders if (here / name).is_symlink() and is_recorded(here / name)]
     known = {path.resolve() for path in found}
     return sorted([*found, *(link for link in links if link.resolve() not in known)])
+
+
+def locate_run(name: str) -> Path:
+    """Return the run that a user means: a run directory, the newest in a folder of runs, or `last`.
+
+    What is neither is returned as it is: its reader says what is wrong with it.
+    """
+    folder = RUNS if name == LAST and not Path(name).exists() else Path(name)
+    return newest_recorded(folder) if folder.is_dir() and find_recorded(folder) else folder
 
 
 def newest_recorded(folder: Path) -> Path:

@@ -1,0 +1,40 @@
+"""Which run a user means: a run directory, the newest in a folder of runs, or the last one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from redline.runs.directory import RUN_JSON
+from redline.runs.locating import locate_run
+
+
+def make_run(folder: Path, *, begun_unix_s: int) -> Path:
+    folder.mkdir(parents=True)
+    (folder / RUN_JSON).write_text("{}")
+    os.utime(folder / RUN_JSON, (begun_unix_s, begun_unix_s))
+    return folder
+
+
+def test_a_folder_of_runs_means_the_one_that_began_last(tmp_path: Path) -> None:
+    newest = make_run(tmp_path / "pong" / "dqn" / "a", begun_unix_s=200)
+    older = make_run(tmp_path / "pong" / "ppo" / "b", begun_unix_s=100)
+    assert locate_run(str(older)) == older
+    assert locate_run(str(tmp_path / "pong" / "ppo")) == older
+    assert locate_run(str(tmp_path)) == newest
+
+
+def test_last_is_the_newest_where_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "elsewhere" / "a", begun_unix_s=300)
+    make_run(tmp_path / "runs" / "pong" / "dqn" / "b", begun_unix_s=200)
+    make_run(tmp_path / "runs" / "pong" / "dqn" / "c", begun_unix_s=100)
+    assert locate_run("last") == Path("runs/pong/dqn/b")
+    own = make_run(tmp_path / "last", begun_unix_s=1)  # a folder of that name is meant itself
+    assert locate_run("last").resolve() == own
+
+
+def test_what_is_no_run_is_left_to_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert locate_run("nowhere") == Path("nowhere")
+    assert locate_run("last") == Path("runs")
