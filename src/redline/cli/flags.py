@@ -23,9 +23,12 @@ from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.recipes import find_recipe, without_table
+from redline.runs.directory import RUN_JSON
 from redline.runtime.job import Job
-from redline.runtime.settings import flatten, from_settings
+from redline.runtime.resuming import read_run
+from redline.runtime.settings import flatten, from_settings, to_settings
 from redline.runtime.topology import share_out
+from redline.tune.settings_file import to_toml
 
 MAX_CONFIG_BYTES = 1_000_000
 TAKEN_OVER = ("clip_norm", "anneal_steps", "final_lr")  # settings that survive when an optimiser replaces another
@@ -46,7 +49,10 @@ ENV_COUNTS = {name: name for name in ("num-envs", "actors", "actor.envs")}
 
 @dataclass(frozen=True)
 class TrainFlags:
-    """Train an agent. The defaults shown are those of the chosen algorithm on the chosen env."""
+    """Train an agent. The defaults shown are those of the chosen algorithm on the chosen env.
+
+    --lr and --gamma are short for --optimizer.lr and --returns.gamma.
+    """
 
     job: Annotated[Job, tyro.conf.arg(name="")]
     """What to train."""
@@ -75,7 +81,9 @@ class TrainFlags:
     recipe: str | None = None
     """Settings that are known to work, by name (redline recipes lists them); flags override them."""
     config: Path | None = None
-    """TOML file with settings named as these flags are; flags override it."""
+    """TOML file with settings named as these flags are, or the run.json of a run; flags override it."""
+    print_config: bool = False
+    """Print all settings as TOML that --config takes, and train nothing."""
     plain: bool = False
     """Plain lines instead of the live panel."""
     json: bool = False
@@ -180,7 +188,10 @@ def default_job(algo: str, env_id: str) -> Job:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read a TOML file of settings."""
+    """Read a TOML file of settings, or those of a run."""
+    if path.name == RUN_JSON:
+        saved = read_run(path.parent)
+        return {"model": saved.algorithm, **to_settings(saved.job)}
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise UserError(f"config file {path} is larger than {MAX_CONFIG_BYTES} bytes: is it the right file?")
@@ -189,6 +200,16 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UserError(f"config file {path} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"config file {path} is not TOML: {error}") from None
+
+
+def config_of(flags: TrainFlags) -> str:
+    """Return all settings as TOML that `read_config` reads; what is not set is left out."""
+    settings = {
+        key: value
+        for key, value in flatten(to_settings(flags.job))
+        if value is not None and not key.endswith(".name")  # a part's name stands under the part itself
+    }
+    return to_toml({"model": flags.algo, **settings})
 
 
 def scan(args: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:

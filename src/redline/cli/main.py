@@ -22,6 +22,7 @@ COMMANDS = {
     "play": "watch recorded episodes as video, check them bit for bit, or let the policy play afresh",
     "recipes": "list settings that are known to work, and what they reached",
     "algos": "list the algorithms: parts, papers, defaults and results",
+    "envs": "list the games and other envs that can be trained on",
     "plan": "tell what a replay memory, or a whole run on the disk, takes before it is started",
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process does to the hardware",
@@ -29,6 +30,7 @@ COMMANDS = {
     "tune": "search for better settings, and check the winner with seeds that the search never used",
     "profile": "find where the time of a training goes, by leaving out one part at a time",
     "bench": "measure speed and memory here, beside the limit and beside peers",
+    "doctor": "print on one page what a bug report needs: machine, versions, settings",
 }
 
 
@@ -48,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args[0] not in COMMANDS:
             raise unknown_name("command", args[0], COMMANDS)
+        if args[0] in ("train", "resume") and "torch" not in sys.modules and sys.stderr.isatty():
+            print("loading PyTorch …", file=sys.stderr, flush=True)
         code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
     except UserError as error:
         return refuse(str(error), as_json=as_json)

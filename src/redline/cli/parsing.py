@@ -14,6 +14,8 @@ from redline.runs.locating import locate_run
 
 T = TypeVar("T")
 
+SHORT = {"--lr": "--optimizer.lr", "--gamma": "--returns.gamma"}  # flags by the names that most people know them by
+
 NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
 WRONG_CHOICE = re.compile(r"invalid choice '(.*?)' for argument '(\S+)'\. Expected one of \((.*?)\)")
 
@@ -25,7 +27,7 @@ def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
                 kind,
-                args=list(args),
+                args=[_spell_out(arg) for arg in args],
                 default=default,
                 prog=prog,
                 config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff),
@@ -34,6 +36,11 @@ def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
         if not stop.code:
             raise
         raise UserError(_one_line(complaint.getvalue(), prog)) from None
+
+
+def _spell_out(arg: str) -> str:
+    flag, equals, value = arg.partition("=")
+    return f"{SHORT.get(flag, flag)}{equals}{value}"
 
 
 def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:

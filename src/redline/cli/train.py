@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from redline.cli.displays import Lines, LivePanel
-from redline.cli.flags import ALL, TrainFlags, parse_all, parse_train, requested_algorithm
+from redline.cli.flags import ALL, TrainFlags, config_of, parse_all, parse_train, requested_algorithm
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
@@ -41,6 +41,9 @@ def run(args: Sequence[str]) -> int:
         if requested_algorithm(args) == ALL:
             return compare(parse_all(args), stop)
         flags = parse_train(args)
+        if flags.print_config:
+            print(config_of(flags), end="")
+            return DONE
         with display(title_of(flags), plain=flags.plain, as_json=flags.json) as watcher:
             return train(partial(start, flags, watcher, begun_s=command_begun_s()), watcher, stop, as_json=flags.json)
 

@@ -126,7 +126,8 @@ def _pascal(game: str) -> str:
     return game.title().replace("_", "")
 
 
-def _known_ids() -> list[str]:
+def other_ids() -> list[str]:
+    """Return the ids that Gymnasium knows besides Atari's, the newest version of each."""
     newest: dict[str, GymnasiumSpec] = {}
     for spec in gymnasium.registry.values():
         if spec.entry_point == "ale_py.env:AtariEnv":
@@ -134,6 +135,10 @@ def _known_ids() -> list[str]:
         stem = f"{spec.namespace}/{spec.name}"
         if stem not in newest or (spec.version or 0) > (newest[stem].version or 0):
             newest[stem] = spec
+    return [spec.id for spec in newest.values()]
+
+
+def _known_ids() -> list[str]:
     games = atari_games()
     atari = [form.format(_pascal(game)) for game in games for _, _, _, form in _ATARI_FORMS[1:]]
-    return [*games, *atari, *(spec.id for spec in newest.values())]
+    return [*games, *atari, *other_ids()]

@@ -1,0 +1,67 @@
+"""What people type by habit: short flags, a configuration to start from, a list of envs, facts for a bug report."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from redline.cli.flags import config_of, parse_train
+from redline.cli.main import BAD_INPUT, DONE, main
+from redline.runtime.settings import to_settings
+
+Output = pytest.CaptureFixture[str]
+
+
+def test_lr_and_gamma_are_short_for_the_settings_that_everybody_means() -> None:
+    job = parse_train(["--algo", "ppo", "--env", "CartPole-v1", "--lr", "0.002", "--gamma=0.9"]).job
+    assert (job.algorithm.optimizer.lr_at(0), job.algorithm.returns.gamma) == (0.002, 0.9)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--recipe", "pong", "--seed", "7"],
+        ["--algo", "rainbow"],
+        ["--algo", "a2c", "--env", "CartPole-v1", "--network", "twin", "--optimizer", "adam"],
+        ["--topology", "async", "--actors", "2", "--replay.bytes", "10000000"],
+    ],
+)
+def test_a_printed_configuration_is_the_same_job_again(args: list[str], tmp_path: Path, capsys: Output) -> None:
+    assert main(["train", *args, "--print-config"]) == DONE
+    file = tmp_path / "all.toml"
+    file.write_text(capsys.readouterr().out)
+    asked, again = parse_train(args), parse_train(["--config", str(file)])
+    assert again.algo == asked.algo
+    assert to_settings(again.job) == to_settings(asked.job)
+    assert config_of(again) == config_of(asked)
+
+
+def test_the_run_json_of_a_run_is_a_configuration(tmp_path: Path, capsys: Output) -> None:
+    asked = ["train", "--algo", "ppo", "--env", "CartPole-v1", "--lr", "0.002", "--max-steps", "512"]
+    assert main([*asked, "--log-dir", str(tmp_path), "--json"]) == DONE
+    run = Path(json.loads(capsys.readouterr().out)["run"])
+    again = parse_train(["--config", str(run / "run.json"), "--seed", "5"])
+    assert (again.algo, again.job.env.id, again.job.seed) == ("ppo", "CartPole-v1", 5)
+    assert again.job.algorithm.optimizer.lr_at(0) == 0.002
+    assert main(["train", "--config", str(tmp_path / "run.json")]) == BAD_INPUT
+    assert "is no run directory" in capsys.readouterr().err
+
+
+def test_envs_lists_games_and_ids(capsys: Output) -> None:
+    assert main(["envs", "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert {"pong", "breakout"} <= set(found["atari"])
+    assert {"CartPole-v1", "redline/Catch-v0"} <= set(found["gymnasium"])
+    assert main(["envs", "--plain"]) == DONE
+    assert "ms_pacman" in capsys.readouterr().out
+
+
+def test_doctor_tells_machine_and_versions(capsys: Output) -> None:
+    assert main(["doctor", "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert found["versions"]["torch"] is not None
+    assert found["host"]["usable_cores"] >= 1
+    assert main(["doctor", "--plain"]) == DONE
+    page = capsys.readouterr().out
+    assert len(page.splitlines()) == 10
+    assert str(Path.home()) not in page  # a page that is published tells nobody's name
