@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
 
+LEFT = "the loop was left"  # why a run stopped
 METRICS_INTERVAL_S = 5.0
 DISPLAY_INTERVAL_S = 1.0
 
@@ -51,6 +52,19 @@ class Outcome:
     run: Path
     checkpoint: Path | None
     solved: Solved | None = None
+
+
+Readings = Generator[Gauges, None, Outcome]  # of a run under way, one about every second, and how it ended
+
+
+def drain(readings: Readings) -> Outcome:
+    """Let a run go on to its end, and return how it ended."""
+    while True:
+        try:
+            next(readings)
+        except StopIteration as ended:
+            outcome: Outcome = ended.value
+            return outcome
 
 
 def solved_by(job: Job, counters: Counters, scores: Scores) -> Solved | None:
@@ -108,6 +122,18 @@ class Session(AbstractContextManager["Session"]):
 
     def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
+        return drain(self.readings(requested_stop))
+
+    def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
+        """Train in the same way, and yield every reading; whoever closes the generator requests a stop."""
+        try:
+            reason = yield from self._train(requested_stop)
+        except GeneratorExit:
+            self._finish(LEFT)
+            raise
+        return self._finish(reason)
+
+    def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
         self.run.open_records()
         self._recorder.begin()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
@@ -133,9 +159,17 @@ class Session(AbstractContextManager["Session"]):
                 if now_s >= next_metrics_s:
                     next_metrics_s = now_s + METRICS_INTERVAL_S
                     self._record(gauges)
+                self.trainer.phases.lap("other")
+                held_from_s = time.monotonic()
+                yield gauges
+                last_s += time.monotonic() - held_from_s  # what is done with a reading is no training
+                self.trainer.phases.skip()
             if now_s >= next_checkpoint_s:
                 next_checkpoint_s = now_s + self._job.checkpoint_minutes * 60
                 self.checkpoint(is_last=False)
+        return reason
+
+    def _finish(self, reason: str) -> Outcome:
         gauges = self._show()
         self._record(gauges)
         self._monitor.close()

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Self
 
@@ -15,6 +15,7 @@ from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.building import Settled
 from redline.runtime.counters import Counters, Scores
+from redline.runtime.gauges import Gauges
 from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.processes.crew import Crew, Loss
@@ -26,7 +27,7 @@ from redline.runtime.processes.role_readings import RoleReadings
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.recording import recording_setting
 from redline.runtime.run_monitor import RunMonitor
-from redline.runtime.session import METRICS_INTERVAL_S, Outcome
+from redline.runtime.session import LEFT, METRICS_INTERVAL_S, Outcome, Readings, drain
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
 
@@ -172,6 +173,21 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
+        return drain(self.readings(requested_stop))
+
+    def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
+        """Train in the same way, and yield every reading; whoever closes the generator requests a stop."""
+        try:
+            reason = yield from self._train(requested_stop)
+        except GeneratorExit:
+            self._finish(LEFT)
+            raise
+        outcome = self._finish(reason)
+        if self._given_up is not None:
+            raise self._given_up
+        return outcome
+
+    def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
         job, notebook = self._job, self._notebook
         self.run.open_records()
         self.event("process", role="supervisor", pid=os.getpid())
@@ -183,6 +199,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         if job.evaluator.every_minutes:
             self._start_evaluator()
         next_save_s = next_metrics_s + job.checkpoint_minutes * 60
+        told: Gauges | None = None
         while (reason := requested_stop() or notebook.limit or self._reason_to_give_up()) is None:
             self._attend()
             now_s = time.monotonic()
@@ -193,10 +210,10 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             if now_s >= next_save_s:
                 next_save_s = now_s + job.checkpoint_minutes * 60
                 self._board.order_save()
-        outcome = self._finish(reason)
-        if self._given_up is not None:
-            raise self._given_up
-        return outcome
+            if notebook.gauges is not None and notebook.gauges is not told:
+                told = notebook.gauges
+                yield told
+        return reason
 
     def _reason_to_give_up(self) -> str | None:
         return None if self._given_up is None else str(self._given_up)

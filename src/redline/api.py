@@ -1,0 +1,311 @@
+"""Redline from Python: train, hold the loop, read a run, act with its agent. docs/python.md shows how."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from redline.algorithms.family import ActorParams, act
+from redline.cli.flags import train_defaults
+from redline.cli.stopping import StopRequest
+from redline.envs import stacking
+from redline.envs.factory import env_spec
+from redline.errors import UserError
+from redline.exploration import Greedy, Sampled
+from redline.networks.cores import mask_state
+from redline.recipes import find_recipe
+from redline.records import Row, read_records
+from redline.runs.directory import read_run_json
+from redline.runs.finding import NEWEST, find_checkpoint
+from redline.runs.locating import locate_run
+from redline.runtime.building import find_device
+from redline.runtime.evaluating import EvaluationConfig, evaluate, load_weights
+from redline.runtime.gauges import Gauges
+from redline.runtime.randomness import Purpose, stream
+from redline.runtime.resuming import SavedRun, read_run, resume_run
+from redline.runtime.session import Outcome
+from redline.runtime.settings import flatten, from_settings
+from redline.runtime.starting import AnySession, start_run
+from redline.runtime.topology import share_out
+from redline.types import Array, BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas
+
+Callback = Callable[[Row], object]  # is given every reading; what it returns stops the run if it is true
+
+logger = logging.getLogger("redline")
+
+
+def train(
+    env_id: str | None = None,
+    algorithm: str | None = None,
+    *,
+    recipe: str | None = None,
+    seed: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    **settings: Any,
+) -> Run:
+    """Train an agent to the end and return its run; on Pong with DQN if neither names nor a recipe say otherwise.
+
+    `settings` are named as in a file for `--config`: `num_envs=16`, `optimizer={"lr": 1e-3}`, `env={"size": 60}`.
+    """
+    return training(env_id, algorithm, recipe=recipe, seed=seed, **settings).finish(callbacks)
+
+
+def training(
+    env_id: str | None = None,
+    algorithm: str | None = None,
+    *,
+    recipe: str | None = None,
+    seed: int | None = None,
+    **settings: Any,
+) -> Training:
+    """Begin to train an agent, and return an iterator over the run's readings. Who leaves the loop stops the run."""
+    names = {"env": env_id, "algo": algorithm, "recipe": recipe}
+    flags = train_defaults([word for name, value in names.items() if value for word in (f"--{name}", value)])
+    given = settings if seed is None else {**settings, "seed": seed}
+    job = share_out(from_settings(flags.job, given), [key.replace("_", "-") for key, _ in flatten(given)])
+    return Training(start_run(job, flags.algo, _Log(), recipe=None if recipe is None else find_recipe(recipe)))
+
+
+def load(run: str | Path, checkpoint: str | int = NEWEST) -> Agent:
+    """Return the agent of a run, with the weights of its newest checkpoint, of the best one or of one by its steps."""
+    return Run(run).agent(checkpoint)
+
+
+class Training(Iterator[Row]):
+    """A run under way: its readings as rows of metrics.jsonl, one about every second.
+
+    A signal that comes while it trains takes effect when the run has saved a checkpoint.
+    """
+
+    def __init__(self, session: AnySession) -> None:
+        self.outcome: Outcome | None = None  # how it ended, once it has
+        self.path = session.run.path
+        # Python lets only the main thread handle signals
+        self._stop = StopRequest() if threading.current_thread() is threading.main_thread() else None
+        self._readings = self._drive(session)
+
+    @property
+    def run(self) -> Run:
+        """The run, as far as it is written."""
+        return Run(self.path)
+
+    def __next__(self) -> Row:
+        with self._stop or nullcontext(), suppress(StopIteration):
+            return next(self._readings).row()
+        if self._stop is not None and self._stop.signal is not None:
+            number, self._stop.signal = self._stop.signal, None
+            signal.raise_signal(number)
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the run, unless it has ended: it saves a checkpoint and gives back what it holds."""
+        self._readings.close()
+
+    def finish(self, callbacks: Sequence[Callback] = ()) -> Run:
+        """Train to the end, or until a callback returns something true, and return the run."""
+        with self:
+            for reading in self:
+                answers = [callback(reading) for callback in callbacks]  # all of them see every reading
+                if any(answers):
+                    break
+        return self.run
+
+    def _drive(self, session: AnySession) -> Iterator[Gauges]:
+        with session:
+            self.outcome = yield from session.readings(lambda: self._stop.reason() if self._stop else None)
+
+
+class Run:
+    """A run on the disk: what it was asked, what it wrote, and what can be done with it."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Take a run directory, the newest run of a folder, or `last`."""
+        self.path = locate_run(str(path))
+        self.facts: Mapping[str, Any] = read_run_json(self.path)
+
+    def __repr__(self) -> str:
+        return f"redline.Run({str(self.path)!r})"
+
+    @property
+    def metrics(self) -> Rows:
+        """Readings every few seconds."""
+        return self._rows("metrics.jsonl")
+
+    @property
+    def episodes(self) -> Rows:
+        """Every episode, of training and of evaluations (`role`)."""
+        return self._rows("episodes.jsonl")
+
+    @property
+    def hardware(self) -> Rows:
+        """What the monitor sampled."""
+        return self._rows("hardware.jsonl")
+
+    @property
+    def events(self) -> Rows:
+        """What happened: start, checkpoints, evaluations, stop."""
+        return self._rows("events.jsonl")
+
+    def _rows(self, name: str) -> Rows:
+        path = self.path / name
+        return Rows(read_records(path) if path.exists() else [])
+
+    def resume(self, callbacks: Sequence[Callback] = (), **settings: Any) -> Run:
+        """Go on with the run to its end; `settings` are those that a resume may change (docs/resume.md)."""
+        return self.resuming(**settings).finish(callbacks)
+
+    def resuming(self, **settings: Any) -> Training:
+        """Go on with the run, and return an iterator over its readings."""
+        saved = read_run(self.path)
+        return Training(resume_run(saved, from_settings(saved.job, settings), _Log()))
+
+    def evaluate(self, checkpoint: str | int = NEWEST, **settings: Any) -> Evaluated:
+        """Play whole episodes without learning; `settings` are those of `redline eval`: episodes, seed, epsilon, …"""
+        found = find_checkpoint(self.path, checkpoint, with_replay=False)
+        played = evaluate(read_run(self.path), found, EvaluationConfig(**settings), progress=lambda share: None).played
+        episodes = [one.episode for one in played]
+        return Evaluated([one.total_reward for one in episodes], [one.length_steps for one in episodes], found.steps)
+
+    def agent(self, checkpoint: str | int = NEWEST) -> Agent:
+        """Return the agent with the weights of a checkpoint: newest, best or its steps."""
+        return Agent(read_run(self.path), checkpoint)
+
+
+class Rows(list[Row]):
+    """Rows of a file of a run, as dicts; as columns where that is handier."""
+
+    def columns(self) -> dict[str, Array]:
+        """Return an array for each name; what a row does not tell is NaN where numbers are, None elsewhere."""
+        names = dict.fromkeys(name for row in self for name in row)
+        return {name: _column([row.get(name) for row in self]) for name in names}
+
+    def pandas(self) -> pandas.DataFrame:
+        """Return a data frame, if pandas is installed."""
+        try:
+            import pandas as pd  # noqa: PLC0415  not a dependency
+        except ModuleNotFoundError:
+            raise UserError("pandas is not installed: pip install pandas, or use columns()") from None
+        return pd.DataFrame(self)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an agent reached in whole episodes."""
+
+    returns: list[float]  # unclipped
+    lengths_steps: list[int]
+    weights_steps: int  # that the weights had learnt from
+
+    @property
+    def mean_return(self) -> float:
+        """Return the mean over the episodes."""
+        return fmean(self.returns)
+
+
+class Agent:
+    """Chooses actions for the observations of a Gymnasium env, one env or several at once.
+
+    An observation is a frame, which the agent stacks itself, or already a stack [K, …] of as many as it was trained on.
+    An agent that stacks frames or has a recurrent core remembers the episode: call `reset` when one begins.
+    """
+
+    def __init__(self, saved: SavedRun, checkpoint: str | int = NEWEST, *, device: str = "auto") -> None:
+        self.spec = env_spec(saved.job.env)
+        self.algorithm = saved.job.algorithm
+        self.device = find_device(device)
+        network = self.algorithm.build_network(self.spec, torch.Generator()).requires_grad_(False).to(self.device)
+        load_weights(network, find_checkpoint(saved.path, checkpoint, with_replay=False))
+        self.network = network
+        self._seed = saved.job.seed
+        self._acted = 0
+        self._stack: Array | None = None  # [N, K, *frame]
+        self._state = torch.zeros(0)
+
+    def reset(self, lanes: BoolArray | None = None) -> None:
+        """Forget the episode: of all envs, or of those where `lanes` [N] is true."""
+        if lanes is None or self._stack is None:
+            self._stack = None
+            return
+        self._stack[lanes] = 0
+        self._state = mask_state(self._state, torch.from_numpy(np.asarray(lanes, np.bool_)).to(self._state.device))
+
+    def act(self, observation: Any, *, greedy: bool | None = None) -> Any:
+        """Return an action for each env, a single number for a single env.
+
+        Value learners act greedily. Policies draw their actions unless `greedy`: their likeliest may go in circles.
+        """
+        given = np.asarray(observation, dtype=self.spec.frame_dtype)
+        is_single, stack = self._stacked(given)
+        draws = isinstance(self.algorithm.explore, Sampled) and not greedy
+        params = ActorParams(
+            self.algorithm,
+            self.network,
+            0.0,
+            self.device,
+            explore=Sampled() if draws else Greedy(),
+            is_silent=True,
+        )
+        rng = stream(self._seed, Purpose.EVALUATE, self._acted)
+        self._acted += 1
+        actions, self._state, _ = act(params, stack, self._state, rng)
+        return int(actions[0]) if is_single else actions
+
+    def _stacked(self, given: Array) -> tuple[bool, Array]:
+        """Tell whether one env is meant, and return what the network sees of each [N, K, *frame]."""
+        shape, stack = self.spec.frame_shape, self.spec.stack
+        whole = (stack, *shape)
+        is_single = given.shape == shape or (stack > 1 and given.shape == whole)
+        batch = given[None] if is_single else given
+        if self._stack is None or len(self._stack) != len(batch):
+            self._stack = np.zeros((len(batch), *whole), given.dtype)
+            self._state = torch.zeros(len(batch), self.network.state_width, device=self.device)
+        if batch.shape[1:] == shape:
+            self._stack = stacking.push(self._stack, batch)
+        elif batch.shape[1:] == whole:
+            self._stack = batch.copy()
+        else:
+            wanted = f"{shape}" if stack == 1 else f"{shape} or {whole}"
+            raise UserError(f"an observation has shape {given.shape}: the agent was trained on {wanted}, or several")
+        return is_single, self._stack
+
+
+class _Log:
+    """Takes what a run tells to Python's logging."""
+
+    def note(self, text: str) -> None:
+        logger.info(text)
+
+    def show(self, gauges: Gauges) -> None:
+        """Readings go to whoever holds the loop."""
+
+
+def _column(values: list[Any]) -> Array:
+    if any(isinstance(value, int | float) for value in values):
+        with suppress(TypeError, ValueError):
+            numbers: FloatArray = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+            return numbers
+    column: Array = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+__all__ = ["Agent", "Evaluated", "Rows", "Run", "Training", "load", "train", "training"]

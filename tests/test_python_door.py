@@ -1,0 +1,129 @@
+"""Redline from Python: the examples of docs/python.md, agents of every kind, and loops that are left."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import redline
+from redline.errors import UserError
+from redline.runs.lock import LOCK_NAME
+
+PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+CARTPOLE = {"log_dir": "runs", "monitor": {"hz": 0.0}}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_example_of_the_page_runs() -> None:
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 8
+    names: dict[str, object] = {}
+    for example in examples:
+        exec(compile(example, PAGE.name, "exec"), names)  # noqa: S102  our own page
+    assert len(list(Path("runs").glob("*/*/*/run.json"))) == 4
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = "import sys, redline; print([name for name in ('torch', 'numpy', 'gymnasium') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert {"train", "training", "load", "Run"} <= set(dir(redline))
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        _ = redline.trian
+
+
+def test_a_loop_that_is_left_has_saved_its_run() -> None:
+    loop = redline.training("CartPole-v1", "ppo", max_steps=1_000_000, **CARTPOLE)
+    for reading in loop:
+        assert reading["steps"] > 0
+        break
+    loop.close()
+    run = loop.run
+    assert run.events[-2]["event"] == "stop"
+    assert run.events[-2]["reason"] == "the loop was left"
+    steps = run.events[-1]["steps"]
+    assert list(run.path.glob(f"checkpoints/*{steps}*"))
+    again = run.resume(max_steps=steps + 2_048)  # the lock is free, and nothing is lost
+    assert again.metrics[-1]["steps"] >= steps + 2_048
+
+
+def test_the_same_run_comes_of_the_command_line_and_of_python() -> None:
+    by_python = redline.train("CartPole-v1", "ppo", seed=5, max_steps=4_096, **CARTPOLE)
+    command = ["train", "--env", "CartPole-v1", "--model", "ppo", "--seed", "5", "--max-steps", "4096", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "redline.cli.main", *command], capture_output=True, text=True, check=True
+    )
+    by_command = redline.Run(json.loads(done.stdout)["run"])
+    for run in (by_python, by_command):
+        assert (run.path / LOCK_NAME).exists()
+    assert by_python.episodes.columns()["return"].tolist() == by_command.episodes.columns()["return"].tolist()
+
+
+def test_a_signal_while_it_trains_takes_effect_when_the_run_is_saved() -> None:
+    loop = redline.training("CartPole-v1", "ppo", max_steps=1_000_000, **CARTPOLE)
+    next(loop)
+    timer = signal.setitimer(signal.ITIMER_REAL, 0.0)
+    assert timer == (0.0, 0.0)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in loop:
+            pass
+    assert loop.outcome is not None
+    assert loop.outcome.reason == "SIGINT"
+    assert loop.run.events[-1]["event"] == "checkpoint"
+
+
+@pytest.mark.parametrize(("algorithm", "width"), [("dqn", 0), ("drqn", 128), ("a2c", 0)])
+def test_an_agent_acts_in_one_env_and_in_several(algorithm: str, width: int) -> None:
+    run = redline.train("CartPole-v1", algorithm, max_steps=1_600, **CARTPOLE)
+    agent = redline.load(run.path)
+    assert agent.network.state_width == width
+    one, several = np.zeros(4), np.zeros((3, 4))
+    assert agent.act(one, greedy=True) in (0, 1)
+    assert agent.act(several).shape == (3,)
+    assert agent.act(several[:1]).shape == (1,)
+    with pytest.raises(UserError, match=r"an observation has shape \(5,\): the agent was trained on \(4,\)"):
+        agent.act(np.zeros(5))
+
+
+def test_a_recurrent_agent_remembers_until_it_is_reset() -> None:
+    agent = redline.train("CartPole-v1", "drqn", max_steps=1_600, **CARTPOLE).agent()
+    observations = np.random.default_rng(1).normal(size=(2, 4))
+    agent.act(observations)
+    first = agent._state.clone()
+    agent.act(observations)
+    assert not np.array_equal(agent._state, first)
+    agent.reset(np.array([True, False]))
+    assert not agent._state[0].any()
+    agent.act(observations)
+    np.testing.assert_allclose(agent._state[0], first[0], atol=1e-6)
+    assert not np.allclose(agent._state[1], first[1], atol=1e-6)
+
+
+def test_an_agent_stacks_frames_itself_or_takes_them_stacked() -> None:
+    run = redline.train("redline/Catch-v0", "ppo", network="small", max_steps=1_024, **CARTPOLE)
+    stacking, stacked = run.agent(), run.agent()
+    spec = stacking.spec
+    frames = np.random.default_rng(1).integers(0, 256, size=(6, *spec.frame_shape), dtype=np.uint8)
+    window = np.zeros((spec.stack, *spec.frame_shape), np.uint8)
+    for frame in frames:
+        window = np.concatenate([window[1:], frame[None]])
+        assert stacking.act(frame) == stacked.act(window)
+
+
+def test_what_is_wrong_is_said_in_one_line() -> None:
+    with pytest.raises(UserError, match="unknown algorithm 'pppo': did you mean ppo"):
+        redline.train("CartPole-v1", "pppo")
+    with pytest.raises(UserError, match="unknown setting 'max_step'"):
+        redline.train("CartPole-v1", "ppo", max_step=3)
+    with pytest.raises(UserError, match="is no run directory"):
+        redline.Run("nowhere")
