@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -38,9 +39,6 @@ from redline.runtime.settings import flatten, from_settings
 from redline.runtime.starting import AnySession, start_run
 from redline.runtime.topology import share_out
 from redline.types import Array, BoolArray, FloatArray
-
-if TYPE_CHECKING:
-    import pandas
 
 Callback = Callable[[Row], object]  # is given every reading; what it returns stops the run if it is true
 
@@ -198,13 +196,12 @@ class Rows(list[Row]):
         names = dict.fromkeys(name for row in self for name in row)
         return {name: _column([row.get(name) for row in self]) for name in names}
 
-    def pandas(self) -> pandas.DataFrame:
+    def pandas(self) -> Any:
         """Return a data frame, if pandas is installed."""
         try:
-            import pandas as pd  # noqa: PLC0415  not a dependency
+            return import_module("pandas").DataFrame(self)
         except ModuleNotFoundError:
             raise UserError("pandas is not installed: pip install pandas, or use columns()") from None
-        return pd.DataFrame(self)
 
 
 @dataclass(frozen=True)
