@@ -81,6 +81,13 @@ def test_before_the_target_is_near_an_evaluation_comes_every_five_minutes() -> N
     assert not evaluation_is_due(DQN, late, low, target=TARGET, expected_s=1.0)
 
 
+def test_near_the_target_a_run_learns_between_two_evaluations() -> None:
+    near = scores_after([-20.0] * 10 + [18.0] * 10)
+    for time_s, expected in ((529.0, False), (530.0, True)):  # three times as long as an evaluation takes
+        counters = Counters(time_s=time_s, evaluated_at_s=500.0, evaluation_s=10.0)
+        assert evaluation_is_due(DQN, counters, near, target=TARGET, expected_s=10.0) is expected
+
+
 def test_a_policy_that_is_evaluated_as_it_trains_must_be_nearer_than_one_that_explores() -> None:
     near = scores_after([-20.0] * 10 + [14.0] * 10)  # 89 % of the way
     counters = Counters(time_s=100.0)

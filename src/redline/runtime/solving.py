@@ -18,6 +18,7 @@ TIME_SHARE = 0.10  # of a run that evaluations may take
 PROMISING = 0.85  # where exploration makes training play worse than it is evaluated
 PROMISING_SAMPLED = 0.95  # where both draw from the policy
 UNPROMISING_INTERVAL_S = 300.0  # between two evaluations before that
+PROMISING_SHARE = 0.25  # of the time that they take from there on, while what was saved up lasts
 EXPECTED_S = 1.0  # of an evaluation, until there was one
 
 CURVE_BEGINS = 0.15  # of the way: before that there is nothing to extend
@@ -43,11 +44,13 @@ def evaluation_is_due(
     total_s = counters.time_s + counters.evaluation_s
     if counters.evaluation_s + expected_s > TIME_SHARE * (total_s + expected_s):
         return False
+    since_s = counters.time_s - counters.evaluated_at_s
     way = way_done(scores, target)
     promising = PROMISING_SAMPLED if isinstance(algorithm.explore, Sampled) else PROMISING
     if way is not None and way >= promising:
-        return True
-    return counters.time_s - counters.evaluated_at_s >= UNPROMISING_INTERVAL_S
+        # nearly the same weights once more would only be another draw
+        return since_s >= expected_s * (1.0 / PROMISING_SHARE - 1.0)
+    return since_s >= UNPROMISING_INTERVAL_S
 
 
 def way_done(scores: Scores, target: float) -> float | None:
