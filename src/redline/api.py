@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -89,11 +89,17 @@ class Training(Iterator[Row]):
     """
 
     def __init__(self, session: AnySession) -> None:
-        self.outcome: Outcome | None = None  # how it ended, once it has
         self.path = session.run.path
+        self._outcomes: list[Outcome] = []
         # Python lets only the main thread handle signals
         self._stop = StopRequest() if threading.current_thread() is threading.main_thread() else None
-        self._readings = self._drive(session)
+        # it knows nothing of this object: as soon as nobody holds the loop any more, it is closed
+        self._readings = _drive(session, self._stop, self._outcomes)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended, once it has."""
+        return self._outcomes[0] if self._outcomes else None
 
     @property
     def run(self) -> Run:
@@ -127,9 +133,10 @@ class Training(Iterator[Row]):
                     break
         return self.run
 
-    def _drive(self, session: AnySession) -> Iterator[Gauges]:
-        with session:
-            self.outcome = yield from session.readings(lambda: self._stop.reason() if self._stop else None)
+
+def _drive(session: AnySession, stop: StopRequest | None, outcomes: list[Outcome]) -> Generator[Gauges, None, None]:
+    with session:
+        outcomes.append((yield from session.readings(lambda: stop.reason() if stop else None)))
 
 
 class Run:
