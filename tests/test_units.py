@@ -50,12 +50,19 @@ NO_UNIT = {
     "replay.path",
     *("actor.device", "learner.device", "evaluator.device"),
     *("seed", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
-    *("optimizer.lr", "optimizer.final_lr", "optimizer.eps", "optimizer.decay", "optimizer.clip_norm", "layers.sigma"),
+    *(
+        "optimizer.lr",
+        "optimizer.final_share",
+        "optimizer.eps",
+        "optimizer.decay",
+        "optimizer.clip_norm",
+        "layers.sigma",
+    ),
     *("returns.gamma", "returns.trace", "returns.clip_rewards", "sample.alpha", "sample.epsilon"),
     *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
     *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
     *("target_return", "target_eval_return", "total_reward", "mean_return_100", "best_return", "greedy_return"),
-    *("load_average", "pid", "waiting", "busy", "recording.record_values"),
+    *("load_average", "pid", "waiting", "busy", "recording.record_values", "print_config"),
 }
 
 

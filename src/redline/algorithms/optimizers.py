@@ -41,12 +41,12 @@ class Annealed(Optimizer, Protocol):
     eps: float
     clip_norm: float
     anneal_steps: int
-    final_lr: float
+    final_share: float
 
     def lr_at(self, steps: int) -> float:
         if not self.anneal_steps:
             return self.lr
-        return Linear(self.lr, self.final_lr, self.anneal_steps).at(steps)
+        return Linear(self.lr, self.lr * self.final_share, self.anneal_steps).at(steps)
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
@@ -63,8 +63,8 @@ class Annealed(Optimizer, Protocol):
             raise UserError(f"optimizer.clip-norm is {self.clip_norm}: use a finite number above 0, or 0 for never")
         if self.anneal_steps < 0:
             raise UserError(f"optimizer.anneal-steps is {self.anneal_steps}: use 1 or more steps, or 0 for never")
-        if not 0.0 <= self.final_lr <= self.lr:
-            raise UserError(f"optimizer.final-lr is {self.final_lr}: use 0 up to optimizer.lr, which is {self.lr}")
+        if not 0.0 <= self.final_share <= 1.0:
+            raise UserError(f"optimizer.final-share is {self.final_share}: use 0 to 1, a share of the learning rate")
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class Adam(Annealed):
     clip_norm: float = 0.0
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
-    """Steps over which the learning rate falls to `final_lr`; 0: it stays."""
-    final_lr: float = 0.0
-    """Learning rate after those steps."""
+    """Steps over which the learning rate falls; 0: it stays."""
+    final_share: float = 0.0
+    """Share of the learning rate that is left after those steps."""
 
     def __post_init__(self) -> None:
         self.check()
@@ -102,9 +102,9 @@ class Rmsprop(Annealed):
     clip_norm: float = 0.5
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
-    """Steps over which the learning rate falls to `final_lr`; 0: it stays."""
-    final_lr: float = 0.0
-    """Learning rate after those steps."""
+    """Steps over which the learning rate falls; 0: it stays."""
+    final_share: float = 0.0
+    """Share of the learning rate that is left after those steps."""
 
     def __post_init__(self) -> None:
         self.check()
@@ -138,9 +138,9 @@ class Radam(Annealed):
     clip_norm: float = 10.0
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
-    """Steps over which the learning rate falls to `final_lr`; 0: it stays."""
-    final_lr: float = 0.0
-    """Learning rate after those steps."""
+    """Steps over which the learning rate falls; 0: it stays."""
+    final_share: float = 0.0
+    """Share of the learning rate that is left after those steps."""
 
     def __post_init__(self) -> None:
         self.check()

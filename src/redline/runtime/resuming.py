@@ -64,7 +64,7 @@ MAY_CHANGE = CHANGES_NOTHING | {
     "batch_size",
     "optimizer.lr",
     "optimizer.anneal_steps",
-    "optimizer.final_lr",
+    "optimizer.final_share",
     "replay.capacity",
     "replay.codec",
     "replay.bytes",
