@@ -169,11 +169,3 @@ def test_impossible_traces_are_refused() -> None:
         Traces(trace=1.5)
     with pytest.raises(UserError, match=r"returns\.gamma is -0\.1"):
         Traces(gamma=-0.1)
-    with pytest.raises(UserError, match="go together"):
-        Traces(first_gamma=0.9)
-
-
-def test_the_discount_goes_from_its_first_value_to_its_last() -> None:
-    returns = Traces(gamma=0.99, first_gamma=0.97, gamma_steps=100)
-    assert [returns.gamma_at(steps) for steps in (0, 50, 100, 1_000)] == pytest.approx([0.97, 0.98, 0.99, 0.99])
-    assert Traces(gamma=0.9).gamma_at(7) == 0.9

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.errors import UserError
-from redline.schedules import Linear
 from redline.types import BoolArray, FloatArray, IntArray
 
 
@@ -56,27 +55,14 @@ class Traces:
     """λ: 0 bootstraps after every step, 1 only where a rollout or an episode ends."""
     gamma: float = 0.99
     """Discount per step."""
-    first_gamma: float | None = None
-    """Discount at the start of the run, if another: a shorter view is learnt sooner (arXiv:1512.02011)."""
-    gamma_steps: int = 0
-    """Steps over which the discount goes from `first_gamma` to `gamma`."""
     clip_rewards: bool = True
     """Learn from the reward's sign-like value in [−1, 1]; scores are always reported unclipped."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.trace <= 1.0:
             raise UserError(f"returns.trace is {self.trace}, but λ lies between 0 and 1")
-        for name, gamma in (("gamma", self.gamma), ("first-gamma", self.first_gamma)):
-            if gamma is not None and not 0.0 <= gamma <= 1.0:
-                raise UserError(f"returns.{name} is {gamma}, but a discount lies between 0 and 1")
-        if (self.first_gamma is None) != (self.gamma_steps < 1):
-            raise UserError("returns.first-gamma and returns.gamma-steps go together: use both or none")
-
-    def gamma_at(self, steps: int) -> float:
-        """Return the discount after `steps` steps."""
-        if self.first_gamma is None:
-            return self.gamma
-        return Linear(self.first_gamma, self.gamma, self.gamma_steps).at(steps)
+        if not 0.0 <= self.gamma <= 1.0:
+            raise UserError(f"returns.gamma is {self.gamma}, but a discount lies between 0 and 1")
 
 
 def generalised_advantages(

@@ -56,10 +56,7 @@ class RolloutSource:
             return
         algorithm, returns = self._algorithm, self._algorithm.returns
         rollout = self.buffer.rollout(
-            self._state_values(obs),
-            gamma=returns.gamma_at(counters.steps),
-            trace=returns.trace,
-            clip_rewards=returns.clip_rewards,
+            self._state_values(obs), gamma=returns.gamma, trace=returns.trace, clip_rewards=returns.clip_rewards
         )
         advantage, target = algorithm.objective.targets(rollout)
         self._entropy = self.buffer.mean_entropy()
