@@ -22,9 +22,12 @@ def test_a_learner_on_a_free_machine_spins_long_and_everything_else_briefly(tmp_
     assert choose_spin(["bench", "train"]) == LONG_SPIN
     for args in ([], ["watch", "runs"], ["train", "--topology", "async"], ["train", "--topology=async"]):
         assert choose_spin(args) == SHORT_SPIN
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
     for topology, expected in (("inline", LONG_SPIN), ("async", SHORT_SPIN)):
-        (tmp_path / "run.json").write_text(json.dumps({"config": {"topology": topology}}), encoding="utf-8")
-        assert choose_spin(["resume", str(tmp_path)]) == expected
+        (run / "run.json").write_text(json.dumps({"config": {"topology": topology}}), encoding="utf-8")
+        assert choose_spin(["resume", str(run)]) == expected
+        assert choose_spin(["resume", str(run.parent)]) == expected
     assert choose_spin(["resume", str(tmp_path / "nowhere")]) == SHORT_SPIN
     assert choose_spin(["resume"]) == SHORT_SPIN
 

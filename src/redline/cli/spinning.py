@@ -48,9 +48,11 @@ def _goes_on_in_processes(args: Sequence[str]) -> bool:
     """Tell whether a run that is resumed has actors and learner in processes of their own, or may have."""
     if args[0] != "resume":
         return False
-    named = [Path(word) for word in args[1:] if not word.startswith("-")]
+    from redline.runs.locating import locate_run
+
+    named = [word for word in args[1:] if not word.startswith("-")]
     try:
-        facts = json.loads((named[0] / "run.json").read_text(encoding="utf-8"))
+        facts = json.loads((locate_run(named[0]) / "run.json").read_text(encoding="utf-8"))
         return bool(facts["config"]["topology"] != "inline")
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return True

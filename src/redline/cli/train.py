@@ -128,6 +128,8 @@ def exit_code(outcome: Outcome) -> int:
 def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
     """Run one algorithm after the other and show what each reached in one table; a failure does not end the rest."""
     first, code = runs[0], DONE
+    if first.print_config:
+        raise UserError("--print-config prints the settings of one algorithm: name it with --model")
     results: list[dict[str, Any]] = []
     for place, flags in enumerate(runs, start=1):
         title = f"{title_of(flags)} · {place} of {len(runs)}"
