@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import redline
+from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.runs.lock import LOCK_NAME
 
@@ -49,12 +50,51 @@ def test_a_loop_that_is_left_has_saved_its_run() -> None:
         break
     loop.close()
     run = loop.run
+    assert loop.outcome is not None
+    assert loop.outcome.reason == "the loop was left"
     assert run.events[-2]["event"] == "stop"
     assert run.events[-2]["reason"] == "the loop was left"
     steps = run.events[-1]["steps"]
     assert list(run.path.glob(f"checkpoints/*{steps}*"))
     again = run.resume(max_steps=steps + 2_048)  # the lock is free, and nothing is lost
     assert again.metrics[-1]["steps"] >= steps + 2_048
+
+
+@pytest.mark.parametrize(("algorithm", "topology"), [("ppo", "inline"), ("dqn", "async")])
+def test_a_loop_that_was_never_begun_holds_nothing(algorithm: str, topology: str) -> None:
+    with redline.training("CartPole-v1", algorithm, topology=topology, max_steps=1_000_000, **CARTPOLE) as loop:
+        pass
+    assert loop.run.resume(topology="inline", max_steps=16).metrics[-1]["steps"] >= 16
+
+
+def test_a_script_that_ends_within_its_loop_has_saved_the_run() -> None:
+    code = "import redline; loop = redline.training('CartPole-v1', 'ppo', monitor={'hz': 0.0}); next(loop)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert redline.Run("last").events[-1]["event"] == "checkpoint"
+
+
+def test_another_thread_may_hold_the_loop() -> None:
+    loop = redline.training("CartPole-v1", "ppo", max_steps=2_048, **CARTPOLE)
+    held: list[object] = []
+    thread = threading.Thread(target=lambda: held.append(loop.finish()))
+    thread.start()
+    thread.join()
+    assert len(held) == 1
+    assert loop.outcome is not None
+    assert loop.outcome.reason == "max-steps 2,048 reached"
+
+
+def test_settings_mean_what_they_mean_on_the_command_line() -> None:
+    def optimizer_of(**settings: object) -> dict[str, object]:
+        with redline.training("CartPole-v1", "ppo", **settings, **CARTPOLE) as loop:  # type: ignore[arg-type]
+            found: dict[str, object] = loop.run.facts["config"]["optimizer"]
+            return found
+
+    typed = parse_train(["--env", "CartPole-v1", "--algo", "ppo", "--optimizer", "rmsprop"]).job
+    assert optimizer_of(optimizer="rmsprop")["lr"] == typed.algorithm.optimizer.lr_at(0)
+    assert optimizer_of(lr=np.float64(0.002))["lr"] == 0.002
+    with redline.training(env={"id": "CartPole-v1"}, model="ppo", **CARTPOLE) as loop:
+        assert loop.run.facts["algorithm"] == "ppo"
 
 
 def test_the_same_run_comes_of_the_command_line_and_of_python() -> None:
@@ -116,7 +156,10 @@ def test_an_agent_stacks_frames_itself_or_takes_them_stacked() -> None:
     window = np.zeros((spec.stack, *spec.frame_shape), np.uint8)
     for frame in frames:
         window = np.concatenate([window[1:], frame[None]])
-        assert stacking.act(frame) == stacked.act(window)
+        assert stacking.act(frame) == stacked.act(window, stacked=True)
+    with pytest.raises(UserError, match="say which, stacked=True or False"):
+        stacked.act(window)
+    assert stacked.act(window, stacked=False).shape == (spec.stack,)
 
 
 def test_what_is_wrong_is_said_in_one_line() -> None:
@@ -126,3 +169,6 @@ def test_what_is_wrong_is_said_in_one_line() -> None:
         redline.train("CartPole-v1", "ppo", max_step=3)
     with pytest.raises(UserError, match="is no run directory"):
         redline.Run("nowhere")
+    run = redline.train("CartPole-v1", "ppo", max_steps=256, **CARTPOLE)
+    with pytest.raises(UserError, match="evaluate takes the settings of redline eval"):
+        run.evaluate(games=3)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +20,7 @@ import torch
 
 from redline.algorithms.family import ActorParams, act
 from redline.cli.flags import train_defaults
+from redline.cli.parsing import SHORT
 from redline.cli.stopping import StopRequest
 from redline.envs import stacking
 from redline.envs.factory import env_spec
@@ -35,9 +38,8 @@ from redline.runtime.gauges import Gauges
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.resuming import SavedRun, read_run, resume_run
 from redline.runtime.session import Outcome
-from redline.runtime.settings import flatten, from_settings
+from redline.runtime.settings import from_settings
 from redline.runtime.starting import AnySession, start_run
-from redline.runtime.topology import share_out
 from redline.types import Array, BoolArray, FloatArray
 
 Callback = Callable[[Row], object]  # is given every reading; what it returns stops the run if it is true
@@ -71,10 +73,9 @@ def training(
 ) -> Training:
     """Begin to train an agent, and return an iterator over the run's readings. Who leaves the loop stops the run."""
     names = {"env": env_id, "algo": algorithm, "recipe": recipe}
-    flags = train_defaults([word for name, value in names.items() if value for word in (f"--{name}", value)])
-    given = settings if seed is None else {**settings, "seed": seed}
-    job = share_out(from_settings(flags.job, given), [key.replace("_", "-") for key, _ in flatten(given)])
-    return Training(start_run(job, flags.algo, _Log(), recipe=None if recipe is None else find_recipe(recipe)))
+    args = [word for name, value in names.items() if value for word in (f"--{name}", str(value))]
+    flags = train_defaults(args, _plain(settings if seed is None else {**settings, "seed": seed}))
+    return Training(start_run(flags.job, flags.algo, _Log(), recipe=None if recipe is None else find_recipe(recipe)))
 
 
 def load(run: str | Path, checkpoint: str | int = NEWEST) -> Agent:
@@ -90,16 +91,17 @@ class Training(Iterator[Row]):
 
     def __init__(self, session: AnySession) -> None:
         self.path = session.run.path
-        self._outcomes: list[Outcome] = []
-        # Python lets only the main thread handle signals
-        self._stop = StopRequest() if threading.current_thread() is threading.main_thread() else None
+        self._session = session
+        self._stop = StopRequest()
         # it knows nothing of this object: as soon as nobody holds the loop any more, it is closed
-        self._readings = _drive(session, self._stop, self._outcomes)
+        self._readings = _drive(session, self._stop)
+        next(self._readings)  # now it holds the session, and closes it in any case
+        _open.add(self)
 
     @property
     def outcome(self) -> Outcome | None:
         """How the run ended, once it has."""
-        return self._outcomes[0] if self._outcomes else None
+        return self._session.outcome
 
     @property
     def run(self) -> Run:
@@ -107,11 +109,10 @@ class Training(Iterator[Row]):
         return Run(self.path)
 
     def __next__(self) -> Row:
-        with self._stop or nullcontext(), suppress(StopIteration):
-            return next(self._readings).row()
-        if self._stop is not None and self._stop.signal is not None:
-            number, self._stop.signal = self._stop.signal, None
-            signal.raise_signal(number)
+        with self._signals(), suppress(StopIteration):
+            reading = next(self._readings)
+            return {} if reading is None else reading.row()
+        self._raise_signal()
         raise StopIteration
 
     def __enter__(self) -> Self:
@@ -122,7 +123,19 @@ class Training(Iterator[Row]):
 
     def close(self) -> None:
         """Stop the run, unless it has ended: it saves a checkpoint and gives back what it holds."""
-        self._readings.close()
+        with self._signals():
+            self._readings.close()
+        self._raise_signal()
+
+    def _signals(self) -> AbstractContextManager[object]:
+        """Python lets only the main thread handle signals."""
+        return self._stop if threading.current_thread() is threading.main_thread() else nullcontext()
+
+    def _raise_signal(self) -> None:
+        """Let a signal take effect that came while the run was at work."""
+        number, self._stop.signal = self._stop.signal, None
+        if number is not None:
+            signal.raise_signal(number)
 
     def finish(self, callbacks: Sequence[Callback] = ()) -> Run:
         """Train to the end, or until a callback returns something true, and return the run."""
@@ -134,9 +147,20 @@ class Training(Iterator[Row]):
         return self.run
 
 
-def _drive(session: AnySession, stop: StopRequest | None, outcomes: list[Outcome]) -> Generator[Gauges, None, None]:
+_open: weakref.WeakSet[Training] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Save the runs that a script still holds when it ends: their processes would outlive it."""
+    for training in list(_open):
+        training.close()
+
+
+def _drive(session: AnySession, stop: StopRequest) -> Generator[Gauges | None, None, None]:
     with session:
-        outcomes.append((yield from session.readings(lambda: stop.reason() if stop else None)))
+        yield None  # before the run
+        yield from session.readings(stop.reason)
 
 
 class Run:
@@ -181,12 +205,16 @@ class Run:
     def resuming(self, **settings: Any) -> Training:
         """Go on with the run, and return an iterator over its readings."""
         saved = read_run(self.path)
-        return Training(resume_run(saved, from_settings(saved.job, settings), _Log()))
+        return Training(resume_run(saved, from_settings(saved.job, _plain(settings)), _Log()))
 
     def evaluate(self, checkpoint: str | int = NEWEST, **settings: Any) -> Evaluated:
         """Play whole episodes without learning; `settings` are those of `redline eval`: episodes, seed, epsilon, …"""
         found = find_checkpoint(self.path, checkpoint, with_replay=False)
-        played = evaluate(read_run(self.path), found, EvaluationConfig(**settings), progress=lambda share: None).played
+        try:
+            config = EvaluationConfig(**_plain(settings))
+        except TypeError as error:
+            raise UserError(f"evaluate takes the settings of redline eval: {error}") from None
+        played = evaluate(read_run(self.path), found, config, progress=lambda share: None).played
         episodes = [one.episode for one in played]
         return Evaluated([one.total_reward for one in episodes], [one.length_steps for one in episodes], found.steps)
 
@@ -229,7 +257,8 @@ class Agent:
     """Chooses actions for the observations of a Gymnasium env, one env or several at once.
 
     An observation is a frame, which the agent stacks itself, or already a stack [K, …] of as many as it was trained on.
-    An agent that stacks frames or has a recurrent core remembers the episode: call `reset` when one begins.
+    K frames may be one stack or the frames of K envs: then `stacked` says which. An agent that stacks frames or has a
+    recurrent core remembers the episode: call `reset` when one begins.
     """
 
     def __init__(self, saved: SavedRun, checkpoint: str | int = NEWEST, *, device: str = "auto") -> None:
@@ -252,13 +281,13 @@ class Agent:
         self._stack[lanes] = 0
         self._state = mask_state(self._state, torch.from_numpy(np.asarray(lanes, np.bool_)).to(self._state.device))
 
-    def act(self, observation: Any, *, greedy: bool | None = None) -> Any:
+    def act(self, observation: Any, *, greedy: bool = False, stacked: bool | None = None) -> Any:
         """Return an action for each env, a single number for a single env.
 
         Value learners act greedily. Policies draw their actions unless `greedy`: their likeliest may go in circles.
         """
         given = np.asarray(observation, dtype=self.spec.frame_dtype)
-        is_single, stack = self._stacked(given)
+        is_single, stack = self._stacked(given, stacked)
         draws = isinstance(self.algorithm.explore, Sampled) and not greedy
         params = ActorParams(
             self.algorithm,
@@ -273,11 +302,15 @@ class Agent:
         actions, self._state, _ = act(params, stack, self._state, rng)
         return int(actions[0]) if is_single else actions
 
-    def _stacked(self, given: Array) -> tuple[bool, Array]:
+    def _stacked(self, given: Array, stacked: bool | None) -> tuple[bool, Array]:
         """Tell whether one env is meant, and return what the network sees of each [N, K, *frame]."""
         shape, stack = self.spec.frame_shape, self.spec.stack
         whole = (stack, *shape)
-        is_single = given.shape == shape or (stack > 1 and given.shape == whole)
+        if stack > 1 and stacked is None and given.shape == whole:
+            raise UserError(
+                f"{given.shape} is one stack of {stack} frames, or {stack} envs: say which, stacked=True or False"
+            )
+        is_single = given.shape == shape or (stacked is True and given.shape == whole)
         batch = given[None] if is_single else given
         if self._stack is None or len(self._stack) != len(batch):
             self._stack = np.zeros((len(batch), *whole), given.dtype)
@@ -300,6 +333,27 @@ class _Log:
 
     def show(self, gauges: Gauges) -> None:
         """Readings go to whoever holds the loop."""
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with Python's own numbers for NumPy's, and the short names of the command line spelled out."""
+    plain = _numbers(settings)
+    for short, flag in SHORT.items():
+        if (value := plain.pop(short.removeprefix("--"), None)) is not None:
+            table, key = flag.removeprefix("--").split(".")
+            plain[table] = {**plain.get(table, {}), key: value}
+    return plain
+
+
+def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _numbers(value)
+        if isinstance(value, Mapping)
+        else value.item()
+        if isinstance(value, np.generic)
+        else value
+        for name, value in settings.items()
+    }
 
 
 def _column(values: list[Any]) -> Array:

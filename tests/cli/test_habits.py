@@ -21,6 +21,7 @@ def test_lr_and_gamma_are_short_for_the_settings_that_everybody_means() -> None:
     "args",
     [
         ["--recipe", "pong", "--seed", "7"],
+        ["--recipe", "pong", "--max-steps", "None", "--max-minutes", "3", "--target-eval-return", "None"],
         ["--algo", "rainbow"],
         ["--algo", "a2c", "--env", "CartPole-v1", "--network", "twin", "--optimizer", "adam"],
         ["--topology", "async", "--actors", "2", "--replay.bytes", "10000000"],
@@ -34,6 +35,8 @@ def test_a_printed_configuration_is_the_same_job_again(args: list[str], tmp_path
     assert again.algo == asked.algo
     assert to_settings(again.job) == to_settings(asked.job)
     assert config_of(again) == config_of(asked)
+    assert main(["train", *args, "--print-config", "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["model"] == asked.algo
 
 
 def test_the_configuration_of_all_algorithms_at_once_is_refused(capsys: Output) -> None:

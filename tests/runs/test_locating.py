@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from redline.errors import UserError
 from redline.runs.directory import RUN_JSON
 from redline.runs.locating import locate_run
 
@@ -37,4 +38,15 @@ def test_last_is_the_newest_where_runs_are_kept(tmp_path: Path, monkeypatch: pyt
 def test_what_is_no_run_is_left_to_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert locate_run("nowhere") == Path("nowhere")
-    assert locate_run("last") == Path("runs")
+    (tmp_path / "empty").mkdir()
+    assert locate_run("empty") == Path("empty")
+    with pytest.raises(UserError, match="there is no run in runs: redline train starts one"):
+        locate_run("last")
+
+
+def test_a_recording_of_foreign_code_does_not_hide_a_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", begun_unix_s=100)
+    (tmp_path / "watched").mkdir()
+    (tmp_path / "watched" / "hardware.jsonl").write_text("")
+    assert locate_run(str(tmp_path)) == run
+    assert locate_run(str(tmp_path / "watched")) == tmp_path / "watched"

@@ -34,7 +34,7 @@ def run(args: Sequence[str]) -> int:
         ("", f"--env pong and --env PongNoFrameskip-v4: {DQN_2015}"),
         ("", f"--env ALE/Pong-v5: {MACHADO_2018}"),
         ("Gymnasium", ", ".join(others)),
-        ("", "of these, the ones with a finite set of actions"),
+        ("", "only those with discrete actions can be trained on"),
     ]
     print_facts(facts, plain=is_plain(plain=flags.plain, as_json=False))
     return DONE

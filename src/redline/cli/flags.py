@@ -26,7 +26,7 @@ from redline.recipes import find_recipe, without_table
 from redline.runs.directory import RUN_JSON
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run
-from redline.runtime.settings import flatten, from_settings, to_settings
+from redline.runtime.settings import NONE, flatten, from_settings, to_settings
 from redline.runtime.topology import share_out
 from redline.tune.settings_file import to_toml
 
@@ -95,10 +95,13 @@ def parse_train(args: Sequence[str]) -> TrainFlags:
     return as_typed(parse(TrainFlags, args, default=train_defaults(args), prog="redline train"), args)
 
 
-def train_defaults(args: Sequence[str]) -> TrainFlags:
-    """Return what holds where a flag is not typed: the defaults of what the names in `args` stand for, and a file's."""
+def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) -> TrainFlags:
+    """Return what holds where a flag is not typed: the defaults of what the names in `args` stand for, and a file's.
+
+    `given` are settings as a file has them, which override the file's.
+    """
     typed = scan(args, NAMES)
-    settings = _settings_of(typed)
+    settings = merged(_settings_of(typed), given or {})
     algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
     in_file = _parts_in(settings)
@@ -116,6 +119,16 @@ def train_defaults(args: Sequence[str]) -> TrainFlags:
     config = Path(typed["config"]) if "config" in typed else None
     flags = TrainFlags(job=job, algo=algo, config=config, recipe=typed.get("recipe"))
     return replace(flags, **names)  # type: ignore[arg-type]
+
+
+def merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested settings with those given in their place."""
+    result = dict(settings)
+    for key, value in given.items():
+        before = result.get(key)
+        is_table = isinstance(value, Mapping) and isinstance(before, Mapping)
+        result[key] = merged(before, value) if is_table else value  # type: ignore[arg-type]
+    return result
 
 
 def _settings_of(typed: Mapping[str, str]) -> dict[str, Any]:
@@ -203,11 +216,13 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def config_of(flags: TrainFlags) -> str:
-    """Return all settings as TOML that `read_config` reads; what is not set is left out."""
+    """Return all settings as TOML that `read_config` reads."""
+    found = dict(flatten(to_settings(flags.job)))
     settings = {
-        key: value
-        for key, value in flatten(to_settings(flags.job))
-        if value is not None and not key.endswith(".name")  # a part's name stands under the part itself
+        key: NONE if value is None else value
+        for key, value in found.items()
+        # a part's name stands under the part itself, and a table that is no part has none
+        if not key.endswith(".name") and (value is not None or not any(other.startswith(f"{key}.") for other in found))
     }
     return to_toml({"model": flags.algo, **settings})
 

@@ -28,6 +28,7 @@ from redline.runs.errors import CheckpointError
 from redline.runtime.processes.session import LearnerLostError
 from redline.runtime.resuming import StoppedWhileResumingError
 from redline.runtime.session import Outcome, Solved
+from redline.runtime.settings import to_settings
 from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.runtime.starting import AnySession, start_run
 from redline.runtime.watching import Watcher
@@ -42,7 +43,8 @@ def run(args: Sequence[str]) -> int:
             return compare(parse_all(args), stop)
         flags = parse_train(args)
         if flags.print_config:
-            print(config_of(flags), end="")
+            told = {"schema": 1, "model": flags.algo, **to_settings(flags.job)}
+            print(json.dumps(told) if flags.json else config_of(flags), end="\n" if flags.json else "")
             return DONE
         with display(title_of(flags), plain=flags.plain, as_json=flags.json) as watcher:
             return train(partial(start, flags, watcher, begun_s=command_begun_s()), watcher, stop, as_json=flags.json)

@@ -51,8 +51,15 @@ def locate_run(name: str) -> Path:
 
     What is neither is returned as it is: its reader says what is wrong with it.
     """
-    folder = RUNS if name == LAST and not Path(name).exists() else Path(name)
-    return newest_recorded(folder) if folder.is_dir() and find_recorded(folder) else folder
+    if name == LAST and not Path(name).exists():
+        if not RUNS.is_dir() or not find_recorded(RUNS):
+            raise UserError(f"there is no run in {RUNS}: redline train starts one, or name a run directory")
+        return locate_run(str(RUNS))
+    folder = Path(name)
+    found = find_recorded(folder) if folder.is_dir() else []
+    # runs before recordings of foreign code, which only some commands can read
+    runs = [run for run in found if (run / RUN_JSON).is_file()]
+    return max(runs or found, key=_begun, default=folder)
 
 
 def newest_recorded(folder: Path) -> Path:
@@ -62,13 +69,17 @@ def newest_recorded(folder: Path) -> Path:
     found = find_recorded(folder)
     if not found:
         raise UserError(f"{folder} holds no run and no recording: none of {', '.join((*RUN_FILES, *RECORDING_FILES))}")
-    return max(found, key=lambda run: (_begun_unix_s(run), run))
+    return max(found, key=_begun)
 
 
 def _holds(folder: Path, names: tuple[str, ...]) -> bool:
     with suppress(OSError):  # a folder that may not be entered
         return any((folder / name).is_file() for name in names)
     return False
+
+
+def _begun(run: Path) -> tuple[float, Path]:
+    return _begun_unix_s(run), run
 
 
 def _begun_unix_s(run: Path) -> float:

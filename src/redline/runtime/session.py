@@ -89,6 +89,7 @@ class Session(AbstractContextManager["Session"]):
     ) -> None:
         """Take a trainer as it is to go on; `begun_s` is the monotonic time at which the user began to wait."""
         self.run = run
+        self.outcome: Outcome | None = None  # how it ended, once it has
         self.store = store
         self.trainer = trainer
         self._watcher = watcher
@@ -129,9 +130,10 @@ class Session(AbstractContextManager["Session"]):
         try:
             reason = yield from self._train(requested_stop)
         except GeneratorExit:
-            self._finish(LEFT)
+            self.outcome = self._finish(LEFT)
             raise
-        return self._finish(reason)
+        self.outcome = self._finish(reason)
+        return self.outcome
 
     def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
         self.run.open_records()

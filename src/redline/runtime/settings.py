@@ -12,6 +12,8 @@ from redline.runtime.job import Job
 
 T = TypeVar("T")
 
+NONE = "none"  # in a file, for a setting that may be None: TOML has no word for it
+
 # these parts of a job have no prefix on the command line, and so none in a file
 FLAT = ("algorithm", "limits", "recording")
 
@@ -97,7 +99,7 @@ def _replace(value: T, settings: Mapping[str, Any], *, path: str, known: list[st
 def _convert(value: Any, hint: Any, *, key: str) -> Any:
     """Check a plain value against a field's type, widening int → float and list → tuple."""
     if get_origin(hint) in (Union, types.UnionType):
-        if value is None and type(None) in get_args(hint):
+        if value in (None, NONE) and type(None) in get_args(hint):
             return None
         (hint,) = (option for option in get_args(hint) if option is not type(None))
     if get_origin(hint) is Literal:

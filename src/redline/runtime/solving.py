@@ -18,7 +18,7 @@ TIME_SHARE = 0.10  # of a run that evaluations may take
 PROMISING = 0.85  # where exploration makes training play worse than it is evaluated
 PROMISING_SAMPLED = 0.95  # where both draw from the policy
 UNPROMISING_INTERVAL_S = 300.0  # between two evaluations before that
-PROMISING_SHARE = 0.25  # of the time that they take from there on, while what was saved up lasts
+PROMISING_SHARE = 0.25  # of the time that evaluations may take from there on, as far as TIME_SHARE of the run allows
 EXPECTED_S = 1.0  # of an evaluation, until there was one
 
 CURVE_BEGINS = 0.15  # of the way: before that there is nothing to extend
@@ -49,7 +49,7 @@ def evaluation_is_due(
     promising = PROMISING_SAMPLED if isinstance(algorithm.explore, Sampled) else PROMISING
     if way is not None and way >= promising:
         # nearly the same weights once more would only be another draw
-        return since_s >= expected_s * (1.0 / PROMISING_SHARE - 1.0)
+        return since_s >= min(expected_s * (1.0 / PROMISING_SHARE - 1.0), UNPROMISING_INTERVAL_S)
     return since_s >= UNPROMISING_INTERVAL_S
 
 

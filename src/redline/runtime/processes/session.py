@@ -66,6 +66,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
         self._waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
         self.run = run
+        self.outcome: Outcome | None = None  # how it ended, once it has
         self._settled = settled
         self._job = settled.job
         self._spec = spec
@@ -180,12 +181,12 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         try:
             reason = yield from self._train(requested_stop)
         except GeneratorExit:
-            self._finish(LEFT)
+            self.outcome = self._finish(LEFT)
             raise
-        outcome = self._finish(reason)
+        self.outcome = self._finish(reason)
         if self._given_up is not None:
             raise self._given_up
-        return outcome
+        return self.outcome
 
     def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
         job, notebook = self._job, self._notebook
