@@ -28,7 +28,8 @@ def test_reserved_pages_count_whether_touched_or_not() -> None:
             for at in range(32):  # in small pieces, which the process may keep when they are freed
                 mapping[at * MB : (at + 1) * MB] = b"x" * MB
             touched = memory_use()
-            assert touched.pss_bytes - before.pss_bytes >= 31 * MB
+            # of 32: the share of libraries that is ours falls when another process loads them meanwhile
+            assert touched.pss_bytes - before.pss_bytes >= 24 * MB
             assert touched.num_bytes - before.num_bytes == pytest.approx(48 * MB, abs=8 * MB)
     finally:
         os.close(descriptor)

@@ -51,14 +51,14 @@ def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:
     return args[at], [*args[:at], *args[at + 1 :]]
 
 
-def split_run(args: Sequence[str], command: str) -> tuple[Path, list[str]]:
+def split_run(args: Sequence[str], command: str, *, or_recording: bool = False) -> tuple[Path, list[str]]:
     """Part the run that stands before the flags of a command from the rest of a command line."""
     name, rest = split_name(args)
     if name is None:
         raise UserError(
             f"{command} needs a run directory, a folder of runs (its newest) or last: redline {command} last"
         )
-    return locate_run(name), rest
+    return locate_run(name, or_recording=or_recording), rest
 
 
 def _one_line(complaint: str, prog: str) -> str:

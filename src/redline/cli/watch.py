@@ -38,7 +38,7 @@ def run(args: Sequence[str]) -> int:
     """Watch as the flags say and return the exit code."""
     if "--help" in args[:1] or "-h" in args[:1]:
         parse(WatchFlags, args, default=WatchFlags(), prog=PROGRAM)
-    path, rest = split_run(args, "watch")
+    path, rest = split_run(args, "watch", or_recording=True)
     flags = parse(WatchFlags, rest, default=WatchFlags(), prog=PROGRAM)
     followed = FollowedRun(newest_recorded(path))
     events = followed.refresh()

@@ -46,19 +46,19 @@ def find_recorded(folder: Path) -> list[Path]:
     return sorted([*found, *(link for link in links if link.resolve() not in known)])
 
 
-def locate_run(name: str) -> Path:
+def locate_run(name: str, *, or_recording: bool = False) -> Path:
     """Return the run that a user means: a run directory, the newest in a folder of runs, or `last`.
 
+    Runs come before recordings of foreign code, which only some commands can read, unless `or_recording`.
     What is neither is returned as it is: its reader says what is wrong with it.
     """
     if name == LAST and not Path(name).exists():
         if not RUNS.is_dir() or not find_recorded(RUNS):
             raise UserError(f"there is no run in {RUNS}: redline train starts one, or name a run directory")
-        return locate_run(str(RUNS))
+        return locate_run(str(RUNS), or_recording=or_recording)
     folder = Path(name)
     found = find_recorded(folder) if folder.is_dir() else []
-    # runs before recordings of foreign code, which only some commands can read
-    runs = [run for run in found if (run / RUN_JSON).is_file()]
+    runs = [run for run in found if (run / RUN_JSON).is_file() and not or_recording]
     return max(runs or found, key=_begun, default=folder)
 
 
