@@ -57,6 +57,16 @@ class Outcome:
 Readings = Generator[Gauges, None, Outcome]  # of a run under way, one about every second, and how it ended
 
 
+def run_out(loop: Generator[Gauges, None, str], finish: Callable[[str], Outcome]) -> Readings:
+    """Yield the readings of a loop, and finish for the reason it gives; closing this is a reason too."""
+    try:
+        reason = yield from loop
+    except GeneratorExit:
+        finish(LEFT)
+        raise
+    return finish(reason)
+
+
 def drain(readings: Readings) -> Outcome:
     """Let a run go on to its end, and return how it ended."""
     while True:
@@ -127,13 +137,7 @@ class Session(AbstractContextManager["Session"]):
 
     def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
         """Train in the same way, and yield every reading; whoever closes the generator requests a stop."""
-        try:
-            reason = yield from self._train(requested_stop)
-        except GeneratorExit:
-            self.outcome = self._finish(LEFT)
-            raise
-        self.outcome = self._finish(reason)
-        return self.outcome
+        return run_out(self._train(requested_stop), self._finish)
 
     def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
         self.run.open_records()
@@ -178,7 +182,7 @@ class Session(AbstractContextManager["Session"]):
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)
         solved = solved_by(self._job, self.trainer.counters, self.trainer.scores)
-        return Outcome(
+        self.outcome = Outcome(
             reason=reason,
             gauges=gauges,
             learning_steps_per_s=self.trainer.counters.learning_steps_per_s,
@@ -186,6 +190,7 @@ class Session(AbstractContextManager["Session"]):
             checkpoint=self._last_checkpoint,
             solved=solved and replace(solved, argmax_return=self._evaluator.argmax_mean),
         )
+        return self.outcome
 
     def _evaluate(self, requested_stop: Callable[[], str | None]) -> None:
         """Play the evaluation that is due, unless a stop is requested meanwhile or the minutes are over."""

@@ -27,7 +27,7 @@ from redline.runtime.processes.role_readings import RoleReadings
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.recording import recording_setting
 from redline.runtime.run_monitor import RunMonitor
-from redline.runtime.session import LEFT, METRICS_INTERVAL_S, Outcome, Readings, drain
+from redline.runtime.session import METRICS_INTERVAL_S, Outcome, Readings, drain, run_out
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
 
@@ -178,15 +178,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
         """Train in the same way, and yield every reading; whoever closes the generator requests a stop."""
-        try:
-            reason = yield from self._train(requested_stop)
-        except GeneratorExit:
-            self.outcome = self._finish(LEFT)
-            raise
-        self.outcome = self._finish(reason)
-        if self._given_up is not None:
-            raise self._given_up
-        return self.outcome
+        return run_out(self._train(requested_stop), self._finish)
 
     def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
         job, notebook = self._job, self._notebook
@@ -220,7 +212,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         return None if self._given_up is None else str(self._given_up)
 
     def _finish(self, reason: str) -> Outcome:
-        """End all but the learner, which saves a last checkpoint."""
+        """End all but the learner, which saves a last checkpoint; raise the error of a run that gave up."""
         notebook, board = self._notebook, self._board
         notebook.is_ending = True
         self._monitor.close()
@@ -235,7 +227,9 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         if notebook.save_error is not None or notebook.checkpoint is None or notebook.gauges is None:
             raise CheckpointError(notebook.save_error or "the learner did not save a last checkpoint in time")
         notebook.record()
-        return Outcome(
+        if self._given_up is not None:
+            raise self._given_up
+        self.outcome = Outcome(
             reason=reason,
             gauges=notebook.gauges,
             learning_steps_per_s=notebook.learning_steps_per_s,
@@ -243,6 +237,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             checkpoint=notebook.checkpoint,
             solved=notebook.solved(),
         )
+        return self.outcome
 
     def _attend(self) -> None:
         """Take in what the processes tell, and replace those that are lost."""
