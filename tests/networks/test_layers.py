@@ -25,8 +25,7 @@ from redline.networks import (
     build_policy_network,
     build_value_network,
 )
-from redline.networks.layers import NoisyLinear, NormedPictures, PixelConv2d
-from redline.networks.torsos import channels_last
+from redline.networks.layers import Motion, NoisyLinear, NormedPictures, PixelConv2d
 from redline.types import Batch, EnvSpec
 
 VECTORS = EnvSpec("test", (3,), "float32", stack=2, num_actions=4, frames_per_step=1)
@@ -198,17 +197,48 @@ def test_normed_pictures_and_their_gradients_are_those_of_layernorm_and_relu() -
         torch.testing.assert_close(own, other.permute(1, 2, 0).flatten())
 
 
-def test_normed_pixels_leave_nothing_of_a_constant_background() -> None:
-    def seen(ground: int) -> torch.Tensor:
-        obs = torch.full((1, 4, 40, 40), ground, dtype=torch.uint8)
-        obs[0, :, 20:22, 20:22] += 50  # a ball
-        return network.torso.convolutions[0](channels_last(obs))
+def test_motion_is_the_newest_frame_and_what_changed_before_it() -> None:
+    # three frames of two pixels: 5 3 → 1 9 → 7 7
+    planes = torch.tensor([[5, 3], [1, 9], [7, 7]], dtype=torch.uint8).reshape(1, 3, 1, 2)
+    changes, newest = Motion(1)(planes)
+    # −4 6 6 −2: mean 1.5, variance (30.25 + 2 · 20.25 + 12.25) / 4
+    wanted = (torch.tensor([-4.0, 6.0, 6.0, -2.0]) - 1.5) / math.sqrt(20.75)
+    torch.testing.assert_close(changes.flatten(), wanted)
+    assert (newest == 0.0).all()  # all of one colour
 
+
+def test_motion_of_coloured_frames_is_that_of_each_colour() -> None:
+    planes = torch.randint(0, 256, (2, 4 * 3, 5, 6), dtype=torch.uint8)
+    frames = planes.float().reshape(2, 4, 3, 5, 6)
+    changes, newest = Motion(3)(planes)
+    plain = (frames[:, 1:] - frames[:, :-1]).flatten(1)
+    plain = (plain - plain.mean(1, keepdim=True)) / plain.std(1, unbiased=False, keepdim=True)
+    torch.testing.assert_close(changes, plain.reshape(2, 9, 5, 6), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(newest, torch.nn.functional.layer_norm(frames[:, -1], (3, 5, 6)))
+
+
+def test_what_moves_is_seen_whatever_the_background_and_never_without_bound() -> None:
+    def seen(ground: int) -> tuple[torch.Tensor, ...]:
+        obs = torch.full((1, 4, 40, 40), ground, dtype=torch.uint8)
+        for frame in range(4):
+            obs[0, frame, 20, 10 + frame] += 50  # a ball of one pixel
+        return Motion(1)(obs)
+
+    for dark, grey in zip(seen(0), seen(87), strict=True):
+        torch.testing.assert_close(dark, grey)
+    changes, _ = seen(87)
+    assert changes.abs().max() == Motion.LARGEST
+    assert (changes[0, -1, 20, 12].item(), changes[0, -1, 20, 13].item()) == (-Motion.LARGEST, Motion.LARGEST)
+
+
+def test_a_single_frame_has_no_motion() -> None:
+    (newest,) = Motion(1)(torch.randint(0, 256, (2, 1, 8, 8), dtype=torch.uint8))
+    assert newest.shape == (2, 1, 8, 8)
+
+
+def test_strided_scales_no_pixels_twice() -> None:
     network = build_value_network(Strided(), PICTURES, outputs=1, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(seen(0), seen(87))
-    assert seen(87).mean().abs() < 1e-5
-    torch.testing.assert_close(seen(87).var(unbiased=False), torch.tensor(1.0))
-    assert not any(isinstance(layer, PixelConv2d) for layer in network.modules())  # they are not scaled twice
+    assert not any(isinstance(layer, PixelConv2d) for layer in network.modules())
 
 
 def test_what_a_norm_of_vectors_gives_has_mean_zero_and_variance_one_in_each_row() -> None:

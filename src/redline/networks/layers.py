@@ -80,12 +80,27 @@ class Normed(Layers):
         return False
 
 
-class NormedPixels(nn.Module):
-    """Each observation [B, C, H, W], channels innermost, with mean 0 and variance 1 over all its pixels."""
+class Motion(nn.Module):
+    """What changed from each frame to the next, and the newest frame, each with mean 0 and variance 1 over its pixels.
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        rows = pixels.permute(0, 2, 3, 1)  # [B, H, W, C]
-        return F.layer_norm(rows, rows.shape[1:]).permute(0, 3, 1, 2)
+    What moves stands out, be it ever so small. What stands still is seen once, in the newest frame.
+    """
+
+    LARGEST = 8.0  # of a change: where little moves, a few pixels would drown the newest frame
+
+    def __init__(self, planes_per_frame: int) -> None:
+        super().__init__()
+        self.planes_per_frame = planes_per_frame
+
+    def forward(self, planes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return changes and newest frame of stacked frames [B, K · C, H, W], oldest first."""
+        pixels, depth = planes.to(torch.float32), self.planes_per_frame
+        newest = pixels[:, -depth:]
+        newest = F.layer_norm(newest, newest.shape[1:])  # [B, C, H, W]
+        if pixels.shape[1] == depth:
+            return (newest,)
+        changes = pixels[:, depth:] - pixels[:, :-depth]  # [B, (K − 1) · C, H, W]
+        return F.layer_norm(changes, changes.shape[1:]).clamp_(-self.LARGEST, self.LARGEST), newest
 
 
 class NormedPictures(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks.layers import Layers, NormedPixels, PixelConv2d
+from redline.networks.layers import Layers, Motion, PixelConv2d
 from redline.types import EnvSpec
 
 
@@ -71,9 +71,9 @@ class Small(Torso):
 
 @dataclass(frozen=True)
 class Strided(Torso):
-    """3×3 convolutions of stride 2 over normalised pixels, for pictures of 42 to 64 pixels: `small` looks too coarsely.
+    """3×3 convolutions of stride 2 over the newest frame and what changed before it, for pictures of 42 to 64 pixels.
 
-    Each observation is seen with mean 0 and variance 1: a constant background vanishes, and what is small stands out.
+    `small` looks too coarsely there, and a constant background would hide a ball of one pixel.
     """
 
     width: int = 256
@@ -90,7 +90,7 @@ class Strided(Torso):
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         shapes = [(channels, 3, 2) for channels in self.channels]
-        return _convolutions(spec, shapes, layers=layers, name="strided", padding=1, sees=NormedPixels())
+        return _convolutions(spec, shapes, layers=layers, name="strided", padding=1, sees_motion=True)
 
 
 @dataclass(frozen=True)
@@ -155,25 +155,27 @@ class SideBySide(nn.Module):
 class ConvolutionalTorso(nn.Module):
     """Stacked frames → channels → convolutions → features, with the channels innermost all the way."""
 
-    def __init__(self, convolutions: nn.Sequential) -> None:
+    def __init__(self, convolutions: nn.Sequential, *, motion: Motion | None = None) -> None:
         super().__init__()
         self.convolutions = convolutions
+        self.motion = motion  # in place of the frames as they are, if given
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        pixels = channels_last(obs.flatten(1, -3))  # [B, K · channels, H, W]
+        planes = obs.flatten(1, -3)  # [B, K · channels, H, W]
+        pixels = channels_last(planes) if self.motion is None else channels_last(*self.motion(planes))
         out: torch.Tensor = self.convolutions(pixels)
         # as it lies in memory: a view, forth and back
         return out.permute(0, 2, 3, 1).flatten(1)
 
 
-def channels_last(planes: torch.Tensor) -> torch.Tensor:
-    """Return planes [B, C, H, W] as float32 with the channels innermost: convolutions then reorder nothing.
+def channels_last(*groups: torch.Tensor) -> torch.Tensor:
+    """Return the planes of all groups [B, C, H, W] as float32, channels innermost: convolutions then reorder nothing.
 
     One plane after the other goes to its place: all threads take part, and nothing is written twice.
     """
-    batch, channels, height, width = planes.shape
-    pixels = planes.new_empty((batch, height, width, channels), dtype=torch.float32)
-    for channel, plane in enumerate(planes.unbind(1)):
+    planes = [plane for group in groups for plane in group.unbind(1)]
+    pixels = planes[0].new_empty((*planes[0].shape, len(planes)), dtype=torch.float32)  # [B, H, W, C]
+    for channel, plane in enumerate(planes):
         pixels[..., channel].copy_(plane)
     return pixels.permute(0, 3, 1, 2)
 
@@ -202,21 +204,22 @@ def _convolutions(
     layers: Layers,
     name: str,
     padding: int = 0,
-    sees: nn.Module | None = None,
+    sees_motion: bool = False,
 ) -> tuple[nn.Module, int]:
-    """Return convolutions with (channels, kernel, stride) each; they see what `sees` makes of the pixels, if given."""
+    """Return convolutions with (channels, kernel, stride) each, over the frames or over what moves."""
     if not spec.is_image:
         raise UserError(f"network {name} reads pictures, but {spec.name} gives vectors: use --network mlp")
     *depth, height, breadth = spec.frame_shape
     channels = spec.stack * math.prod(depth)
-    modules: list[nn.Module] = [] if sees is None else [sees]
+    motion = Motion(math.prod(depth)) if sees_motion else None
+    modules: list[nn.Module] = []
     for channels_out, kernel, stride in shapes:
         if min(height, breadth) + 2 * padding < kernel:
             raise UserError(
                 f"pictures of {spec.frame_shape[-2]} × {spec.frame_shape[-1]} are too small for network {name}: "
                 f"use --env.size {_smallest_size(shapes)} or more"
             )
-        convolution = nn.Conv2d if modules else PixelConv2d
+        convolution = nn.Conv2d if modules or motion else PixelConv2d
         modules.append(convolution(channels, channels_out, kernel, stride, padding))
         height, breadth, channels = (
             (height + 2 * padding - kernel) // stride + 1,
@@ -224,7 +227,7 @@ def _convolutions(
             channels_out,
         )
         modules += layers.activation([channels, height, breadth])
-    return ConvolutionalTorso(nn.Sequential(*modules)), channels * height * breadth
+    return ConvolutionalTorso(nn.Sequential(*modules), motion=motion), channels * height * breadth
 
 
 def _smallest_size(shapes: Sequence[tuple[int, int, int]]) -> int:
