@@ -14,3 +14,10 @@ def test_line_from_start_to_end_and_constant_afterwards(steps: int, value: float
 def test_a_schedule_over_no_steps_is_refused() -> None:
     with pytest.raises(UserError, match="at least 1 step"):
         Linear(over_steps=0)
+
+
+def test_a_schedule_may_begin_later() -> None:
+    line = Linear(start=1.0, end=0.0, over_steps=100, after_steps=50)
+    assert [line.at(steps) for steps in (0, 50, 100, 150, 200)] == [1.0, 1.0, 0.5, 0.0, 0.0]
+    with pytest.raises(UserError, match="after-steps is -1"):
+        Linear(after_steps=-1)

@@ -70,6 +70,8 @@ def test_the_entropy_weight_falls_to_nothing_over_its_steps() -> None:
         weights = [-objective.losses(out, batch, steps=steps)[0].item() / math.log(2) for steps in (0, 50, 100, 150)]
         assert weights == pytest.approx([0.5, 0.25, 0.0, 0.0])
         assert kind(entropy_weight=0.5).entropy_weight_at(1_000_000) == 0.5  # by default it stays
+        later = kind(entropy_weight=0.5, entropy_anneal_steps=100, entropy_anneal_after_steps=200)
+        assert [later.entropy_weight_at(steps) for steps in (0, 200, 250, 300)] == [0.5, 0.5, 0.25, 0.0]
 
 
 def test_clipped_loss_worked_by_hand() -> None:
@@ -205,6 +207,8 @@ def test_impossible_objectives_are_refused() -> None:
         PolicyGradient(entropy_weight=-1.0)
     with pytest.raises(UserError, match=r"objective\.entropy-anneal-steps is -1"):
         Clipped(entropy_anneal_steps=-1)
+    with pytest.raises(UserError, match=r"objective\.entropy-anneal-after-steps is -1"):
+        Clipped(entropy_anneal_after_steps=-1)
 
 
 def test_replay_is_no_rollout() -> None:

@@ -92,6 +92,9 @@ def test_the_learning_rate_falls_to_zero_over_the_steps_asked_for(kind: Any) -> 
     assert kind(lr=0.5).lr_at(10**9) == 0.5
     recipe = kind(lr=0.5, anneal_steps=100, final_share=0.5)
     assert [recipe.lr_at(steps) for steps in (0, 50, 100, 1_000)] == [0.5, 0.375, 0.25, 0.25]
+    recipe = kind(lr=0.5, anneal_steps=100, anneal_after_steps=200)
+    assert [recipe.lr_at(steps) for steps in (0, 200, 250, 300)] == [0.5, 0.5, 0.25, 0.0]
+    assert (recipe.annealed_at(), kind(anneal_after_steps=200).annealed_at()) == (300, 0)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -110,6 +113,7 @@ def test_the_learner_takes_the_rate_of_its_step(kind: Any) -> None:
         ({"eps": float("inf")}, r"optimizer\.eps is inf"),
         ({"clip_norm": -1.0}, r"optimizer\.clip-norm is -1\.0"),
         ({"anneal_steps": -1}, r"optimizer\.anneal-steps is -1"),
+        ({"anneal_after_steps": -1}, r"optimizer\.anneal-after-steps is -1"),
         ({"final_share": 2.0}, r"optimizer\.final-share is 2\.0"),
     ],
 )

@@ -37,7 +37,7 @@ def test_dqn_with_noisy_parts_is_noisy_dqn() -> None:
 
 def test_another_optimiser_keeps_the_algorithms_clipping_and_annealing() -> None:
     optimizer = parse_train(["--env", "pong", "--algo", "ppo", "--optimizer", "radam"]).job.algorithm.optimizer
-    assert (optimizer.max_norm(), optimizer.annealed_over()) == (0.5, PPO.optimizer.annealed_over())
+    assert (optimizer.max_norm(), optimizer.annealed_at()) == (0.5, PPO.optimizer.annealed_at())
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,25 @@ class ActorCritic(Objective, Protocol):
 
     entropy_weight: float
     entropy_anneal_steps: int
+    entropy_anneal_after_steps: int
+    value_weight: float
 
     def entropy_weight_at(self, steps: int) -> float:
         """Return the weight of the policy's entropy after `steps` steps."""
         if not self.entropy_anneal_steps:
             return self.entropy_weight
-        return Linear(self.entropy_weight, 0.0, self.entropy_anneal_steps).at(steps)
+        return Linear(self.entropy_weight, 0.0, self.entropy_anneal_steps, self.entropy_anneal_after_steps).at(steps)
+
+    def check(self) -> None:
+        """Refuse what can't be."""
+        for name, weight in (("entropy-weight", self.entropy_weight), ("value-weight", self.value_weight)):
+            if not 0.0 <= weight < math.inf:
+                raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
+        steps = self.entropy_anneal_steps
+        if steps < 0:
+            raise UserError(f"objective.entropy-anneal-steps is {steps}: use 1 or more, or 0 for never")
+        if self.entropy_anneal_after_steps < 0:
+            raise UserError(f"objective.entropy-anneal-after-steps is {self.entropy_anneal_after_steps}: use 0 or more")
 
     def explorations(self) -> tuple[type[Exploration], ...]:
         return (Sampled,)
@@ -84,11 +97,13 @@ class PolicyGradient(ActorCritic):
     """Weight of the policy's entropy: more keeps it exploring longer."""
     entropy_anneal_steps: int = 0
     """Steps over which that weight falls to 0; 0: it stays."""
+    entropy_anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
     value_weight: float = 0.5
     """Weight of the squared error of the value."""
 
     def __post_init__(self) -> None:
-        _check_weights(self.entropy_weight, self.value_weight, self.entropy_anneal_steps)
+        self.check()
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
@@ -107,13 +122,15 @@ class Clipped(ActorCritic):
     """Weight of the policy's entropy: more keeps it exploring longer."""
     entropy_anneal_steps: int = 0
     """Steps over which that weight falls to 0; 0: it stays."""
+    entropy_anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
     value_weight: float = 0.5
     """Weight of the squared error of the value."""
     normalise: Literal["update", "rollout"] = "update"
     """Normalise advantages over the rows of each update or of the whole rollout, which small batches need."""
 
     def __post_init__(self) -> None:
-        _check_weights(self.entropy_weight, self.value_weight, self.entropy_anneal_steps)
+        self.check()
         if not 0.0 < self.clip < math.inf:
             raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
 
@@ -157,11 +174,3 @@ class QLambda(Objective):
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         value = take_actions(out, batch.action).squeeze(1)
         return 0.5 * (value - batch.target).square()
-
-
-def _check_weights(entropy_weight: float, value_weight: float, entropy_anneal_steps: int) -> None:
-    for name, weight in (("entropy-weight", entropy_weight), ("value-weight", value_weight)):
-        if not 0.0 <= weight < math.inf:
-            raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
-    if entropy_anneal_steps < 0:
-        raise UserError(f"objective.entropy-anneal-steps is {entropy_anneal_steps}: use 1 or more, or 0 for never")

@@ -25,8 +25,8 @@ class Optimizer(Protocol):
         """Return the norm to which a larger gradient is scaled down, None if none is."""
         ...
 
-    def annealed_over(self) -> int:
-        """Return the steps over which the learning rate falls, 0 if it stays."""
+    def annealed_at(self) -> int:
+        """Return the steps after which the learning rate no longer falls, 0 if it never does."""
         ...
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -41,18 +41,19 @@ class Annealed(Optimizer, Protocol):
     eps: float
     clip_norm: float
     anneal_steps: int
+    anneal_after_steps: int
     final_share: float
 
     def lr_at(self, steps: int) -> float:
         if not self.anneal_steps:
             return self.lr
-        return Linear(self.lr, self.lr * self.final_share, self.anneal_steps).at(steps)
+        return Linear(self.lr, self.lr * self.final_share, self.anneal_steps, self.anneal_after_steps).at(steps)
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
 
-    def annealed_over(self) -> int:
-        return self.anneal_steps
+    def annealed_at(self) -> int:
+        return self.anneal_after_steps + self.anneal_steps if self.anneal_steps else 0
 
     def check(self) -> None:
         """Refuse what can't be."""
@@ -63,6 +64,8 @@ class Annealed(Optimizer, Protocol):
             raise UserError(f"optimizer.clip-norm is {self.clip_norm}: use a finite number above 0, or 0 for never")
         if self.anneal_steps < 0:
             raise UserError(f"optimizer.anneal-steps is {self.anneal_steps}: use 1 or more steps, or 0 for never")
+        if self.anneal_after_steps < 0:
+            raise UserError(f"optimizer.anneal-after-steps is {self.anneal_after_steps}: use 0 or more")
         if not 0.0 <= self.final_share <= 1.0:
             raise UserError(f"optimizer.final-share is {self.final_share}: use 0 to 1, a share of the learning rate")
 
@@ -79,6 +82,8 @@ class Adam(Annealed):
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
     """Steps over which the learning rate falls; 0: it stays."""
+    anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
     final_share: float = 0.0
     """Share of the learning rate that is left after those steps."""
 
@@ -103,6 +108,8 @@ class Rmsprop(Annealed):
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
     """Steps over which the learning rate falls; 0: it stays."""
+    anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
     final_share: float = 0.0
     """Share of the learning rate that is left after those steps."""
 
@@ -139,6 +146,8 @@ class Radam(Annealed):
     """Norm of the gradient beyond which it is scaled down; 0 never."""
     anneal_steps: int = 0
     """Steps over which the learning rate falls; 0: it stays."""
+    anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
     final_share: float = 0.0
     """Share of the learning rate that is left after those steps."""
 

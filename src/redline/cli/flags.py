@@ -31,7 +31,8 @@ from redline.runtime.topology import share_out
 from redline.tune.settings_file import to_toml
 
 MAX_CONFIG_BYTES = 1_000_000
-TAKEN_OVER = ("clip_norm", "anneal_steps", "final_share")  # settings that survive when an optimiser replaces another
+# settings that survive when an optimiser replaces another
+TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")
 ALL = "all"  # in place of an algorithm: every one after the other
 # flags whose values decide the defaults of all others, by every spelling
 NAMES = {

@@ -68,7 +68,7 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
 
 def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
     """Say that a learning rate falls to 0 before the run ends, if it does: the rest will teach nothing."""
-    over = job.algorithm.optimizer.annealed_over()
+    over = job.algorithm.optimizer.annealed_at()
     total = job.limits.total_steps(frames_per_step=frames_per_step)
     last = job.algorithm.optimizer.lr_at(over)
     if not over or last or total is None or total <= over:

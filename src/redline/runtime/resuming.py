@@ -64,6 +64,7 @@ MAY_CHANGE = CHANGES_NOTHING | {
     "batch_size",
     "optimizer.lr",
     "optimizer.anneal_steps",
+    "optimizer.anneal_after_steps",
     "optimizer.final_share",
     "replay.capacity",
     "replay.codec",
