@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from redline.cli.flags import MAIN_FLAGS
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, main
 from redline.records import read_records
 
@@ -146,7 +147,7 @@ def test_help_shows_the_chosen_domains_defaults(capsys: pytest.CaptureFixture[st
     texts = {}
     for env in ("pong", "CartPole-v1"):
         with pytest.raises(SystemExit) as stop:
-            main(["train", "--env", env, "--help"])
+            main(["train", "--env", env, "--help-all"])
         assert stop.value.code == 0
         texts[env] = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "Transitions in one update. (default: 32)" in texts["pong"]
@@ -154,6 +155,17 @@ def test_help_shows_the_chosen_domains_defaults(capsys: pytest.CaptureFixture[st
     assert "--network.widths" in texts["CartPole-v1"]
     for flag in ("--model", "--algo", "--env", "--max-frames", "--target-return", "--checkpoint-minutes", "--config"):
         assert flag in texts["pong"]
+
+
+def test_help_shows_the_flags_that_matter_and_names_the_way_to_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--env", "CartPole-v1", "--model", "ppo", "--help"]) == DONE
+    text = capsys.readouterr().out
+    shown = set(re.findall(r"^  (?:-h, )?(--[\w.-]+)", text, flags=re.MULTILINE))
+    assert shown == MAIN_FLAGS
+    assert "--help-all" in text
+    assert "Seed of the run" in text
+    assert "Learning rate" in text
+    assert main(["train", "--model", "all", "-h"]) == DONE
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, DONE), (signal.SIGTERM, RESUMABLE)])

@@ -1,5 +1,7 @@
 """Flags → a job: names are looked up in the catalog first, then tyro parses with those values as defaults."""
 
+import contextlib
+import io
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from redline.algorithms.catalog import (
     part_fields,
     part_name,
 )
-from redline.cli.parsing import parse
+from redline.cli.parsing import help_with, parse
 from redline.envs import catalog as env_catalog
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
@@ -34,6 +36,10 @@ MAX_CONFIG_BYTES = 1_000_000
 # settings that survive when an optimiser replaces another
 TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")
 ALL = "all"  # in place of an algorithm: every one after the other
+HELP = ("-h", "--help", "--help-all")
+SEEDS = {"seed": "seed", "seeds": "seeds"}  # flags that say with which seed, or with which ones
+MAX_SEEDS = 1_000  # in one range
+MAX_SEEDS_CHARACTERS = 40  # of one range
 # flags whose values decide the defaults of all others, by every spelling
 NAMES = {
     "algo": "algo",
@@ -48,11 +54,21 @@ NAMES = {
 ENV_COUNTS = {name: name for name in ("num-envs", "actors", "actor.envs")}
 
 
+# what --help shows; --help-all shows all
+MAIN_FLAGS = frozenset(
+    {
+        *("--help", "--env", "--model", "--recipe", "--config", "--seed", "--seeds", "--topology", "--num-envs"),
+        *("--batch-size", "--optimizer.lr", "--returns.gamma", "--max-steps", "--max-minutes", "--target-eval-return"),
+        *("--log-dir", "--plain", "--json"),
+    }
+)
+
+
 @dataclass(frozen=True)
 class TrainFlags:
     """Train an agent. The defaults shown are those of the chosen algorithm on the chosen env.
 
-    --lr and --gamma are short for --optimizer.lr and --returns.gamma.
+    --lr and --gamma are short for --optimizer.lr and --returns.gamma. --help-all shows every flag.
     """
 
     job: Annotated[Job, tyro.conf.arg(name="")]
@@ -83,6 +99,8 @@ class TrainFlags:
     """Settings that are known to work, by name (redline recipes lists them); flags override them."""
     config: Path | None = None
     """TOML file with settings named as these flags are, or the run.json of a run; flags override it."""
+    seeds: str | None = None
+    """Several seeds in place of --seed, one run after the other, and a table in the end: 1-3 or 1,5,8."""
     print_config: bool = False
     """Print all settings as TOML that --config takes, and train nothing."""
     plain: bool = False
@@ -94,6 +112,21 @@ class TrainFlags:
 def parse_train(args: Sequence[str]) -> TrainFlags:
     """Return what the user asked for, or raise UserError in one line."""
     return as_typed(parse(TrainFlags, args, default=train_defaults(args), prog="redline train"), args)
+
+
+def help_on_train(args: Sequence[str]) -> str:
+    """Return the help on the flags that matter most, with the defaults of what the other flags name."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        show_all_flags(args)
+    return help_with(MAIN_FLAGS, text.getvalue())
+
+
+def show_all_flags(args: Sequence[str]) -> None:
+    """Print the help on all flags, with such defaults, and exit."""
+    others = [arg for arg in args if arg not in HELP]
+    algorithm = ["--algo", "dqn"] if requested_algorithm(others) == ALL else []
+    parse_train([*others, *algorithm, "--help"])
 
 
 def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) -> TrainFlags:
@@ -161,17 +194,43 @@ def requested_algorithm(args: Sequence[str]) -> str:
     return str(settings.get("algo", settings.get("model", "dqn"))).lower()
 
 
-def parse_all(args: Sequence[str]) -> list[TrainFlags]:
-    """Return what the user asked for, for each algorithm; a flag must suit all of them."""
-    if "--help" in args or "-h" in args:
-        return [parse_train([*args, "--algo", "dqn"])]
-    jobs = []
-    for name in ALGORITHMS:
+def is_several(args: Sequence[str]) -> bool:
+    """Tell whether a command line asks for more than one run: of every algorithm, or with several seeds."""
+    return requested_algorithm(args) == ALL or "seeds" in scan(args, SEEDS)
+
+
+def parse_runs(args: Sequence[str]) -> list[TrainFlags]:
+    """Return what the user asked for, for each algorithm and each seed; a flag must suit all of them."""
+    is_all, typed = requested_algorithm(args) == ALL, scan(args, SEEDS)
+    if len(typed) == len(SEEDS):
+        raise UserError("--seed and --seeds were both given: use one of them")
+    algorithms = [["--algo", name] for name in ALGORITHMS] if is_all else [[]]
+    seeds = [["--seed", str(seed)] for seed in read_seeds(typed["seeds"])] if "seeds" in typed else [[]]
+    runs = []
+    for algorithm in algorithms:
         try:
-            jobs.append(parse_train([*args, "--algo", name]))
+            runs += [parse_train([*args, *algorithm, *seed]) for seed in seeds]
         except UserError as error:
-            raise UserError(f"{name}: {error} (with --algo all every flag must suit every algorithm)") from None
-    return jobs
+            if not is_all:
+                raise
+            raise UserError(
+                f"{algorithm[-1]}: {error} (with --algo all every flag must suit every algorithm)"
+            ) from None
+    return runs
+
+
+def read_seeds(text: str) -> list[int]:
+    """Return the seeds that a list such as 1-3,7 names, each once."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(part) > MAX_SEEDS_CHARACTERS:
+            raise UserError(f"--seeds is {text[:80]!r}: use a range such as 1-3, or a list such as 1,5,8")
+        low, high = int(first), int(last or first)
+        if not low <= high < low + MAX_SEEDS:
+            raise UserError(f"--seeds {part.strip()} names no seeds, or more than {MAX_SEEDS}: use a range such as 1-3")
+        seeds += range(low, high + 1)
+    return list(dict.fromkeys(seeds))
 
 
 def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:

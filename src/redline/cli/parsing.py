@@ -3,7 +3,7 @@
 import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ T = TypeVar("T")
 SHORT = {"--lr": "--optimizer.lr", "--gamma": "--returns.gamma"}  # flags by the names that most people know them by
 
 NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
+CONTINUED = " " * 10  # begins a line of the help that belongs to the flag above
 WRONG_CHOICE = re.compile(r"invalid choice '(.*?)' for argument '(\S+)'\. Expected one of \((.*?)\)")
 
 
@@ -36,6 +37,18 @@ def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
         if not stop.code:
             raise
         raise UserError(_one_line(complaint.getvalue(), prog)) from None
+
+
+def help_with(flags: Set[str], whole: str) -> str:
+    """Return the help that tyro prints where nothing is drawn, with only these flags in it and without headings."""
+    head, _, entries = whole.partition("\n options")
+    kept, is_kept = [], False
+    for line in entries.splitlines():
+        if not line.startswith(CONTINUED):
+            entry = re.match(r"  (-.*?)(?:  |$)", line)
+            is_kept = entry is not None and not flags.isdisjoint(re.split(r"[ ,]+", entry[1]))
+        kept += [line.rstrip()] if is_kept else []
+    return "\n".join([head, *kept])
 
 
 def _spell_out(arg: str) -> str:

@@ -14,7 +14,7 @@ from redline.bench.knockout.profiling import Profile
 from redline.bench.knockout.tracing import VIEWER
 from redline.bench.other_work import busy_words
 from redline.cli.bench_printing import check_out, ended_by_signals, tell
-from redline.cli.flags import ALL, TrainFlags, as_typed, requested_algorithm, train_defaults
+from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_table
@@ -64,8 +64,10 @@ class ProfileFlags:
 
 def run(args: Sequence[str]) -> int:
     """Measure, print."""
-    if requested_algorithm(args) == ALL:
-        raise UserError("one training is profiled at a time: use --algo with one name (redline algos lists them)")
+    if is_several(args):
+        raise UserError(
+            "one training is profiled at a time: use --algo with one name (redline algos lists them) and --seed"
+        )
     flags = parse(ProfileFlags, args, default=ProfileFlags(train=train_defaults(args)), prog=PROGRAM)
     asked = as_typed(flags.train, args)
     profile = Profile(

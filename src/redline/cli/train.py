@@ -1,4 +1,4 @@
-"""`redline train`: start a run and watch it; with `--model all`, one run of every algorithm after the other."""
+"""`redline train`: start a run and watch it; with `--model all` or `--seeds`, several one after the other."""
 
 import json
 import sys
@@ -13,7 +13,16 @@ from typing import Any
 import psutil
 
 from redline.cli.displays import Lines, LivePanel
-from redline.cli.flags import ALL, TrainFlags, config_of, parse_all, parse_train, requested_algorithm
+from redline.cli.flags import (
+    HELP,
+    TrainFlags,
+    config_of,
+    help_on_train,
+    is_several,
+    parse_runs,
+    parse_train,
+    show_all_flags,
+)
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
@@ -38,9 +47,14 @@ TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
 
 def run(args: Sequence[str]) -> int:
     """Train as the flags say and return the exit code."""
+    if "--help-all" in args:
+        show_all_flags(args)
+    if not set(HELP).isdisjoint(args):
+        print(help_on_train(args))
+        return DONE
     with StopRequest() as stop:
-        if requested_algorithm(args) == ALL:
-            return compare(parse_all(args), stop)
+        if is_several(args):
+            return compare(parse_runs(args), stop)
         flags = parse_train(args)
         if flags.print_config:
             told = {"schema": 1, "model": flags.algo, **to_settings(flags.job)}
@@ -128,10 +142,10 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
-    """Run one algorithm after the other and show what each reached in one table; a failure does not end the rest."""
+    """Train one run after the other and show what each reached in one table; a failure does not end the rest."""
     first, code = runs[0], DONE
     if first.print_config:
-        raise UserError("--print-config prints the settings of one algorithm: name it with --model")
+        raise UserError("--print-config prints the settings of one run: name its algorithm with --model, its --seed")
     results: list[dict[str, Any]] = []
     for place, flags in enumerate(runs, start=1):
         title = f"{title_of(flags)} · {place} of {len(runs)}"
@@ -145,28 +159,29 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
                 UserError,
             ) as error:  # a disk may be full by now that was not at the start
                 watcher.note(f"error: {error}")
-                results.append({"algorithm": flags.algo, "error": str(error)})
+                results.append({"algorithm": flags.algo, "seed": flags.job.seed, "error": str(error)})
                 code = FAILED
                 continue
-        results.append({"algorithm": flags.algo, **summary(outcome)})
+        results.append({"algorithm": flags.algo, "seed": flags.job.seed, **summary(outcome)})
         if stop.reason() is not None or watcher.is_closed:
             code = exit_code(outcome) or code
             break
     if first.json:
-        print(json.dumps({"schema": 1, "num_algorithms": len(runs), "runs": results}))
+        print(json.dumps({"schema": 1, "num_runs": len(runs), "runs": results}))
     else:
         print_comparison(results, plain=first.plain)
     return code
 
 
 def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> None:
-    """Print what each algorithm reached, in the order in which they ran."""
-    head = ("algorithm", "steps", "time", "steps/s", "updates", "mean-100", "best", "stopped")
+    """Print what each run reached, in the order in which they ran."""
+    head = ("algorithm", "seed", "steps", "time", "steps/s", "updates", "mean-100", "best", "stopped")
     rows = [
-        (row["algorithm"], *["–"] * 6, f"error: {row['error']}")
+        (row["algorithm"], str(row["seed"]), *["–"] * 6, f"error: {row['error']}")
         if "error" in row
         else (
             row["algorithm"],
+            str(row["seed"]),
             f"{row['steps']:,}",
             duration(row["time_s"]),
             "–" if row["learning_steps_per_s"] is None else rate(row["learning_steps_per_s"]),
@@ -177,7 +192,7 @@ def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> No
         )
         for row in results
     ]
-    print_table(head, rows, plain=is_plain(plain=plain, as_json=False), numeric=range(1, 7))
+    print_table(head, rows, plain=is_plain(plain=plain, as_json=False), numeric=range(1, 8))
 
 
 def summary(outcome: Outcome) -> dict[str, object]:
