@@ -43,7 +43,7 @@ STUCK_RETURN = -18.0  # below it an algorithm gets a second seed
 FAILED_RETURN = -20.0  # at it nothing was learnt
 ON_POLICY_RECIPES = {Clipped: "pong", PolicyGradient: "pong-a2c", QLambda: "pong-pqn"}
 GAMES = ("breakout", "boxing", "freeway")
-NOT_TOLD = ("max_minutes", "max_steps", "seed", "target_eval_return")
+NOT_TOLD = ("max_minutes", "max_steps", "seed", "target_eval_return", "monitor.hz", "checkpoint_minutes", "record")
 UNJUDGED_GAMES = ("freeway",)  # nothing is learnt there for long, whoever trains
 
 

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             (options.docs / "recipes.md", "recipes", make_recipes_table(by_name)),
             *(
                 (options.docs / "recipes.md", f"tried-{name}", make_tried_table(by_name, name))
-                for name in ("pong", "pong-dqn")
+                for name in ("pong-motion", "pong", "pong-dqn")
             ),
             (options.docs / "recipes.md", "side-by-side", make_side_by_side_table(by_name)),
             (options.docs / "monitor.md", "hardware-fields", make_fields_table()),
