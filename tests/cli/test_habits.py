@@ -7,9 +7,27 @@ import pytest
 
 from redline.cli.flags import config_of, parse_train
 from redline.cli.main import BAD_INPUT, DONE, main
+from redline.cli.wording import command
 from redline.runtime.settings import to_settings
 
 Output = pytest.CaptureFixture[str]
+
+
+def test_a_printed_command_works_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / ".venv" / "bin" / "redline"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [".venv/bin/redline", "train"])
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert command("resume", Path("my runs/pong")) == ".venv/bin/redline resume 'my runs/pong'"
+    monkeypatch.setattr("sys.argv", [str(program), "train"])
+    assert command("recipes") == ".venv/bin/redline recipes"
+    monkeypatch.setenv("PATH", str(program.parent))  # now a shell finds it by its name
+    assert command("recipes") == "redline recipes"
+    monkeypatch.setattr("sys.argv", ["/somewhere/cli/main.py", "train"])
+    assert command("recipes") == "redline recipes"
 
 
 def test_lr_and_gamma_are_short_for_the_settings_that_everybody_means() -> None:

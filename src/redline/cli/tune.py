@@ -20,6 +20,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.train import display
+from redline.cli.wording import command
 from redline.envs import catalog as env_catalog
 from redline.errors import UserError
 from redline.runs.directory import slug
@@ -159,7 +160,7 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
         except SearchFailedError as error:
             return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
         if found.stopped is not None:
-            tune_display.note(f"stopped: {found.stopped}; go on with: redline tune --resume {folder.path}")
+            tune_display.note(f"stopped: {found.stopped}; go on with: {command('tune', '--resume', folder.path)}")
         elif found.best is None:
             report = folder.path / REPORT
             return refuse(f"no trial is done: {found.why}; see {report}", as_json=flags.json, code=FAILED)

@@ -1,4 +1,11 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, and commands as their shell takes them."""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+NAME = "redline"
 
 
 def duration(seconds: float) -> str:
@@ -29,3 +36,17 @@ def number(value: float | None, digits: int = 2) -> str:
 def rate(value: float) -> str:
     """Return a rate with three significant digits at least."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def command(*words: object) -> str:
+    """Return a command of this program that works as it is printed, also where `redline` is not on the PATH."""
+    return shlex.join([_program(), *map(str, words)])
+
+
+def _program() -> str:
+    """Return the path by which the program was started, its bare name if a shell finds it by that."""
+    started, found = Path(sys.argv[0]), shutil.which(NAME)
+    if started.name != NAME or not started.is_file() or (found is not None and started.samefile(found)):
+        return NAME
+    here = Path.cwd()
+    return str(started.absolute().relative_to(here) if started.absolute().is_relative_to(here) else started)
