@@ -59,7 +59,7 @@ def test_a_printed_configuration_is_the_same_job_again(args: list[str], tmp_path
 
 def test_the_configuration_of_all_algorithms_at_once_is_refused(capsys: Output) -> None:
     assert main(["train", "--model", "all", "--print-config"]) == BAD_INPUT
-    assert "name it with --model" in capsys.readouterr().err
+    assert "name one algorithm with --model" in capsys.readouterr().err
 
 
 def test_the_run_json_of_a_run_is_a_configuration(tmp_path: Path, capsys: Output) -> None:
