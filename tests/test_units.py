@@ -49,7 +49,7 @@ UNIT_IN_HELP = {
 NO_UNIT = {
     "replay.path",
     *("actor.device", "learner.device", "evaluator.device"),
-    *("seed", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
+    *("seed", "seeds", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
     *(
         "optimizer.lr",
         "optimizer.final_share",
