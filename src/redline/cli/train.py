@@ -145,7 +145,9 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
     """Train one run after the other and show what each reached in one table; a failure does not end the rest."""
     first, code = runs[0], DONE
     if first.print_config:
-        raise UserError("--print-config prints the settings of one run: name one algorithm with --model, and one --seed")
+        raise UserError(
+            "--print-config prints the settings of one run: name one algorithm with --model, and one --seed"
+        )
     results: list[dict[str, Any]] = []
     for place, flags in enumerate(runs, start=1):
         title = f"{title_of(flags)} · {place} of {len(runs)}"
