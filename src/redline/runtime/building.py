@@ -68,13 +68,13 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
 
 def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
     """Say that a learning rate falls to 0 before the run ends, if it does: the rest will teach nothing."""
-    over = job.algorithm.optimizer.annealed_at()
+    end = job.algorithm.optimizer.annealed_at()
     total = job.limits.total_steps(frames_per_step=frames_per_step)
-    last = job.algorithm.optimizer.lr_at(over)
-    if not over or last or total is None or total <= over:
+    last = job.algorithm.optimizer.lr_at(end)
+    if not end or last or total is None or total <= end:
         return []
     why = f"--optimizer.anneal-steps ends before --max-steps {total:,}"
-    return [Adjustment("optimizer.lr", f"{job.algorithm.optimizer.lr_at(0):g}", f"0 from step {over:,} on", why)]
+    return [Adjustment("optimizer.lr", f"{job.algorithm.optimizer.lr_at(0):g}", f"0 from step {end:,} on", why)]
 
 
 def _whole_sequences(algorithm: QLearning) -> tuple[QLearning, list[Adjustment]]:
