@@ -68,7 +68,7 @@ def test_every_seed_is_a_run_of_its_own(tmp_path: Path, capsys: pytest.CaptureFi
     assert len({run["run"] for run in found["runs"]}) == 2
 
 
-def test_every_seed_of_every_algorithm(tmp_path: Path) -> None:
+def test_every_seed_of_every_algorithm() -> None:
     flags = parse_runs([*SHORT, "--model", "all", "--seeds", "1,5"])
     assert [(item.algo, item.job.seed) for item in flags] == [(name, seed) for name in ALGORITHMS for seed in (1, 5)]
 

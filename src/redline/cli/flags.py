@@ -202,7 +202,7 @@ def is_several(args: Sequence[str]) -> bool:
 def parse_runs(args: Sequence[str]) -> list[TrainFlags]:
     """Return what the user asked for, for each algorithm and each seed; a flag must suit all of them."""
     is_all, typed = requested_algorithm(args) == ALL, scan(args, SEEDS)
-    if len(typed) == len(SEEDS):
+    if "seed" in typed and "seeds" in typed:
         raise UserError("--seed and --seeds were both given: use one of them")
     algorithms = [["--algo", name] for name in ALGORITHMS] if is_all else [[]]
     seeds = [["--seed", str(seed)] for seed in read_seeds(typed["seeds"])] if "seeds" in typed else [[]]
