@@ -76,13 +76,17 @@ def replay_learner(setting: DqnSetting) -> QLearning:
 
 def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
     """Return PPO or A2C as Redline's catalog has it, with the setting's numbers."""
-    pace = {"lr": setting.learning_rate, "eps": setting.optimizer_eps, "clip_norm": setting.max_grad_norm}
     objective = PolicyGradient(entropy_weight=setting.entropy_weight, value_weight=setting.value_weight)
     is_ppo = setting.clip is not None
     return replace(
         PPO if is_ppo else A2C,
         objective=objective if setting.clip is None else Clipped(clip=setting.clip, **vars(objective)),
-        optimizer=(Adam if is_ppo else Rmsprop)(**pace, anneal_steps=setting.anneal_steps),
+        optimizer=(Adam if is_ppo else Rmsprop)(
+            lr=setting.learning_rate,
+            eps=setting.optimizer_eps,
+            clip_norm=setting.max_grad_norm,
+            anneal_steps=setting.anneal_steps,
+        ),
         returns=Traces(trace=setting.gae_lambda, gamma=setting.gamma),
         rollout_steps=setting.rollout_steps,
         epochs=setting.epochs,
