@@ -14,6 +14,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.envs.config import EnvConfig
 from redline.networks import Mlp
 from redline.runtime.building import build_trainer, settle
+from redline.runtime.counters import counters_from_json, counters_to_json
 from redline.runtime.job import Job
 from redline.runtime.training import Trainer
 from redline.types import RolloutBatch, VectorStep
@@ -21,9 +22,16 @@ from redline.types import RolloutBatch, VectorStep
 STACK, ENVS = 2, 3
 
 
-def trainer_for(algorithm: OnPolicy, *, env: str = "redline/Counting-v0", **changes: Any) -> Trainer:
+def trainer_for(
+    algorithm: OnPolicy, *, env: str = "redline/Counting-v0", anneal_at_return: float | None = None, **changes: Any
+) -> Trainer:
     algorithm = replace(algorithm, **{"network": Mlp((16,)), **changes})
-    job = Job(env=EnvConfig(env, stack=STACK, skip=1), algorithm=algorithm, num_envs=ENVS)
+    job = Job(
+        env=EnvConfig(env, stack=STACK, skip=1),
+        algorithm=algorithm,
+        num_envs=ENVS,
+        anneal_at_return=anneal_at_return,
+    )
     trainer = build_trainer(settle(job), env_seed=1)
     trainer.begin()
     return trainer
@@ -195,3 +203,25 @@ def test_what_acting_computed_is_learnt_from_where_a_rollout_is_learnt_from_once
 )
 def test_nothing_is_kept_that_would_be_old_or_large(algorithm: OnPolicy, changes: dict[str, int]) -> None:
     assert not trainer_for(algorithm, **changes).source.keeps_features
+
+
+@pytest.mark.parametrize("at_return", [-1e9, 1e9, None])
+def test_schedules_skip_ahead_when_ten_episodes_return_enough(
+    at_return: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = replace(PPO_CLASSIC.optimizer, anneal_after_steps=1_000_000, anneal_steps=1_000_000)
+    trainer = trainer_for(PPO_CLASSIC, anneal_at_return=at_return, optimizer=later, rollout_steps=4, batch_size=12)
+    log, lead_at = Log(trainer, monkeypatch), {}
+    while trainer.counters.episodes < 20:
+        trainer.vector_step()
+        lead_at[trainer.counters.episodes] = trainer.counters.schedule_steps - trainer.counters.steps
+    trainer.close()
+    assert all(lead == 0 for episodes, lead in lead_at.items() if episodes < 10)
+    began = next((steps for steps, _ in log.batches if steps >= 1_000_000), None)
+    assert (began is not None) == (at_return == -1e9)
+    assert (lead_at[trainer.counters.episodes] > 0) == (at_return == -1e9)
+    lr = trainer.learner.optimizer.param_groups[0]["lr"]
+    assert lr == later.lr_at(log.batches[-1][0])
+    assert (lr < later.lr_at(0)) == (at_return == -1e9)
+    restored, _ = counters_from_json(counters_to_json(trainer.counters, trainer.scores))
+    assert restored.schedule_steps == trainer.counters.schedule_steps

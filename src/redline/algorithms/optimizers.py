@@ -25,6 +25,10 @@ class Optimizer(Protocol):
         """Return the norm to which a larger gradient is scaled down, None if none is."""
         ...
 
+    def annealed_from(self) -> int:
+        """Return the steps before the learning rate begins to fall."""
+        ...
+
     def annealed_at(self) -> int:
         """Return the steps after which the learning rate no longer falls, 0 if it never does."""
         ...
@@ -51,6 +55,9 @@ class Annealed(Optimizer, Protocol):
 
     def max_norm(self) -> float | None:
         return self.clip_norm or None
+
+    def annealed_from(self) -> int:
+        return self.anneal_after_steps
 
     def annealed_at(self) -> int:
         return self.anneal_after_steps + self.anneal_steps if self.anneal_steps else 0

@@ -29,7 +29,13 @@ class Counters:
     evaluated_at_s: float = 0.0  # training time at that moment
     evaluation_s: float = 0.0  # spent on evaluations while training stood still; not part of the training time
     elapsed_s: float = 0.0  # that a user waited: starting, training, evaluating and saving, over all resumes
+    skipped_steps: int = 0  # that schedules are ahead of the steps, because the return they wait for came early
     solved_s: float = 0.0  # of `elapsed_s` when the target of evaluations was reached and confirmed; 0 before
+
+    @property
+    def schedule_steps(self) -> int:
+        """Steps by which the learning rate and the entropy weight go."""
+        return self.steps + self.skipped_steps
 
     def count_time(self, seconds: float) -> None:
         """Add training time, and note how much of it and of the steps came before the first update."""

@@ -1,5 +1,6 @@
 """A job: everything that decides what a run does."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -51,6 +52,8 @@ class Job:
     """Environments played side by side, those of all actors together."""
     evaluate_every_steps: int = 0
     """Steps between two evaluations by the training process itself (0: none; --topology inline)."""
+    anneal_at_return: float | None = None
+    """Mean return of ten episodes at which learning rate and entropy weight begin to fall, even before after-steps."""
     seed: int = 1
     """Seed of the run: the same seed on the same host gives the same weights, bit for bit."""
     device: str = "auto"
@@ -67,6 +70,8 @@ class Job:
             raise UserError(f"actors is {self.actors}: use 1 to {MOST_ACTORS}, and more --actor.envs")
         if self.evaluate_every_steps < 0:
             raise UserError(f"evaluate-every-steps is {self.evaluate_every_steps}: use 0 for none, or 1 or more")
+        if self.anneal_at_return is not None and not math.isfinite(self.anneal_at_return):
+            raise UserError(f"anneal-at-return is {self.anneal_at_return}: use a finite number")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
         if not self.checkpoint_minutes > 0.0:

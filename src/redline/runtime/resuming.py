@@ -66,6 +66,7 @@ MAY_CHANGE = CHANGES_NOTHING | {
     "optimizer.anneal_steps",
     "optimizer.anneal_after_steps",
     "optimizer.final_share",
+    "anneal_at_return",
     "replay.capacity",
     "replay.codec",
     "replay.bytes",

@@ -112,6 +112,7 @@ class Session(AbstractContextManager["Session"]):
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
         self._last_checkpoint: Path | None = None
         self._told_of_replay = False
+        self._skipped_steps = trainer.counters.skipped_steps  # that the user knows of
 
     def __enter__(self) -> Self:
         return self
@@ -211,6 +212,7 @@ class Session(AbstractContextManager["Session"]):
         self._watcher.show(gauges)
         self._monitor.attend()
         self._tell_if_replay_is_full()
+        self._tell_if_annealing()
         return gauges
 
     def _record(self, gauges: Gauges) -> None:
@@ -240,6 +242,16 @@ class Session(AbstractContextManager["Session"]):
         self._told_of_replay = True
         self._watcher.note(f"requested → effective: {adjustment}")
         self.event("adjustment", message=str(adjustment))
+
+    def _tell_if_annealing(self) -> None:
+        """Say once that the return came at which learning rate and entropy weight begin to fall."""
+        counters = self.trainer.counters
+        if counters.skipped_steps == self._skipped_steps:
+            return
+        self._skipped_steps = counters.skipped_steps
+        at_return = self._job.anneal_at_return
+        self._watcher.note(f"ten episodes have a mean return of {at_return:g} or more: learning is annealed from now on")
+        self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
 
     def event(self, name: str, **details: object) -> None:
         """Write down that something happened."""

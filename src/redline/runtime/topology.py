@@ -53,6 +53,11 @@ def check_topology(job: Job) -> None:
         raise UserError(
             "--target-eval-return needs evaluations, but --evaluator.every-minutes 0 plays none: leave it out"
         )
+    if job.anneal_at_return is not None:
+        raise UserError(
+            f"--anneal-at-return {job.anneal_at_return:g} needs --topology inline, where learner and returns are in one "
+            "process: leave it out"
+        )
     if job.evaluate_every_steps:
         raise UserError(
             f"--evaluate-every-steps {job.evaluate_every_steps} would halt training, and --topology async evaluates "

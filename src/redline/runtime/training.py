@@ -146,7 +146,16 @@ class Trainer:
             counters.free_steps, counters.free_samples = counters.steps, counters.samples
         for episode in episodes:
             self.scores.add(episode.total_reward, time_s=counters.time_s)
+        if episodes:
+            self._skip_ahead()
         return episodes
+
+    def _skip_ahead(self) -> None:
+        """Let the schedules begin to fall, if the return that they wait for has come."""
+        wanted, newest = self.job.anneal_at_return, self.scores.newest_mean
+        ahead_steps = self.job.algorithm.optimizer.annealed_from() - self.counters.schedule_steps
+        if wanted is not None and newest is not None and newest >= wanted and ahead_steps > 0:
+            self.counters.skipped_steps += ahead_steps
 
     def _learn(self, groups: Iterator[Sequence[AnyBatch]]) -> None:
         device = self.learner.device
@@ -162,7 +171,7 @@ class Trainer:
         counters, source = self.counters, self.source
         self._last_batch = batch
         rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
-        priorities = self.learner.update(batch, steps=counters.steps, rng=rng, foreseen=foreseen)
+        priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, foreseen=foreseen)
         if source.wants_priorities:
             sizes = priorities.cpu().numpy()
             self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
