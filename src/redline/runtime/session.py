@@ -250,7 +250,9 @@ class Session(AbstractContextManager["Session"]):
             return
         self._skipped_steps = counters.skipped_steps
         at_return = self._job.anneal_at_return
-        self._watcher.note(f"ten episodes have a mean return of {at_return:g} or more: learning is annealed from now on")
+        self._watcher.note(
+            f"ten episodes have a mean return of {at_return:g} or more: learning is annealed from now on"
+        )
         self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
 
     def event(self, name: str, **details: object) -> None:

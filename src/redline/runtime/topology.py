@@ -55,8 +55,8 @@ def check_topology(job: Job) -> None:
         )
     if job.anneal_at_return is not None:
         raise UserError(
-            f"--anneal-at-return {job.anneal_at_return:g} needs --topology inline, where learner and returns are in one "
-            "process: leave it out"
+            f"--anneal-at-return {job.anneal_at_return:g} needs learner and returns in one process: use "
+            "--topology inline, or leave it out"
         )
     if job.evaluate_every_steps:
         raise UserError(
