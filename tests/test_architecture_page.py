@@ -1,0 +1,34 @@
+"""docs/architecture.md names functions that exist, in at most twelve hops."""
+
+import ast
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "architecture.md").read_text()
+LINK = re.compile(r"\[`([\w.]+)`\]\(([^)#]+\.py)\)")
+
+
+def functions_of(path: Path) -> set[str]:
+    """Return the functions of a module and the methods of its classes, as Class.method."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return found
+
+
+def test_every_link_leads_to_the_function_it_names() -> None:
+    links = LINK.findall(PAGE)
+    assert len(links) >= 12
+    lost = [f"{name} in {path}" for name, path in links if name not in functions_of(DOCS / path)]
+    assert not lost
+
+
+def test_a_transition_takes_at_most_twelve_hops_each_with_a_function() -> None:
+    hops = re.findall(r"^\| (\d+) \| (.+?) \|", PAGE, re.MULTILINE)
+    assert [int(number) for number, _ in hops] == list(range(1, len(hops) + 1))
+    assert 1 <= len(hops) <= 12
+    assert all(LINK.search(where) for _, where in hops)
