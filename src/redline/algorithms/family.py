@@ -36,6 +36,10 @@ class Algorithm(Protocol):
         """Updates between two copies into the target network; None if there is none."""
         ...
 
+    def annealed_from(self) -> int:
+        """Return the steps after which all that is to fall while training has begun to."""
+        ...
+
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
         """Return the network with its first weights."""
         ...

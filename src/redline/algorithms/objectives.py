@@ -40,6 +40,10 @@ class Objective(Protocol):
         """Return the advantages and the values to fit, each [T, N]."""
         ...
 
+    def annealed_from(self) -> int:
+        """Return the steps before what changes over time begins to."""
+        return 0
+
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         """Return a loss [B] for each row, after `steps` steps."""
         ...
@@ -58,6 +62,9 @@ class ActorCritic(Objective, Protocol):
         if not self.entropy_anneal_steps:
             return self.entropy_weight
         return Linear(self.entropy_weight, 0.0, self.entropy_anneal_steps, self.entropy_anneal_after_steps).at(steps)
+
+    def annealed_from(self) -> int:
+        return self.entropy_anneal_after_steps
 
     def check(self) -> None:
         """Refuse what can't be."""

@@ -67,6 +67,10 @@ class OnPolicy:
         """None: there is no target network."""
         return None
 
+    def annealed_from(self) -> int:
+        """Return the steps after which learning rate and entropy weight have begun to fall."""
+        return max(self.optimizer.annealed_from(), self.objective.annealed_from())
+
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
         """Return the network with its first weights."""
         return self.objective.build_network(self.network, self.layers, spec, generator)

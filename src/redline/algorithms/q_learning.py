@@ -79,6 +79,10 @@ class QLearning:
         if isinstance(self.explore, Greedy) and not self.layers.explore():
             raise UserError("nothing would explore: use --explore epsilon-greedy, or --layers noisy with greedy")
 
+    def annealed_from(self) -> int:
+        """Return the steps after which the learning rate has begun to fall."""
+        return self.optimizer.annealed_from()
+
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
         """Return the network with its first weights."""
         return build_value_network(

@@ -153,7 +153,7 @@ class Trainer:
     def _skip_ahead(self) -> None:
         """Let the schedules begin to fall, if the return that they wait for has come."""
         wanted, newest = self.job.anneal_at_return, self.scores.newest_mean
-        ahead_steps = self.job.algorithm.optimizer.annealed_from() - self.counters.schedule_steps
+        ahead_steps = self.job.algorithm.annealed_from() - self.counters.schedule_steps
         if wanted is not None and newest is not None and newest >= wanted and ahead_steps > 0:
             self.counters.skipped_steps += ahead_steps
 
