@@ -94,7 +94,7 @@ def test_the_learning_rate_falls_to_zero_over_the_steps_asked_for(kind: Any) -> 
     assert [recipe.lr_at(steps) for steps in (0, 50, 100, 1_000)] == [0.5, 0.375, 0.25, 0.25]
     recipe = kind(lr=0.5, anneal_steps=100, anneal_after_steps=200)
     assert [recipe.lr_at(steps) for steps in (0, 200, 250, 300)] == [0.5, 0.5, 0.25, 0.0]
-    assert recipe.annealed_from() == 200
+    assert (recipe.annealed_from(), kind(anneal_after_steps=200).annealed_from()) == (200, 0)
     assert (recipe.annealed_at(), kind(anneal_after_steps=200).annealed_at()) == (300, 0)
 
 

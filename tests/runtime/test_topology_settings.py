@@ -9,6 +9,7 @@ import torch
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.algorithms.named.ppo import PPO_CLASSIC
+from redline.algorithms.optimizers import Adam
 from redline.cli.flags import parse_train
 from redline.cli.resume import parse_resume
 from redline.envs.config import EnvConfig
@@ -20,6 +21,7 @@ from redline.runtime.limits import Limits
 from redline.runtime.resuming import changed_settings, check_changes, inexact_because, settle_again
 from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig, usable_cores
 
+ANNEALED = replace(DQN_CLASSIC, optimizer=Adam(anneal_steps=9, anneal_after_steps=9))
 CARTPOLE = ("--env", "CartPole-v1", "--device", "cpu")
 
 
@@ -108,6 +110,8 @@ def test_lockstep_has_the_newest_weights_at_every_step() -> None:
         ({"topology": "async", "actors": 2, "actor": ActorConfig(envs=3)}, "are 6 envs, not --num-envs 8"),
         ({"topology": "async", "algorithm": PPO_CLASSIC}, "on-policy algorithm .* use --topology inline"),
         ({"topology": "async", "evaluate_every_steps": 9}, "use --evaluator.every-minutes"),
+        ({"anneal_at_return": 9.0}, "--anneal-at-return 9 has nothing to begin: add --optimizer.anneal-steps"),
+        ({"topology": "async", "algorithm": ANNEALED, "anneal_at_return": 9.0}, "use --topology inline, or leave it out"),
         (
             {
                 "topology": "async",

@@ -41,7 +41,7 @@ class Objective(Protocol):
         ...
 
     def annealed_from(self) -> int:
-        """Return the steps before what changes over time begins to."""
+        """Return the steps before what is to fall while training begins to, 0 if nothing is."""
         return 0
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
@@ -64,7 +64,7 @@ class ActorCritic(Objective, Protocol):
         return Linear(self.entropy_weight, 0.0, self.entropy_anneal_steps, self.entropy_anneal_after_steps).at(steps)
 
     def annealed_from(self) -> int:
-        return self.entropy_anneal_after_steps
+        return self.entropy_anneal_after_steps if self.entropy_anneal_steps else 0
 
     def check(self) -> None:
         """Refuse what can't be."""

@@ -26,7 +26,7 @@ class Optimizer(Protocol):
         ...
 
     def annealed_from(self) -> int:
-        """Return the steps before the learning rate begins to fall."""
+        """Return the steps before the learning rate begins to fall, 0 if it never does."""
         ...
 
     def annealed_at(self) -> int:
@@ -57,7 +57,7 @@ class Annealed(Optimizer, Protocol):
         return self.clip_norm or None
 
     def annealed_from(self) -> int:
-        return self.anneal_after_steps
+        return self.anneal_after_steps if self.anneal_steps else 0
 
     def annealed_at(self) -> int:
         return self.anneal_after_steps + self.anneal_steps if self.anneal_steps else 0

@@ -41,6 +41,11 @@ def settle_roles(job: Job, *, is_image: bool) -> tuple[Job, list[Adjustment]]:
 
 def check_topology(job: Job) -> None:
     """Refuse what the topology of a job has no use for, or can't do."""
+    if job.anneal_at_return is not None and not job.algorithm.annealed_from():
+        raise UserError(
+            f"--anneal-at-return {job.anneal_at_return:g} has nothing to begin: add --optimizer.anneal-steps and "
+            "--optimizer.anneal-after-steps"
+        )
     if job.topology == "inline":
         _check_inline(job)
         return
