@@ -111,7 +111,10 @@ def test_lockstep_has_the_newest_weights_at_every_step() -> None:
         ({"topology": "async", "algorithm": PPO_CLASSIC}, "on-policy algorithm .* use --topology inline"),
         ({"topology": "async", "evaluate_every_steps": 9}, "use --evaluator.every-minutes"),
         ({"anneal_at_return": 9.0}, "--anneal-at-return 9 has nothing to begin: add --optimizer.anneal-steps"),
-        ({"topology": "async", "algorithm": ANNEALED, "anneal_at_return": 9.0}, "use --topology inline, or leave it out"),
+        (
+            {"topology": "async", "algorithm": ANNEALED, "anneal_at_return": 9.0},
+            "use --topology inline, or leave it out",
+        ),
         (
             {
                 "topology": "async",
