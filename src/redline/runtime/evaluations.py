@@ -138,7 +138,8 @@ class InlineEvaluator:
             else:
                 scores.confirm(confirmed, target=target, is_enough=is_confirmed(confirmed, target))
                 self._watcher.note(describe_confirmation(confirmed, target))
-        counters.evaluation_s += time.monotonic() - begun_s
+        # without the games that confirm: a run that failed to confirm would have to wait for minutes to try again
+        counters.evaluation_s += self._duration_s
 
     def _evaluate(
         self, player: Player, episodes: int, requested_stop: RequestedStop, *, is_confirmation: bool = False
