@@ -27,7 +27,7 @@ class Counters:
     evaluations: int = 0  # played without exploration
     evaluated_steps: int = 0  # steps at which the weights of the newest of them were taken
     evaluated_at_s: float = 0.0  # training time at that moment
-    evaluation_s: float = 0.0  # spent on evaluations while training stood still, without games that confirm one; no training time
+    evaluation_s: float = 0.0  # spent on evaluations while training stood still; games that confirm one apart
     elapsed_s: float = 0.0  # that a user waited: starting, training, evaluating and saving, over all resumes
     skipped_steps: int = 0  # that schedules are ahead of the steps, because the return they wait for came early
     solved_s: float = 0.0  # of `elapsed_s` when the target of evaluations was reached and confirmed; 0 before
