@@ -60,7 +60,7 @@ NO_UNIT = {
     ),
     *("returns.gamma", "returns.trace", "returns.clip_rewards", "sample.alpha", "sample.epsilon"),
     *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
-    *("objective.clip", "objective.entropy_weight", "objective.value_weight", "objective.least_deviation"),
+    *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
     *("target_return", "target_eval_return", "anneal_at_return", "total_reward"),
     *("mean_return_100", "best_return", "greedy_return"),
     *("load_average", "pid", "waiting", "busy", "recording.record_values", "print_config"),

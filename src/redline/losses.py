@@ -77,14 +77,11 @@ def clipped_surrogate(ratio: torch.Tensor, advantage: torch.Tensor, clip: float)
     return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
 
 
-def normalised(advantage: torch.Tensor, *, least_deviation: float = 0.0) -> torch.Tensor:
-    """Return advantages of any shape with mean 0 and standard deviation 1 over all of them.
-
-    A standard deviation below the least is not scaled up to 1: where little happens, that would make noise loud.
-    """
+def normalised(advantage: torch.Tensor) -> torch.Tensor:
+    """Return advantages of any shape with mean 0 and standard deviation 1 over all of them."""
     if advantage.numel() < 2:
         return advantage
-    return (advantage - advantage.mean()) / (advantage.std().clamp(min=least_deviation) + 1e-8)
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
 
 def entropy(log_probabilities: torch.Tensor) -> torch.Tensor:

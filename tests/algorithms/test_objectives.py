@@ -89,7 +89,7 @@ def test_clipped_advantages_are_normalised_over_the_rows_of_the_update() -> None
     advantage = [0.0, 1.0, 4.0, 7.0]
     out = torch.tensor([[*QUARTERS, 0.0]]).repeat(4, 1)
 
-    def losses(values: list[float], objective: Clipped = objective) -> list[float]:
+    def losses(values: list[float]) -> list[float]:
         count = len(values)
         probability = [0.75] * count  # ratios of 1: a loss is an advantage
         batch = rows(action=[1] * count, advantage=values, target=[0.0] * count, probability=probability)
@@ -100,7 +100,6 @@ def test_clipped_advantages_are_normalised_over_the_rows_of_the_update() -> None
     assert losses(advantage) == pytest.approx([(3 - value) / math.sqrt(10) for value in advantage], rel=1e-5)
     assert losses([100 + 5 * value for value in advantage]) == pytest.approx(losses(advantage), rel=1e-4)
     assert losses(advantage[:2]) == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)], rel=1e-5)  # not those of all four
-    assert losses(advantage, replace(objective, least_deviation=5.0)) == pytest.approx([0.6, 0.4, -0.2, -0.8], rel=1e-5)
 
 
 def test_gradients_do_not_flow_where_the_ratio_is_clipped() -> None:
@@ -167,8 +166,6 @@ def test_advantages_of_a_whole_rollout_are_normalised_once() -> None:
     objective = Clipped(entropy_weight=0.0, value_weight=0.0, normalise="rollout")
     advantage, target = objective.targets(rollout)
     assert advantage.flatten().tolist() == pytest.approx([(value - 3) / math.sqrt(10) for value in (0, 1, 4, 7)])
-    softer, _ = replace(objective, least_deviation=5.0).targets(rollout)
-    assert softer.flatten().tolist() == pytest.approx([-0.6, -0.4, 0.2, 0.8])
     assert target.flatten().tolist() == [0.0, 1.0, 4.0, 7.0]  # what the value is fitted to stays as it was
     batch = rows(action=[1, 1], advantage=[2.0, 3.0], target=[0.0, 0.0], probability=[0.75, 0.75])
     out = torch.tensor([[*QUARTERS, 0.0]]).repeat(2, 1)
@@ -212,8 +209,6 @@ def test_impossible_objectives_are_refused() -> None:
         Clipped(entropy_anneal_steps=-1)
     with pytest.raises(UserError, match=r"objective\.entropy-anneal-after-steps is -1"):
         Clipped(entropy_anneal_after_steps=-1)
-    with pytest.raises(UserError, match=r"objective\.least-deviation is -0\.1"):
-        Clipped(least_deviation=-0.1)
 
 
 def test_replay_is_no_rollout() -> None:

@@ -135,30 +135,23 @@ class Clipped(ActorCritic):
     """Weight of the squared error of the value."""
     normalise: Literal["update", "rollout"] = "update"
     """Normalise advantages over the rows of each update or of the whole rollout, which small batches need."""
-    least_deviation: float = 0.0
-    """Standard deviation of advantages below which they are not scaled up: where little happens, noise stays small."""
 
     def __post_init__(self) -> None:
         self.check()
         if not 0.0 < self.clip < math.inf:
             raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
-        if not 0.0 <= self.least_deviation < math.inf:
-            raise UserError(f"objective.least-deviation is {self.least_deviation}: use a finite number, 0 or more")
 
     def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
         advantage, target = super().targets(rollout)
         if self.normalise == "rollout":
-            advantage = self._normalised(torch.from_numpy(advantage)).numpy()
+            advantage = normalised(torch.from_numpy(advantage)).numpy()
         return advantage, target
-
-    def _normalised(self, advantage: torch.Tensor) -> torch.Tensor:
-        return normalised(advantage, least_deviation=self.least_deviation)
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
         ratio = (log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability).exp()
         # over the rows of this update, as the first implementation has it, unless over the whole rollout already
-        advantage = self._normalised(batch.advantage) if self.normalise == "update" else batch.advantage
+        advantage = normalised(batch.advantage) if self.normalise == "update" else batch.advantage
         surrogate = clipped_surrogate(ratio, advantage, self.clip)
         value_error = (self.state_values(out) - batch.target).square()
         return surrogate + self.value_weight * value_error - self.entropy_weight_at(steps) * entropy(log_policy)
