@@ -1,8 +1,11 @@
 """Solved: when evaluations fall due, what confirms them, and how far away the target seems."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,9 @@ from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
 from redline.records import read_records
 from redline.runtime import evaluations as evaluations_of_runs
+from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
+from redline.runtime.evaluations import InlineEvaluator
 from redline.runtime.job import Job
 from redline.runtime.limits import SOLVED, Limits
 from redline.runtime.run_monitor import MonitorConfig
@@ -160,6 +165,26 @@ def test_a_run_ends_when_further_games_confirm_its_evaluation(tmp_path: Path, mo
     assert outcome.solved.mean_return >= 4.0
     assert outcome.solved.argmax_return is not None
     assert outcome.solved.elapsed_s > outcome.gauges.time_s  # starting and evaluating count too
+
+
+def test_games_that_confirm_an_evaluation_are_no_part_of_its_share_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s, play = 0.0, InlineEvaluator._play
+
+    def play_a_second_each(evaluator: InlineEvaluator, player: Any, episodes: int, *rest: Any) -> list[Episode]:
+        nonlocal clock_s
+        clock_s += episodes
+        return play(evaluator, player, episodes, *rest)
+
+    monkeypatch.setattr(evaluations_of_runs, "EXPECTED_S", 0.01)
+    monkeypatch.setattr(evaluations_of_runs, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    monkeypatch.setattr(InlineEvaluator, "_play", play_a_second_each)
+    outcome = train(tmp_path, 5.0, algorithm=PPO_CLASSIC)
+    assert [episodes for episodes, _ in evaluations(outcome.run)] == [10, 30]
+    assert outcome.checkpoint is not None
+    state = json.loads((outcome.checkpoint / "state.json").read_text())
+    assert state["counters"]["evaluation_s"] == 10.0
 
 
 def test_a_run_that_misses_its_target_is_not_solved(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Algorithm(Protocol):
         ...
 
     def annealed_from(self) -> int:
-        """Return the steps after which all that is to fall while training has begun to."""
+        """Return the steps after which everything that falls while training has begun to fall."""
         ...
 
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:

@@ -41,7 +41,7 @@ class Objective(Protocol):
         ...
 
     def annealed_from(self) -> int:
-        """Return the steps before what is to fall while training begins to, 0 if nothing is."""
+        """Return the steps before a weight of the loss begins to fall, 0 if none does."""
         return 0
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:

@@ -53,7 +53,7 @@ class Job:
     evaluate_every_steps: int = 0
     """Steps between two evaluations by the training process itself (0: none; --topology inline)."""
     anneal_at_return: float | None = None
-    """Mean return of ten episodes at which schedules go on as if the last after-steps of them had passed."""
+    """Mean return of ten episodes at which learning rate and entropy weight begin to fall, before their after-steps."""
     seed: int = 1
     """Seed of the run: the same seed on the same host gives the same weights, bit for bit."""
     device: str = "auto"

@@ -67,13 +67,14 @@ class _Evaluator:
         )
 
     def evaluate(self) -> float:
-        """Play an evaluation and, where it reaches the target, the games that are to confirm it; return the seconds."""
+        """Play an evaluation and, if it reaches the target, games to confirm it; return the seconds of the first."""
         weights_steps, begun_s = self._read_weights(), time.monotonic()
         target = self._job.limits.target_eval_return
         mean = self._play(num_episodes(self._job), weights_steps)
+        spent_s = time.monotonic() - begun_s
         if target is not None and mean >= target:
             self._play(CONFIRMING_EPISODES, weights_steps, is_confirmation=True)
-        return time.monotonic() - begun_s
+        return spent_s
 
     def _read_weights(self) -> int:
         """Take over the newest weights, and return the steps at which they were taken."""
