@@ -21,6 +21,7 @@ from redline.runtime.settings import to_settings
 from redline_process import run_redline
 
 DIGEST_CHARACTERS = 12
+ONLY_TOLD = ("track",)  # settings that change nothing of what is trained
 
 Row = dict[str, Any]
 
@@ -43,6 +44,7 @@ class Training:
         if self.algorithm not in ALGORITHMS:  # a peer's, whose settings are not ours
             return "–"
         settings = to_settings(parse_train(["--algo", self.algorithm, *self.flags]).job)
+        settings = {key: value for key, value in settings.items() if key not in ONLY_TOLD}
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 

@@ -2,22 +2,34 @@
 
 Whatever else is typed goes on to that command: `speed.py ppo --rounds 7`. What must be shown stands in the result's
 goals: for the median, and nine tenths of it for `low`, the lower end of the middle 90 % of the rounds.
+
+With `--against COMMIT` whole trainings of this tree and of that commit take turns: `speed.py dqn-async --against
+HEAD~3`. Each pair of turns gives one ratio; this tree is no slower if 1 or more lies within the middle 90 % of them.
 """
 
 import json
+import shlex
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-from arguments import make_parser
+import redline
+from arguments import at_least, make_parser
 from episode_means import as_text
-from recording import Measurement, finish
+from recording import Measurement, finish, say
+from redline.bench.measuring import rate_of
 from redline.cli.main import DONE, FAILED
 from redline.envs.catalog import resolve
 from redline_process import redline_command
+from training_window import train_for_window
+
+PEER = "sb3"
 
 Result = Mapping[str, Any]
 
@@ -113,8 +125,52 @@ class Subject:
     read: Callable[[Result], Measurement]
 
 
+# what is trained against another commit
+AGAINST = {
+    "dqn": ("--algo", "dqn", "--warmup-steps", "2000", "--replay.capacity", "20000"),
+    "dqn-async": (
+        *("--algo", "dqn", "--warmup-steps", "2000", "--replay.capacity", "20000"),
+        *("--topology", "async", "--evaluator.every-minutes", "0"),
+    ),
+    "ppo": ("--algo", "ppo"),
+    "a2c": ("--algo", "a2c"),
+}
+
+
+def measure_against(subject: str, commit: str, *, pairs: int, seconds: float) -> Measurement:
+    """Let this tree and a commit train by turns, in an order that alternates."""
+    named = subprocess.run(["git", "rev-parse", "--short", commit], capture_output=True, text=True, check=False)
+    if named.returncode:
+        raise SystemExit(f"speed: {commit} is no commit of this repository: use one that git log shows")
+    flags, repeats = ("--env", "pong", *AGAINST[subject]), []
+    with tempfile.TemporaryDirectory() as name:
+        archive = subprocess.run(["git", "archive", commit, "src"], stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", name], input=archive, check=True)
+        sources = {"here": Path(redline.__file__).parents[1], "there": Path(name) / "src"}
+        for number in range(pairs):
+            order = list(sources)[:: 1 if number % 2 == 0 else -1]
+            seeded = (*flags, "--seed", str(number + 1))
+            row = {side: train_for_window(seeded, seconds=seconds, source=sources[side]) for side in order}
+            ratio = row["here"]["steps_per_s"] / row["there"]["steps_per_s"]
+            say(f"pair {number + 1} of {pairs}: {ratio:.3f}")
+            repeats.append({"order": order, **row, "ratio": ratio})
+    spread = rate_of([row["ratio"] for row in repeats]).as_dict()
+    speeds = " against ".join(f"{median(row[side]['steps_per_s'] for row in repeats):.0f}" for side in sources)
+    samples = " and ".join(f"{median(row[side]['samples_per_step'] for row in repeats):.2f}" for side in sources)
+    return Measurement(
+        name=f"{subject}-against-commit",
+        title=f"{subject} on Pong: this commit ÷ {named.stdout.strip()}",
+        headline=f"{times(spread)}; {speeds} steps/s",
+        learning=f"samples per step {samples}",
+        passed=spread["high"] >= 1.0,
+        config={"flags": shlex.join(flags), "against": named.stdout.strip(), "pairs": pairs, "window_seconds": seconds},
+        repeats=repeats,
+        summary={"ratio": spread},
+    )
+
+
 SUBJECTS = {
-    **{name: Subject(("train", "--algo", name, "--against", "sb3"), read_training) for name in ("dqn", "ppo", "a2c")},
+    **{name: Subject(("train", "--algo", name, "--against", PEER), read_training) for name in ("dqn", "ppo", "a2c")},
     "learner": Subject(("learner",), read_learner),
     "env": Subject(("env",), read_env),
     "ladder": Subject(("ladder",), read_ladder),
@@ -124,6 +180,13 @@ SUBJECTS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure in a process of its own, and record."""
     options, passed_on = parse(argv)
+    if options.against not in (None, PEER):
+        if passed_on or options.subject not in AGAINST:
+            raise SystemExit(f"speed: --against takes one of {', '.join(AGAINST)}, --pairs and --window-seconds alone")
+        compared = measure_against(
+            options.subject, options.against, pairs=options.pairs, seconds=options.window_seconds
+        )
+        return finish(compared, as_json=options.json, keep=not options.no_record)
     subject = SUBJECTS[options.subject]
     result = run_bench([*subject.arguments, *passed_on])
     return finish(subject.read(result), as_json=options.json, keep=not options.no_record)
@@ -182,7 +245,11 @@ def without(result: Result, *names: str) -> dict[str, Any]:
 def parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     """Read the flags; those that are not ours go on."""
     parser = make_parser(__doc__)
-    parser.add_argument("subject", choices=tuple(SUBJECTS), help="what is measured; dqn if it is not named")
+    names = tuple(dict.fromkeys((*SUBJECTS, *AGAINST)))
+    parser.add_argument("subject", choices=names, help="what is measured; dqn if it is not named")
+    parser.add_argument("--against", metavar="COMMIT", help="let this tree and a commit train by turns")
+    parser.add_argument("--pairs", type=at_least(1), default=5, help="of turns, with --against")
+    parser.add_argument("--window-seconds", type=float, default=15.0, help="of each turn, with --against")
     typed = list(sys.argv[1:] if argv is None else argv)
     is_named = bool(typed) and not typed[0].startswith("-")
     return parser.parse_known_args(typed if is_named else ["dqn", *typed])

@@ -79,13 +79,16 @@ def who_waits(waiting: Waiting) -> str:
     return "; ".join(said) or "nobody waits"
 
 
-def train_for_window(flags: Sequence[str], *, seconds: float) -> Row:
-    """Train in a process of its own until its window has closed, and return what the window saw."""
+def train_for_window(flags: Sequence[str], *, seconds: float, source: Path | None = None) -> Row:
+    """Train in a process of its own until its window has closed, and return what the window saw.
+
+    `source` is the folder of another version of the package, if that is to train.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with WatchedRun(["train", *flags, "--log-dir", name], folder / "said.log") as process:
+        with WatchedRun(["train", *flags, "--log-dir", name], folder / "said.log", source=source) as process:
             run = process.wait_for(lambda: find_run(folder), timeout_s=START_AND_WARMUP_S)
-            opens_at_steps = read_run_json(run)["config"]["warmup_steps"] + SETTLE_STEPS
+            opens_at_steps = read_run_json(run)["config"].get("warmup_steps", 0) + SETTLE_STEPS
             rows = process.wait_for(
                 lambda: find_window(read_metrics(run), opens_at_steps=opens_at_steps, seconds=seconds),
                 timeout_s=START_AND_WARMUP_S + seconds,

@@ -1,5 +1,6 @@
 """A `redline` process that is watched through the records it writes, and stopped once enough was seen."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +28,14 @@ class Ending:
 class WatchedRun:
     """A process of `redline train` or `redline resume`; leaving the context ends it."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, *, source: Path | None = None) -> None:
+        """Start the process; `source` is the folder of another version of the package, if it is to run."""
         self._log = log
         self.started_unix_s = time.time()
+        environ = None if source is None else {**os.environ, "PYTHONPATH": str(source)}
         with log.open("ab") as said:
-            self._process = subprocess.Popen(redline_command(*arguments, "--json"), stdout=said, stderr=said)
+            command = redline_command(*arguments, "--json")
+            self._process = subprocess.Popen(command, stdout=said, stderr=said, env=environ)
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,12 @@ os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share the
 
 import torch
 
+from redline.runs import host
+from redline.runtime import replay_sizing
 from redline.runtime.gauges import Gauges
+
+replay_sizing.MEASURED_STEPS = 200  # of a game, to learn how small its frames become: enough for a test
+host.commit = cache(host.commit)  # three processes of git for every run otherwise
 
 PROGRAM = (sys.executable, "-m", "redline.cli.main")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import redline
 from redline.cli.flags import parse_train
@@ -33,6 +34,16 @@ def test_every_example_of_the_page_runs() -> None:
     for example in examples:
         exec(compile(example, PAGE.name, "exec"), names)  # noqa: S102  our own page
     assert len(list(Path("runs").glob("*/*/*/run.json"))) == 4
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last() -> None:
+    code = "import sys, nbclient, nbformat; nbclient.execute(nbformat.read(sys.argv[1], as_version=4), timeout=200)"
+    notebook = PAGE.with_name("redline.ipynb")
+    done = subprocess.run([sys.executable, "-c", code, str(notebook)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    (run,) = Path("runs").glob("*/*/*")
+    assert redline.Run(run).metrics[-1]["steps"] == 24_000
+    assert max(redline.Run(run).episodes.columns()["return"]) > 100.0
 
 
 def test_importing_loads_nothing_heavy() -> None:
@@ -98,8 +109,8 @@ def test_settings_mean_what_they_mean_on_the_command_line() -> None:
 
 
 def test_the_same_run_comes_of_the_command_line_and_of_python() -> None:
-    by_python = redline.train("CartPole-v1", "ppo", seed=5, max_steps=4_096, **CARTPOLE)
-    command = ["train", "--env", "CartPole-v1", "--model", "ppo", "--seed", "5", "--max-steps", "4096", "--json"]
+    by_python = redline.train("CartPole-v1", "ppo", seed=5, max_steps=2_048, **CARTPOLE)
+    command = ["train", "--env", "CartPole-v1", "--model", "ppo", "--seed", "5", "--max-steps", "2048", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "redline.cli.main", *command], capture_output=True, text=True, check=True
     )
@@ -123,7 +134,7 @@ def test_a_signal_while_it_trains_takes_effect_when_the_run_is_saved() -> None:
 
 @pytest.mark.parametrize(("algorithm", "width"), [("dqn", 0), ("drqn", 128), ("a2c", 0)])
 def test_an_agent_acts_in_one_env_and_in_several(algorithm: str, width: int) -> None:
-    run = redline.train("CartPole-v1", algorithm, max_steps=1_600, **CARTPOLE)
+    run = redline.train("CartPole-v1", algorithm, max_steps=16, **CARTPOLE)
     agent = redline.load(run.path)
     assert agent.network.state_width == width
     one, several = np.zeros(4), np.zeros((3, 4))
@@ -135,7 +146,7 @@ def test_an_agent_acts_in_one_env_and_in_several(algorithm: str, width: int) -> 
 
 
 def test_a_recurrent_agent_remembers_until_it_is_reset() -> None:
-    agent = redline.train("CartPole-v1", "drqn", max_steps=1_600, **CARTPOLE).agent()
+    agent = redline.train("CartPole-v1", "drqn", max_steps=16, **CARTPOLE).agent()
     observations = np.random.default_rng(1).normal(size=(2, 4))
     agent.act(observations)
     first = agent._state.clone()
@@ -172,3 +183,20 @@ def test_what_is_wrong_is_said_in_one_line() -> None:
     run = redline.train("CartPole-v1", "ppo", max_steps=256, **CARTPOLE)
     with pytest.raises(UserError, match="evaluate takes the settings of redline eval"):
         run.evaluate(games=3)
+
+
+def test_what_a_run_sets_for_the_whole_process_is_said_and_can_be_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with caplog.at_level("INFO", logger="redline"):
+            redline.train("CartPole-v1", "ppo", max_steps=8, sets_process=False, **CARTPOLE).resume(
+                max_steps=16, sets_process=False
+            )
+            assert torch.get_num_threads() == 2
+            assert "in this process PyTorch has" not in caplog.text
+            redline.train("CartPole-v1", "ppo", max_steps=8, **CARTPOLE)
+        assert torch.get_num_threads() == 1  # a small network gains nothing by more
+        assert "in this process PyTorch has 1 threads" in caplog.text
+    finally:
+        torch.set_num_threads(before)

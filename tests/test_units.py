@@ -63,6 +63,8 @@ NO_UNIT = {
     *("objective.clip", "objective.entropy_weight", "objective.value_weight"),
     *("target_return", "target_eval_return", "anneal_at_return", "total_reward"),
     *("mean_return_100", "best_return", "greedy_return"),
+    *("learning_rate", "gradient_norm", "td_error", "mean_q", "largest_q", "clip_fraction", "explained_variance"),
+    "track",
     *("load_average", "pid", "waiting", "busy", "recording.record_values", "print_config"),
 }
 

@@ -4,11 +4,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from redline.api import Agent, Run, Training, load, train, training
+    from redline.api import (
+        Agent,
+        Run,
+        RunStart,
+        Sink,
+        Suite,
+        Training,
+        UserError,
+        load,
+        register_algorithm,
+        register_env,
+        register_part,
+        train,
+        training,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["Agent", "Run", "Training", "__version__", "load", "train", "training"]
+__all__ = [
+    "Agent",
+    "Run",
+    "RunStart",
+    "Sink",
+    "Suite",
+    "Training",
+    "UserError",
+    "__version__",
+    "load",
+    "register_algorithm",
+    "register_env",
+    "register_part",
+    "train",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,10 +16,13 @@ from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
+import torch
 
+from redline.algorithms.catalog import register_algorithm, register_part
 from redline.cli.flags import train_defaults
 from redline.cli.parsing import SHORT
 from redline.cli.stopping import StopRequest
+from redline.envs.suites import Suite, allow_module, register_env
 from redline.errors import UserError
 from redline.recipes import find_recipe
 from redline.records import Row, read_records
@@ -32,6 +35,7 @@ from redline.runtime.gauges import Gauges
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.session import Outcome
 from redline.runtime.settings import from_settings
+from redline.runtime.sinks import RunStart, Sink
 from redline.runtime.starting import AnySession, start_run
 from redline.types import Array, FloatArray
 
@@ -47,13 +51,17 @@ def train(
     recipe: str | None = None,
     seed: int | None = None,
     callbacks: Sequence[Callback] = (),
+    sinks: Sequence[Sink] = (),
+    sets_process: bool = True,
     **settings: Any,
 ) -> Run:
     """Train an agent to the end and return its run; on Pong with DQN if neither names nor a recipe say otherwise.
 
-    `settings` are named as in a file for `--config`: `num_envs=16`, `optimizer={"lr": 1e-3}`, `env={"size": 60}`.
+    `settings` are named as in a file for `--config`: `num_envs=16`, `optimizer={"lr": 1e-3}`, `env={"size": 60}`. With
+    `sets_process=False` the run leaves alone what is set once per process: PyTorch's threads, denormals, the allocator.
     """
-    return training(env_id, algorithm, recipe=recipe, seed=seed, **settings).finish(callbacks)
+    begun = training(env_id, algorithm, recipe=recipe, seed=seed, sinks=sinks, sets_process=sets_process, **settings)
+    return begun.finish(callbacks)
 
 
 def training(
@@ -62,13 +70,24 @@ def training(
     *,
     recipe: str | None = None,
     seed: int | None = None,
+    sinks: Sequence[Sink] = (),
+    sets_process: bool = True,
     **settings: Any,
 ) -> Training:
     """Begin to train an agent, and return an iterator over the run's readings. Who leaves the loop stops the run."""
+    if env_id:
+        allow_module(env_id)
     names = {"env": env_id, "algo": algorithm, "recipe": recipe}
     args = [word for name, value in names.items() if value for word in (f"--{name}", str(value))]
     flags = train_defaults(args, _plain(settings if seed is None else {**settings, "seed": seed}))
-    return Training(start_run(flags.job, flags.algo, _Log(), recipe=None if recipe is None else find_recipe(recipe)))
+    known = None if recipe is None else find_recipe(recipe)
+    session = start_run(flags.job, flags.algo, _Log(), recipe=known, sinks=sinks, sets_process=sets_process)
+    if sets_process and flags.job.topology == "inline":
+        threads = torch.get_num_threads()
+        logger.info(
+            "in this process PyTorch has %d threads, denormals are 0 and freed memory is kept from now on", threads
+        )
+    return Training(session)
 
 
 def load(run: str | Path, checkpoint: str | int = NEWEST) -> Agent:
@@ -191,14 +210,22 @@ class Run:
         path = self.path / name
         return Rows(read_records(path) if path.exists() else [])
 
-    def resume(self, callbacks: Sequence[Callback] = (), **settings: Any) -> Run:
+    def resume(
+        self,
+        callbacks: Sequence[Callback] = (),
+        sinks: Sequence[Sink] = (),
+        *,
+        sets_process: bool = True,
+        **settings: Any,
+    ) -> Run:
         """Go on with the run to its end; `settings` are those that a resume may change (docs/resume.md)."""
-        return self.resuming(**settings).finish(callbacks)
+        return self.resuming(sinks, sets_process=sets_process, **settings).finish(callbacks)
 
-    def resuming(self, **settings: Any) -> Training:
+    def resuming(self, sinks: Sequence[Sink] = (), *, sets_process: bool = True, **settings: Any) -> Training:
         """Go on with the run, and return an iterator over its readings."""
         saved = read_run(self.path)
-        return Training(resume_run(saved, from_settings(saved.job, _plain(settings)), _Log()))
+        job = from_settings(saved.job, _plain(settings))
+        return Training(resume_run(saved, job, _Log(), sinks=sinks, sets_process=sets_process))
 
     def evaluate(self, checkpoint: str | int = NEWEST, **settings: Any) -> Evaluated:
         """Play whole episodes without learning; `settings` are those of `redline eval`: episodes, seed, epsilon, …"""
@@ -287,4 +314,20 @@ def _column(values: list[Any]) -> Array:
     return column
 
 
-__all__ = ["Agent", "Evaluated", "Rows", "Run", "Training", "load", "train", "training"]
+__all__ = [
+    "Agent",
+    "Evaluated",
+    "Rows",
+    "Run",
+    "RunStart",
+    "Sink",
+    "Suite",
+    "Training",
+    "UserError",
+    "load",
+    "register_algorithm",
+    "register_env",
+    "register_part",
+    "train",
+    "training",
+]

@@ -1,6 +1,8 @@
 """The learner: one update = loss × weights, optimiser step, and a target sync when due."""
 
 import copy
+import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
@@ -11,6 +13,9 @@ from redline.algorithms.family import Algorithm
 from redline.errors import UserError
 from redline.losses import weighted_mean
 from redline.types import AnyBatch, EnvSpec
+
+DIAGNOSIS_PERIOD = 257  # updates: rare enough to cost nothing, and prime, to meet every place in a rollout's epochs
+MOST_DIAGNOSES = 64  # that are kept between two readings
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -33,6 +38,7 @@ class Learner:
         self.optimizer = algorithm.optimizer.build(self.online.parameters())
         self._loss_sum = torch.zeros((), device=device)
         self._losses_summed = 0
+        self._diagnoses: deque[dict[str, torch.Tensor]] = deque(maxlen=MOST_DIAGNOSES)
 
     def foresee(self, batches: Sequence[AnyBatch]) -> list[torch.Tensor | None]:
         """Return for each batch of the next updates what the target network says of it, None if it is to be asked then.
@@ -62,8 +68,11 @@ class Learner:
         loss = weighted_mean(losses, weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        norm: torch.Tensor | None = None
         if (max_norm := recipe.max_norm()) is not None:
-            torch.nn.utils.clip_grad_norm_(self.online.parameters(), max_norm)
+            norm = torch.nn.utils.clip_grad_norm_(self.online.parameters(), max_norm)
+        if self.updates % DIAGNOSIS_PERIOD == 0:
+            self._diagnoses.append(self._diagnose(batch, priorities, norm))
         self.optimizer.param_groups[0]["lr"] = recipe.lr_at(steps)
         self.optimizer.step()
         self.updates += 1
@@ -73,6 +82,25 @@ class Learner:
         self._loss_sum += loss.detach()
         self._losses_summed += 1
         return priorities
+
+    def _diagnose(
+        self, batch: AnyBatch, priorities: torch.Tensor, norm: torch.Tensor | None
+    ) -> dict[str, torch.Tensor]:
+        """Return what tells how learning goes, while the gradient is there and before it acts."""
+        with torch.no_grad():
+            found = self.algorithm.diagnose(batch, stack=self._stack, online=self.online, priorities=priorities)
+            if norm is None:
+                gradients = [value.grad for value in self.online.parameters() if value.grad is not None]
+                norm = torch.nn.utils.get_total_norm(gradients)
+        return {**found, "gradient_norm": norm}
+
+    def take_diagnosis(self) -> dict[str, float]:
+        """Return the mean of each number that was diagnosed since the last call; this waits for the device."""
+        found = list(self._diagnoses)
+        self._diagnoses.clear()
+        names = dict.fromkeys(name for one in found for name in one)
+        means = {name: float(torch.stack([one[name] for one in found if name in one]).mean()) for name in names}
+        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
     def take_mean_loss(self) -> float | None:
         """Return the mean loss since the last call, None if there was no update; this waits for the device."""

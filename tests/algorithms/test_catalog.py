@@ -1,12 +1,15 @@
 """Names that a user can type."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 
+from redline.algorithms import catalog
 from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.catalog import ALGORITHMS, find_algorithm, find_part, part_fields, part_name
 from redline.algorithms.predictions import Categorical
 from redline.errors import UserError
-from redline.networks import Small
+from redline.networks import Mlp, Small
 
 
 def test_an_algorithm_is_found_whatever_its_case() -> None:
@@ -52,3 +55,41 @@ def test_every_algorithm_learns_on_both_domains_from_named_parts(name: str) -> N
             part = getattr(preset.algorithm, field)
             assert type(find_part(field, part_name(part))) is type(part)
         assert preset.algorithm.returns.clip_rewards == (preset is entry.atari)
+
+
+@pytest.fixture
+def no_foreign_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_foreign_algorithms", {})
+    monkeypatch.setattr(catalog, "_foreign_parts", {field: {} for field in catalog.OWN_PARTS})
+
+
+@pytest.mark.usefixtures("no_foreign_parts")
+def test_an_algorithm_is_registered_with_the_parts_that_only_it_uses() -> None:
+    @dataclass(frozen=True)
+    class Tiny(Mlp):
+        widths: tuple[int, ...] = (4, 4)
+
+    entry = ALGORITHMS["dqn"]
+    algorithm = replace(entry.classic.algorithm, network=Tiny())
+    catalog.register_algorithm("Tiny_DQN", replace(entry, classic=replace(entry.classic, algorithm=algorithm)))
+    assert find_algorithm("tiny-dqn").classic.algorithm is algorithm
+    assert find_part("network", "tiny") == Tiny()
+    catalog.register_part("network", Tiny((8, 8)))  # as a notebook does whose cell is run again
+    assert find_part("network", "tiny") == Tiny((8, 8))
+
+
+@pytest.mark.usefixtures("no_foreign_parts")
+def test_what_would_be_mistaken_for_redlines_own_is_refused() -> None:
+    own = type("Mlp", (Mlp,), {})()
+    with pytest.raises(UserError, match="network mlp is Redline's own"):
+        catalog.register_part("network", own)
+    entry = ALGORITHMS["dqn"]
+    mistaken = replace(entry.classic, algorithm=replace(entry.classic.algorithm, network=own))
+    with pytest.raises(UserError, match="network mlp is Redline's own"):  # a resume would take Redline's
+        catalog.register_algorithm("mine", replace(entry, classic=mistaken))
+    with pytest.raises(UserError, match="algorithm dqn is Redline's own"):
+        catalog.register_algorithm("DQN", entry)
+    with pytest.raises(UserError, match="unknown field of an algorithm 'netwrk': did you mean network"):
+        catalog.register_part("netwrk", Mlp())
+    with pytest.raises(UserError, match="a part is an instance of a dataclass"):
+        catalog.register_part("network", Mlp)

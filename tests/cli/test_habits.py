@@ -1,6 +1,7 @@
 """What people type by habit: short flags, a configuration to start from, a list of envs, facts for a bug report."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,25 @@ def test_doctor_tells_machine_and_versions(capsys: Output) -> None:
     page = capsys.readouterr().out
     assert len(page.splitlines()) == 10
     assert str(Path.home()) not in page  # a page that is published tells nobody's name
+
+
+def completed(script: str, *words: str) -> list[str]:
+    """Return what bash offers after these words, the last of which is being typed."""
+    asked = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _redline; echo ${{COMPREPLY[@]}}"
+    shell = ["bash", "--norc", "-c", f"{script}\n{asked}"]
+    return subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_bash_completes_commands_flags_and_names(capsys: Output) -> None:
+    assert main(["completion", "bash"]) == DONE
+    script = capsys.readouterr().out
+    assert completed(script, "redline", "tr") == ["train"]
+    assert completed(script, "redline", "train", "--env", "pon") == ["pong"]
+    assert completed(script, "redline", "train", "--model", "quant") == ["quantile-rainbow"]
+    assert completed(script, "redline", "train", "--recipe", "pong-d") == ["pong-dqn"]
+    assert completed(script, "redline", "train", "--optimizer.l") == ["--optimizer.lr"]
+    assert "--checkpoint" in completed(script, "redline", "eval", "--ch")
+    assert completed(script, "redline", "bench", "lad") == ["ladder"]
+    assert main(["completion", "zsh"]) == DONE
+    assert capsys.readouterr().out.endswith(script)
+    assert main(["completion", "fish"]) == BAD_INPUT

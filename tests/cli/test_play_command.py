@@ -357,7 +357,7 @@ def test_foreign_files_are_refused_in_one_line(
         {"options": {"noop_max": 10**9}},
         {"num_actions": 6.5},
         {"game": "../../etc/passwd"},
-        {"game": None, "gymnasium_id": "antigravity:Joke-v0"},
+        {"gymnasium_id": "antigravity:Joke-v0"},
     ],
 )
 def test_a_setting_that_no_run_has_is_a_damage(

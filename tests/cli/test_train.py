@@ -209,7 +209,8 @@ def test_kill_at_any_moment_loses_nothing_but_what_came_after_the_checkpoint(
 
 
 def test_a_reader_that_goes_away_stops_the_run_with_a_checkpoint(tmp_path: Path, start_program: Any) -> None:
-    program = start_program("train", *CARTPOLE, "--max-steps", 200_000, "--log-dir", tmp_path, "--plain")
+    often = ("--evaluate-every-steps", 400, "--evaluator.episodes", 1)  # lines that meet the closed pipe at once
+    program = start_program("train", *CARTPOLE, *often, "--max-steps", 200_000, "--log-dir", tmp_path, "--plain")
     assert any(" steps |" in line for line in program.stdout)  # it has begun to train
     program.stdout.close()
     assert program.wait(timeout=60) == RESUMABLE
@@ -268,9 +269,9 @@ def test_the_last_of_two_spellings_counts(tmp_path: Path, capsys: pytest.Capture
 def test_without_tensorboard_one_line_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from redline.runtime import curves
+    from redline.runtime import trackers
 
-    monkeypatch.setattr(curves, "find_spec", lambda name: None)  # as on a machine without the extra
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)  # as on a machine without the extra
     assert main(["train", *CARTPOLE, "--max-steps", "80", "--log-dir", str(tmp_path), "--plain"]) == DONE
     assert capsys.readouterr().out.count("pip install 'redline[tensorboard]'") == 1
     assert not list(tmp_path.glob("*/*/*/tensorboard"))

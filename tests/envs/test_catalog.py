@@ -7,7 +7,8 @@ import sys
 import gymnasium
 import pytest
 
-from redline.envs.catalog import DQN_2015, MACHADO_2018, atari_games, effective, resolve
+from redline.envs.atari_games import DQN_2015, MACHADO_2018, AtariGame, atari_games
+from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
@@ -30,7 +31,8 @@ from redline.types import EnvSpec
 )
 def test_every_spelling_of_a_game_is_understood(env_id, game, protocol, name):
     kind = resolve(env_id)
-    assert (kind.game, kind.protocol, kind.name, kind.is_atari) == (game, protocol, name, True)
+    assert isinstance(kind, AtariGame)
+    assert (kind.game, kind.protocol, kind.name) == (game, protocol, name)
 
 
 def test_canonical_id_of_every_game_is_registered_and_resolves_to_itself():
@@ -45,7 +47,7 @@ def test_canonical_id_of_every_game_is_registered_and_resolves_to_itself():
 @pytest.mark.parametrize(("env_id", "name"), [("CartPole-v1", "cartpole-v1"), ("redline/Catch-v0", "redline-catch-v0")])
 def test_gymnasium_and_probe_ids_stay_what_they_are(env_id, name):
     kind = resolve(env_id)
-    assert (kind.gymnasium_id, kind.name, kind.is_atari) == (env_id, name, False)
+    assert (kind.gymnasium_id, kind.name, isinstance(kind, AtariGame)) == (env_id, name, False)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +101,13 @@ def test_protocol_is_printed_in_one_sentence():
 
 
 def test_settings_that_do_not_apply_are_told():
-    config, adjustments = effective(EnvConfig(id="CartPole-v1", stack=1))
+    config, adjustments = resolve("CartPole-v1").effective(EnvConfig(id="CartPole-v1", stack=1))
     assert (config.skip, config.stack) == (1, 1)
     assert [(told.setting, told.requested, told.effective) for told in adjustments] == [
         ("env.size", "84", "native"),
         ("env.skip", "4", "1"),
     ]
-    assert effective(EnvConfig()) == (EnvConfig(), [])
+    assert resolve("pong").effective(EnvConfig()) == (EnvConfig(), [])
 
 
 def test_env_spec_without_an_env():

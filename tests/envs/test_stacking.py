@@ -5,7 +5,7 @@ import pytest
 
 from redline.envs import stacking
 from redline.envs.atari import make_emulator
-from redline.envs.catalog import DQN_2015
+from redline.envs.atari_games import DQN_2015
 from redline.envs.config import EnvConfig
 
 

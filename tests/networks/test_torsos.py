@@ -134,8 +134,8 @@ def test_a_small_ball_on_a_bright_ground_is_still_seen_by_the_last_layer() -> No
     [
         (Mlp(), spec(84, 84), "use --network nature"),
         (Nature(), spec(4), "use --network mlp"),
-        (Nature(), spec(35, 35), "use --env.size 36"),
-        (Small(), spec(19, 19), "use --env.size 20"),
+        (Nature(), spec(35, 35), "use --network strided, or --env.size 36"),
+        (Small(), spec(19, 19), "use --network strided, or --env.size 20"),
     ],
 )
 def test_what_does_not_fit_is_said_with_a_remedy(torso: Torso, env: EnvSpec, message: str) -> None:

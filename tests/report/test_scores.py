@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.envs.catalog import atari_games
+from redline.envs.atari_games import atari_games
 from redline.report.scores import REFERENCES, bootstrap_interval
 
 

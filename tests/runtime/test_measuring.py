@@ -21,6 +21,9 @@ class Learner:
     def take_mean_loss(self) -> float | None:
         return None
 
+    def take_diagnosis(self) -> dict[str, float]:
+        return {}
+
 
 class Source:
     memory = None

@@ -88,8 +88,8 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     (run,) = tmp_path.glob("*/*/*")
     before = len(open_library(run).entries)
     newest = max(int(path.parent.name) for path in run.glob("checkpoints/*/manifest.json"))
-    assert main(["resume", str(run), "--max-steps", str(newest + 4_000), "--plain"]) == DONE
-    library = assert_every_episode_comes_back(run, at_least=10)
+    assert main(["resume", str(run), "--max-steps", str(newest + 2_000), "--plain"]) == DONE
+    library = assert_every_episode_comes_back(run, at_least=5)
     assert len(library.entries) >= before // 2
     if not topology:
         under_way = [

@@ -7,7 +7,7 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import train_defaults
-from redline.cli.tune import checked_job, checker, family_of
+from redline.cli.tune import checked_job, checker
 from redline.errors import UserError
 from redline.networks import Mlp
 from redline.runtime.settings import flatten, to_settings
@@ -124,7 +124,7 @@ def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
 def test_the_shipped_space_suits_every_algorithm(algo: str, env: str) -> None:
     base = {"algo": algo, "env": env}
     job = checked_job(base)
-    name, content = shipped_space(family_of(job), sees_pictures=env == "pong")
+    name, content = shipped_space(job.algorithm.search_space(), sees_pictures=env == "pong")
     space = check_space(parse_space(name, content), checker(base))
     assert 4 <= len(space.dimensions) <= 8
 

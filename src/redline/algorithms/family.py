@@ -1,20 +1,31 @@
 """What the runtime asks of an algorithm, whatever its family; and acting, which is the same for all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 
 from redline.algorithms.optimizers import Optimizer
+from redline.experience import ReplayConfig
 from redline.exploration import Exploration
-from redline.networks import Network
-from redline.types import AnyBatch, Array, EnvSpec, FloatArray, IntArray
+from redline.networks import Layers, Network, Torso
+from redline.types import Adjustment, AnyBatch, Array, EnvSpec, FloatArray, IntArray
 
 
 class Algorithm(Protocol):
     """A value: parts, and what is computed with them."""
+
+    @property
+    def network(self) -> Torso:
+        """The part of the network that sees the observation."""
+        ...
+
+    @property
+    def layers(self) -> Layers:
+        """How the network's layers are made."""
+        ...
 
     @property
     def explore(self) -> Exploration:
@@ -34,6 +45,32 @@ class Algorithm(Protocol):
     @property
     def target_sync_updates(self) -> int | None:
         """Updates between two copies into the target network; None if there is none."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions in one update."""
+        ...
+
+    @property
+    def replay(self) -> ReplayConfig | None:
+        """The replay memory; None where rollouts are learnt from."""
+        ...
+
+    def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
+        """Return the algorithm with a batch size that what it learns from can be cut into, and what that changes."""
+        ...
+
+    def updates_per_vector_step(self, num_envs: int) -> float:
+        """Return how many updates a vector step brings once the warm-up is over."""
+        ...
+
+    def search_space(self) -> str:
+        """Return the name of the search space that `redline tune` has for it."""
+        ...
+
+    def paces(self) -> Mapping[str, float]:
+        """Return the numbers that pace learning, by name."""
         ...
 
     def annealed_from(self) -> int:
@@ -66,6 +103,12 @@ class Algorithm(Protocol):
         steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and their weights after `steps` steps, of one shape, and a new priority for each row drawn."""
+        ...
+
+    def diagnose(
+        self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
+    ) -> Mapping[str, torch.Tensor]:
+        """Return numbers that tell how learning goes, by the names that they have in metrics.jsonl."""
         ...
 
 

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
-from redline.algorithms.predictions import Expected, take_actions
+from redline.algorithms.predictions import Expected, best_values, take_actions
 from redline.errors import UserError
 from redline.exploration import EpsilonGreedy, Exploration, Sampled
 from redline.losses import clipped_surrogate, entropy, normalised
@@ -44,9 +44,18 @@ class Objective(Protocol):
         """Return the steps before a weight of the loss begins to fall, 0 if none does."""
         return 0
 
+    def search_space(self) -> str:
+        """Return the name of the search space that `redline tune` has for it."""
+        return "policy"
+
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         """Return a loss [B] for each row, after `steps` steps."""
         ...
+
+    def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+        """Return numbers that tell how learning goes: here, what share of the returns' variance the values explain."""
+        error = (self.state_values(out) - batch.target).var(correction=0)
+        return {"explained_variance": 1.0 - error / batch.target.var(correction=0)}  # left out where nothing varies
 
 
 class ActorCritic(Objective, Protocol):
@@ -141,6 +150,9 @@ class Clipped(ActorCritic):
         if not 0.0 < self.clip < math.inf:
             raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
 
+    def search_space(self) -> str:
+        return "ppo"
+
     def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
         advantage, target = super().targets(rollout)
         if self.normalise == "rollout":
@@ -156,10 +168,23 @@ class Clipped(ActorCritic):
         value_error = (self.state_values(out) - batch.target).square()
         return surrogate + self.value_weight * value_error - self.entropy_weight_at(steps) * entropy(log_policy)
 
+    def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+        log_policy = self.preferences(out).log_softmax(1)  # [B, A]
+        log_ratio = log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability
+        ratio = log_ratio.exp()
+        return {
+            **super().diagnose(out, batch),
+            "approximate_kl_nats": (ratio - 1.0 - log_ratio).mean(),  # never negative, and of less variance than −log
+            "clip_fraction": ((ratio - 1.0).abs() > self.clip).float().mean(),
+        }
+
 
 @dataclass(frozen=True)
 class QLambda(Objective):
     """Action values fitted to λ-returns of greedy play, without replay or target network (2407.04811)."""
+
+    def search_space(self) -> str:
+        return "pqn"
 
     def explorations(self) -> tuple[type[Exploration], ...]:
         return (EpsilonGreedy,)
@@ -181,3 +206,7 @@ class QLambda(Objective):
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         value = take_actions(out, batch.action).squeeze(1)
         return 0.5 * (value - batch.target).square()
+
+    def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+        error = (take_actions(out, batch.action).squeeze(1) - batch.target).abs()
+        return {"td_error": error.mean(), **best_values(self.preferences(out))}

@@ -1,7 +1,8 @@
 """The family of learners from rollouts: what is played with the newest weights is learnt from, then forgotten."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import torch
 
@@ -11,12 +12,14 @@ from redline.errors import UserError, kind_name
 from redline.exploration import Exploration, Sampled
 from redline.networks import Layers, Nature, Network, Plain, Torso
 from redline.returns import Traces
-from redline.types import AnyBatch, EnvSpec, RolloutBatch
+from redline.types import Adjustment, AnyBatch, EnvSpec, RolloutBatch
 
 
 @dataclass(frozen=True)
 class OnPolicy:
     """A learner from rollouts: independent parts, and the numbers that pace them."""
+
+    family: ClassVar[str] = "on-policy"
 
     network: Torso = field(default_factory=Nature)
     """The part of the network that sees the observation."""
@@ -67,6 +70,32 @@ class OnPolicy:
         """None: there is no target network."""
         return None
 
+    @property
+    def replay(self) -> None:
+        """None: a rollout is forgotten when it was learnt from."""
+        return None
+
+    def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
+        """Choose the batch size by which a rollout is cut into equal parts, or nearly so."""
+        rows, asked = self.rollout_steps * num_envs, self.batch_size
+        size = -(-rows // -(-rows // asked))
+        if size == asked:
+            return self, []
+        why = f"a rollout of {num_envs} envs × {self.rollout_steps} steps is cut into equal batches"
+        return replace(self, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
+
+    def updates_per_vector_step(self, num_envs: int) -> float:
+        """Return the updates of a rollout, shared out over its steps."""
+        return self.epochs * -(-self.rollout_steps * num_envs // self.batch_size) / self.rollout_steps
+
+    def search_space(self) -> str:
+        """Return the name of the search space that `redline tune` has for the objective."""
+        return self.objective.search_space()
+
+    def paces(self) -> Mapping[str, float]:
+        """Return how long a rollout is and how often it is learnt from."""
+        return {"rollout_steps": self.rollout_steps, "epochs": self.epochs, "lambda": self.returns.trace}
+
     def annealed_from(self) -> int:
         """Return the steps after which learning rate and entropy weight have begun to fall."""
         return max(self.optimizer.annealed_from(), self.objective.annealed_from())
@@ -99,3 +128,12 @@ class OnPolicy:
         out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)
         losses = self.objective.losses(out, batch, steps=steps)
         return losses, torch.ones_like(losses), losses.detach()
+
+    def diagnose(
+        self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
+    ) -> Mapping[str, torch.Tensor]:
+        """Return what the objective tells of a batch."""
+        if not isinstance(batch, RolloutBatch):
+            return {}
+        out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)
+        return self.objective.diagnose(out, batch)

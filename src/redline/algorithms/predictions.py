@@ -120,3 +120,9 @@ def take_actions(out: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     """Select out[b, action[b]] from [B, A, outputs]; gives [B, outputs]."""
     index = action[:, None, None].expand(-1, 1, out.shape[2])  # [B, 1, outputs]
     return out.gather(1, index).squeeze(1)
+
+
+def best_values(values: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the mean over all states of the best action's value, and the largest; of values [B, A]."""
+    best = values.amax(1)
+    return {"mean_q": best.mean(), "largest_q": best.max()}

@@ -1,13 +1,14 @@
 """The family of value learners with a replay memory: what is computed, whatever the parts are."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import torch
 
 from redline.algorithms.bootstraps import Bootstrap, TargetChooses
 from redline.algorithms.optimizers import Adam, Optimizer
-from redline.algorithms.predictions import Expected, Prediction, take_actions
+from redline.algorithms.predictions import Expected, Prediction, best_values, take_actions
 from redline.algorithms.samplings import Sampling, Uniform
 from redline.errors import UserError
 from redline.experience import ReplayConfig
@@ -25,7 +26,7 @@ from redline.networks import (
     build_value_network,
 )
 from redline.returns import NStep
-from redline.types import AnyBatch, Batch, EnvSpec, SequenceBatch
+from redline.types import Adjustment, AnyBatch, Batch, EnvSpec, SequenceBatch
 
 MAX_SHARE = 0.9  # of the largest error in a sequence's priority, the rest is the mean (R2D2's η)
 
@@ -33,6 +34,8 @@ MAX_SHARE = 0.9  # of the largest error in a sequence's priority, the rest is th
 @dataclass(frozen=True)
 class QLearning:
     """A value learner: independent parts, and the numbers that pace them."""
+
+    family: ClassVar[str] = "q-learning"
 
     network: Torso = field(default_factory=Nature)
     """The part of the network that sees the observation."""
@@ -78,6 +81,33 @@ class QLearning:
             raise UserError("values are no policy to draw from: use --explore epsilon-greedy or greedy")
         if isinstance(self.explore, Greedy) and not self.layers.explore():
             raise UserError("nothing would explore: use --explore epsilon-greedy, or --layers noisy with greedy")
+
+    def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
+        """Choose the batch size that is a whole number of sequences, if the network learns from such."""
+        sequence, asked = self.core.sequence(), self.batch_size
+        if sequence is None or asked % sequence.length_steps == 0:
+            return self, []
+        size = max(1, asked // sequence.length_steps) * sequence.length_steps
+        why = f"whole sequences of {sequence.length_steps} steps"
+        return replace(self, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
+
+    def updates_per_vector_step(self, num_envs: int) -> float:
+        """Return what the samples of a vector step's steps make in batches."""
+        return num_envs * self.samples_per_step / self.batch_size
+
+    def search_space(self) -> str:
+        """Return the name of the search space that `redline tune` has for the family."""
+        return "replay"
+
+    def paces(self) -> Mapping[str, float]:
+        """Return how much is learnt per step, from what, and how far ahead."""
+        return {
+            "samples_per_step": self.samples_per_step,
+            "warmup_steps": self.warmup_steps,
+            "target_sync_updates": self.target_sync_updates,
+            "replay_capacity": self.replay.capacity,
+            "n": self.returns.n,
+        }
 
     def annealed_from(self) -> int:
         """Return the steps after which the learning rate has begun to fall."""
@@ -128,6 +158,15 @@ class QLearning:
             raise TypeError(f"value learners learn from replay, not from a {type(batch).__name__}")
         losses, priorities = td_losses(self, batch, stack=stack, online=online, target=target, foreseen=foreseen)
         return losses, batch.weight, priorities
+
+    def diagnose(
+        self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
+    ) -> Mapping[str, torch.Tensor]:
+        """Return the TD error, which of a distribution is its loss, and the values of the best actions."""
+        found = {"td_error": priorities.mean()}
+        if isinstance(batch, Batch):  # sequences would have to be gone through once more
+            found |= best_values(self.preferences(online(batch.frames[:, :stack])))
+        return found
 
 
 def td_losses(

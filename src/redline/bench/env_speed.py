@@ -22,6 +22,7 @@ from redline.bench.measuring import Contender, Told, alternate, rate_of
 from redline.bench.other_work import OtherWork, busy_facts
 from redline.bench.time_left import with_time_left
 from redline.envs.atari import KEY_INTERVAL_STEPS, make_emulator
+from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
@@ -48,7 +49,7 @@ class EnvBench:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if not resolve(self.env.id).is_atari:
+        if not isinstance(resolve(self.env.id), AtariGame):
             raise UserError(f"{self.env.id} has no bare emulators to compare with: use an Atari game, such as pong")
         if not 1 <= self.num_envs <= 1024:
             raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
@@ -129,11 +130,11 @@ class EnvBench:
         return spent_s / SEEDED_RESETS
 
     def _make_emulator(self, num_envs: int) -> Emulator:
-        kind = resolve(self.env.id)
-        if kind.game is None or kind.protocol is None:
-            raise ValueError(f"{kind.gymnasium_id} is no Atari game")
+        game = resolve(self.env.id)
+        if not isinstance(game, AtariGame):
+            raise ValueError(f"{self.env.id} is no Atari game")
         threads = min(self.effective_threads, num_envs)
-        return make_emulator(kind.game, kind.protocol, self.env, num_envs=num_envs, threads=threads)
+        return make_emulator(game.game, game.protocol, self.env, num_envs=num_envs, threads=threads)
 
     def _actions(self, num_actions: int) -> IntArray:
         return np.random.default_rng(self.seed).integers(num_actions, size=(PLAYED_AHEAD, self.num_envs))

@@ -103,7 +103,7 @@ def count_work(algorithm: QLearning | OnPolicy, spec: EnvSpec) -> Work:
         weighted_mean(losses, weights).backward()  # type: ignore[no-untyped-call]
     flop_per_update = float(counter.get_total_flops())
     flop_per_step = flop_per_update * algorithm.samples_per_step / algorithm.batch_size
-    if isinstance(algorithm, OnPolicy):
+    if algorithm.replay is None:
         flop_per_step += count_forward(algorithm, spec)
     return Work(flop_per_update, flop_per_step)
 

@@ -15,7 +15,8 @@ from redline.cli.main import FAILED, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import print_table
 from redline.cli.wording import duration
-from redline.envs import catalog as env_catalog
+from redline.envs.atari_games import AtariGame
+from redline.envs.catalog import resolve
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
@@ -69,10 +70,10 @@ def run(args: Sequence[str]) -> int:
 
 
 def _game(name: str) -> str:
-    kind = env_catalog.resolve(name.strip())
-    if kind.game is None:
+    game = resolve(name.strip())
+    if not isinstance(game, AtariGame):
         raise UserError(f"{name.strip()!r} is no Atari game: use names such as pong,breakout")
-    return kind.name
+    return game.name
 
 
 def show(result: Mapping[str, Any], plain: bool) -> None:

@@ -17,7 +17,8 @@ from redline.cli.parsing import parse
 from redline.cli.spinning import SHORT_SPIN
 from redline.cli.tables import print_table
 from redline.cli.wording import number
-from redline.envs import catalog as env_catalog
+from redline.envs.atari_games import DQN_2015, AtariGame
+from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
 
 
@@ -79,10 +80,10 @@ def run(args: Sequence[str]) -> int:
 
 
 def _game(name: str) -> str:
-    kind = env_catalog.resolve(name)
-    if kind.protocol is not env_catalog.DQN_2015:
+    game = resolve(name)
+    if not isinstance(game, AtariGame) or game.protocol is not DQN_2015:
         raise UserError(f"env {name!r} is no Atari game by the rules of 2015: use one such as pong")
-    return kind.gymnasium_id
+    return game.gymnasium_id
 
 
 def show(result: Mapping[str, Any], plain: bool) -> None:

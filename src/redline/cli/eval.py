@@ -14,14 +14,14 @@ from redline.cli.parsing import parse, split_run
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import duration, number
-from redline.envs import catalog as env_catalog
+from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import Checkpoint
 from redline.runtime.evaluating import Evaluation, EvaluationConfig, evaluate
 from redline.runtime.playing import StoppedWhileEvaluatingError
-from redline.runtime.resuming import SavedRun, read_run
+from redline.runtime.resuming import SavedRun, check_env, read_run
 
 PROGRAM = "redline eval RUN"
 
@@ -34,6 +34,8 @@ class EvalFlags:
     """How it is evaluated."""
     checkpoint: str = NEWEST
     """Checkpoint to load: newest, best (by the mean return of its last 100 episodes) or its steps."""
+    env: str | None = None
+    """Env of the run, to be typed again if it names a module (mypkg:MyEnv-v0): no file has one imported."""
     plain: bool = False
     """Plain text, no drawing."""
     json: bool = False
@@ -79,6 +81,7 @@ def run(args: Sequence[str]) -> int:
     path, rest = split_run(args, "eval")
     flags = parse(EvalFlags, rest, default=EvalFlags(), prog=PROGRAM)
     saved = read_run(path)
+    check_env(saved, flags.env)
     checkpoint = find_checkpoint(saved.path, flags.checkpoint, with_replay=False)
     for reason in checkpoint.skipped:
         print(f"redline: warning: {reason}", file=sys.stderr)
@@ -92,13 +95,14 @@ def run(args: Sequence[str]) -> int:
     except EnvError as error:
         return refuse(str(error), as_json=flags.json, code=FAILED)
     returns = [played.episode.total_reward for played in evaluation.played]
+    game = find_game(saved.job.env.id)
     result = Result(
         saved=saved,
         checkpoint=checkpoint,
         config=flags.config,
         evaluation=evaluation,
         interval=bootstrap_interval(returns, seed=flags.config.seed),
-        reference=REFERENCES.get(env_catalog.resolve(saved.job.env.id).game or ""),
+        reference=None if game is None else REFERENCES.get(game.game),
     )
     if flags.json:
         print(json.dumps(to_json(result)))

@@ -20,9 +20,8 @@ from redline.algorithms.catalog import (
     part_name,
 )
 from redline.cli.parsing import help_with, parse
-from redline.envs import catalog as env_catalog
+from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.recipes import find_recipe, without_table
 from redline.runs.directory import RUN_JSON
@@ -138,6 +137,7 @@ def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) 
     settings = merged(_settings_of(typed), given or {})
     algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
+    in_file_alone, settings = settings, with_presets(resolve(env_id).presets(algo), settings)
     in_file = _parts_in(settings)
     replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
     try:
@@ -148,7 +148,7 @@ def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) 
         if recipe is None or recipe.algorithm == algo:
             raise
         raise UserError(f"{error}; recipe {recipe.name} is for {recipe.algorithm}, not for {algo}") from None
-    job = share_out(job, [key.replace("_", "-") for key, _ in flatten(settings)])
+    job = share_out(job, [key.replace("_", "-") for key, _ in flatten(in_file_alone)])
     names = {part: part_name(getattr(job.algorithm, part)) for part in part_fields(job.algorithm)}
     config = Path(typed["config"]) if "config" in typed else None
     flags = TrainFlags(job=job, algo=algo, config=config, recipe=typed.get("recipe"))
@@ -162,6 +162,24 @@ def merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
         before = result.get(key)
         is_table = isinstance(value, Mapping) and isinstance(before, Mapping)
         result[key] = merged(before, value) if is_table else value  # type: ignore[arg-type]
+    return result
+
+
+def with_presets(presets: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a file, and of an env's presets those that it leaves open, however it spells them."""
+    result, spelled = dict(settings), {key.replace("-", "_"): key for key in settings}
+    for key, preset in presets.items():
+        name = key.replace("-", "_")
+        if name not in spelled:
+            result[key] = preset
+            continue
+        given = settings[spelled[name]]
+        if name == "env" and isinstance(given, str):
+            given = {"id": given}
+        if not isinstance(given, Mapping) or not isinstance(preset, Mapping):
+            continue
+        if given.get("name", preset.get("name")) == preset.get("name"):  # of another part nothing would fit
+            result[spelled[name]] = with_presets(preset, given)
     return result
 
 
@@ -253,10 +271,10 @@ def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
 def default_job(algo: str, env_id: str) -> Job:
     """Return the job that `algo` starts from on `env_id`."""
     entry = find_algorithm(algo)
-    is_atari = env_catalog.resolve(env_id).is_atari
-    is_image = is_atari or env_spec(EnvConfig(id=env_id)).is_image
+    kind = resolve(env_id)
+    is_image = kind.spec(EnvConfig(id=env_id)).is_image
     preset = entry.atari if is_image else entry.classic
-    env = EnvConfig(id=env_id, stack=preset.stack if is_image else 1, skip=4 if is_atari else 1)
+    env = EnvConfig(id=env_id, stack=preset.stack if is_image else 1, skip=kind.frame_skip)
     return Job(env=env, algorithm=preset.algorithm, num_envs=preset.num_envs)
 
 

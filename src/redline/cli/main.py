@@ -4,10 +4,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
 
 from redline import __version__
-from redline.cli.spinning import choose_spin
+from redline.cli.spinning import SHORT_SPIN, choose_spin
 from redline.errors import UserError, unknown_name
 
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
@@ -30,6 +34,7 @@ COMMANDS = {
     "tune": "search for better settings, and check the winner with seeds that the search never used",
     "profile": "find where the time of a training goes, by leaving out one part at a time",
     "bench": "measure speed and memory here, beside the limit and beside peers",
+    "completion": "print a script by which bash or zsh completes commands, flags and names",
     "doctor": "print on one page what a bug report needs: machine, versions, settings",
 }
 
@@ -37,7 +42,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if args[:1] != ["monitor"]:  # what it starts shall find the environment as it was
+    # what `monitor` starts shall find the environment as it was; where the user has chosen, there is nothing to look at
+    if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
         for name, value in choose_spin(args).items():
             os.environ.setdefault(name, value)
     as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
@@ -52,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise unknown_name("command", args[0], COMMANDS)
         if args[0] in ("train", "resume") and "torch" not in sys.modules and sys.stderr.isatty():
             print("loading PyTorch …", file=sys.stderr, flush=True)
+        allow_typed_module(args)
         code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
     except UserError as error:
         return refuse(str(error), as_json=as_json)
@@ -62,6 +69,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = NOBODY
         return DONE
     return code
+
+
+def allow_typed_module(args: Sequence[str]) -> None:
+    """Let the module of `--env mypkg:MyEnv-v0` be imported, because the user has typed it.
+
+    It may lie in the current folder. Only then is that folder searched: it might answer other imports as well.
+    """
+    values = [arg.partition("=")[2] for arg in args if arg.startswith(("--env=", "--env.id="))]
+    values += [value for flag, value in pairwise(args) if flag in ("--env", "--env.id")]
+    for value in values:
+        if ":" not in value:
+            continue
+        import_module("redline.envs.suites").allow_module(value)
+        package = value.partition(":")[0].partition(".")[0]
+        with suppress(ValueError):  # a name that no module has; its import will say so
+            if find_spec(package) is None:
+                sys.path.append(str(Path.cwd()))
 
 
 def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
@@ -76,7 +100,7 @@ def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
 
 
 def _help() -> str:
-    commands = "\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())
+    commands = "\n".join(f"  {name:<12}{summary}" for name, summary in COMMANDS.items())
     return (
         "Redline trains deep-RL agents on Atari at the limit of the machine, and shows what that limit is.\n\n"
         f"usage: redline COMMAND [options]\n\ncommands:\n{commands}\n\n"

@@ -12,7 +12,7 @@ from redline.cli.parsing import parse
 from redline.cli.plan_disk import free_at, run_disk
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
-from redline.envs import catalog as env_catalog
+from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.envs.vector import EnvError
@@ -82,7 +82,7 @@ def run_memory(args: Sequence[str]) -> int:
     env_id = scan(args, {"env": "env", "env.id": "env"}).get("env", EnvConfig.id)
     usual = default_job("dqn", env_id).env
     flags = parse(PlanMemoryFlags, args, default=PlanMemoryFlags(env=usual), prog="redline plan memory")
-    env, adjustments = env_catalog.effective(flags.env)
+    env, adjustments = resolve(flags.env.id).effective(flags.env)
     for adjustment in adjustments:
         if adjustment.setting != "env.size" or flags.env.size != usual.size:  # the default was not asked for
             print(f"requested → effective: {adjustment}", file=sys.stderr)

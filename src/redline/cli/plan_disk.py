@@ -16,7 +16,7 @@ from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
-from redline.envs import catalog as env_catalog
+from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.envs.vector import EnvError
@@ -79,10 +79,10 @@ def run_disk(args: Sequence[str]) -> int:
     typed = scan(args, {"env": "env", "env.id": "env", "algo": "algo", "model": "algo"})
     algo = canonical_name(typed.get("algo", PlanDiskFlags.algo))
     usual = default_job(algo, typed.get("env", EnvConfig.id))
-    replay = usual.algorithm.replay if isinstance(usual.algorithm, QLearning) else ReplayConfig()
+    replay = usual.algorithm.replay or ReplayConfig()
     default = PlanDiskFlags(env=usual.env, algo=algo, replay=replay)
     flags = parse(PlanDiskFlags, args, default=default, prog=PROGRAM)
-    env, adjustments = env_catalog.effective(flags.env)
+    env, adjustments = resolve(flags.env.id).effective(flags.env)
     for adjustment in adjustments:
         if adjustment.setting != "env.size" or flags.env.size != usual.env.size:  # the default was not asked for
             print(f"requested → effective: {adjustment}", file=sys.stderr)

@@ -15,7 +15,7 @@ from redline.cli.play_rendering import Look, Rendered, Showing, default_target, 
 from redline.cli.play_videos import best_so_far, make_videos, newest_at_checkpoints
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, progress_bar
-from redline.cli.wording import number, size
+from redline.cli.wording import command, number, size, typed_env
 from redline.errors import UserError
 from redline.recordings.catalogue import BEST, Listed, list_episodes, select
 from redline.recordings.episode import RecordingError
@@ -28,6 +28,7 @@ from redline.runs.directory import read_run_json
 from redline.runs.errors import explain
 from redline.runs.finding import NEWEST
 from redline.runs.locating import locate_run
+from redline.runtime.resuming import check_env, read_run
 
 PROGRAM = "redline play RUN"
 EXAMPLE = "redline play runs/pong/dqn/20260101-120000-s1 --episode best --out best.mp4"
@@ -68,6 +69,8 @@ class PlayFlags:
     """With --policy: draw actions from the policy of a policy-gradient run instead of taking its likeliest."""
     device: str = "auto"
     """With --policy: where the network computes: auto, cpu, cuda or cuda:i."""
+    env: str | None = None
+    """Env of the run, to be typed again if it names a module (mypkg:MyEnv-v0): no file has one imported."""
     plain: bool = False
     """Plain text, no drawing."""
     json: bool = False
@@ -141,6 +144,8 @@ def check_sheet(target: Path) -> None:
 
 def play(folder: Path, flags: PlayFlags) -> int:
     """Check, make many videos, or show."""
+    if flags.env is not None:
+        check_env(read_run(folder), flags.env)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     played = play_afresh(folder, flags, plain=plain) if flags.policy else None
     library = read_library(folder)
@@ -249,7 +254,9 @@ def tell_played(folder: Path, listed: Sequence[Listed], rendered: Rendered | Non
     if rendered is not None:
         tell_files(rendered)
     else:
-        print(f"recorded: redline play {folder} --episode {listed[-1].id} --overlay makes a video of it")
+        typed = [] if flags.env is None else typed_env(flags.env)
+        shown = command("play", folder, "--episode", listed[-1].id, "--overlay", *typed)
+        print(f"recorded: {shown} makes a video of it")
     return DONE
 
 

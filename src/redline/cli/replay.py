@@ -15,7 +15,7 @@ from redline.cli.main import DONE
 from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import number
-from redline.envs.action_names import action_names
+from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
 from redline.report.contact_sheet import contact_sheet
 from redline.report.drawn_transitions import draw_transitions
@@ -23,6 +23,7 @@ from redline.report.replay_statistics import ReplayStatistics, replay_statistics
 from redline.report.saved_replay import SavedReplay, read_replay
 from redline.runs.errors import explain
 from redline.runs.locating import locate_run
+from redline.runtime.resuming import check_env, read_run
 
 SUBJECTS = ("inspect",)
 EXAMPLE = "redline replay inspect runs/pong/dqn/20260101-120000-s1"
@@ -43,6 +44,8 @@ class InspectFlags:
     """Seed of the draw."""
     out: Path | None = None
     """PNG to write; replay-<run>.png in the current folder if not given."""
+    env: str | None = None
+    """Env of the run, to be typed again if it names a module (mypkg:MyEnv-v0): no file has one imported."""
     plain: bool = False
     """Plain text, no drawing."""
     json: bool = False
@@ -78,6 +81,8 @@ def run(args: Sequence[str]) -> int:
 
 def inspect(path: Path, flags: InspectFlags) -> int:
     """Read, count, draw, print."""
+    if flags.env is not None:
+        check_env(read_run(path), flags.env)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     with progress_bar("reading the replay memory", plain=plain) as progress:
         replay = read_replay(path, steps=flags.checkpoint, progress=progress)
@@ -87,7 +92,7 @@ def inspect(path: Path, flags: InspectFlags) -> int:
     statistics = replay_statistics(
         replay.memory, num_actions=replay.spec.num_actions, codec=replay.codec, priorities=replay.priorities
     )
-    names = action_names(replay.run.job.env.id, replay.spec.num_actions)
+    names = resolve(replay.run.job.env.id).action_names(replay.spec.num_actions)
     samples = draw_transitions(replay.memory, flags.samples, np.random.default_rng(flags.seed))
     sheet = contact_sheet(
         samples,

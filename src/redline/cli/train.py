@@ -27,7 +27,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_table
-from redline.cli.wording import command, duration, number, rate, size
+from redline.cli.wording import command, duration, number, rate, size, typed_env
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
@@ -212,10 +212,11 @@ def summary(outcome: Outcome) -> dict[str, object]:
 
 def _next_lines(outcome: Outcome, video: Path | None) -> list[str]:
     """Say where the video is, and what to do next."""
+    typed = typed_env(outcome.env_id)
     return [
         *([] if video is None else [f"video of the best episode: {video}"]),
         "next:",
-        f"  {command('play', outcome.run, '--policy', '--overlay')}    watch it play, with what it thinks",
+        f"  {command('play', outcome.run, '--policy', '--overlay', *typed)}    watch it play, with what it thinks",
         f"  {command('report', outcome.run)}    charts of this run",
         f"  {command('recipes')}    settings for other games",
     ]
@@ -230,7 +231,8 @@ def _closing_lines(outcome: Outcome) -> list[str]:
     scores = f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}"
     if greedy is not None:
         scores += f", eval {number(greedy)} at step {last.greedy_at_steps:,}"
-    go_on = command("resume", outcome.run, *([] if solved is None else ["--target-eval-return", "None"]))
+    further = [] if solved is None else ["--target-eval-return", "None"]
+    go_on = command("resume", outcome.run, *typed_env(outcome.env_id), *further)
     return [
         f"stopped: {outcome.reason}" if solved is None else _solved_line(solved),
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from redline.algorithms.catalog import canonical_name
-from redline.algorithms.objectives import Clipped, QLambda
-from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import train_defaults
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.train import display
-from redline.cli.wording import command
-from redline.envs import catalog as env_catalog
+from redline.cli.wording import command, typed_env
+from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.runs.directory import slug
 from redline.runs.errors import explain
@@ -93,7 +91,7 @@ class TuneFlags:
     """Print the result as one JSON object on stdout, and nothing else there."""
 
 
-WITH_RESUME = ("resume", "write_recipe", "plain", "json")
+WITH_RESUME = ("resume", "write_recipe", "plain", "json", "env")  # --env only to allow the module that it names
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,8 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
         except SearchFailedError as error:
             return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
         if found.stopped is not None:
-            tune_display.note(f"stopped: {found.stopped}; go on with: {command('tune', '--resume', folder.path)}")
+            go_on = command("tune", "--resume", folder.path, *typed_env(plan.settings.env))
+            tune_display.note(f"stopped: {found.stopped}; go on with: {go_on}")
         elif found.best is None:
             report = folder.path / REPORT
             return refuse(f"no trial is done: {found.why}; see {report}", as_json=flags.json, code=FAILED)
@@ -201,7 +200,7 @@ def new_plan(flags: TuneFlags) -> Plan:
     name, content = (
         (flags.space.name, read_space(flags.space))
         if flags.space is not None
-        else shipped_space(family_of(job), sees_pictures=sees_pictures)
+        else shipped_space(job.algorithm.search_space(), sees_pictures=sees_pictures)
     )
     side_by_side = flags.side_by_side or cores
     minutes_per_trial, adjustment = settled_minutes(flags, search_minutes)
@@ -209,7 +208,7 @@ def new_plan(flags: TuneFlags) -> Plan:
         env=flags.env,
         algo=algo,
         goal=str(goal),
-        window=flags.window or usual_window(is_atari=env_catalog.resolve(flags.env).is_atari),
+        window=flags.window or usual_window(is_atari=find_game(flags.env) is not None),
         minutes_per_trial=minutes_per_trial,
         search_minutes=search_minutes,
         trials=flags.trials,
@@ -244,7 +243,10 @@ def resumed_plan(flags: TuneFlags) -> Plan:
             raise UserError(f"--resume goes on with what the study was asked for: leave --{name} out")
     if flags.resume is None:
         raise UserError("--resume needs the folder of a study")
-    return as_plan(read_settings(flags.resume), flags.resume)
+    settings = read_settings(flags.resume)
+    if flags.env not in (usual.env, settings.env):
+        raise UserError(f"--resume goes on with env {settings.env}: leave --env out, or type that one")
+    return as_plan(settings, flags.resume)
 
 
 def as_plan(settings: StudySettings, folder: Path) -> Plan:
@@ -274,11 +276,3 @@ def checked_job(settings: Mapping[str, Any]) -> Job:
         job = train_defaults(["--config", str(path)]).job
     check_topology(job)
     return job
-
-
-def family_of(job: Job) -> str:
-    """Return which of the shipped spaces suits an algorithm."""
-    if isinstance(job.algorithm, QLearning):
-        return "replay"
-    objective = job.algorithm.objective
-    return "pqn" if isinstance(objective, QLambda) else "ppo" if isinstance(objective, Clipped) else "policy"

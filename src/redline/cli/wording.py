@@ -43,6 +43,11 @@ def command(*words: object) -> str:
     return shlex.join([_program(), *map(str, words)])
 
 
+def typed_env(env_id: str) -> list[str]:
+    """Return the flag without which a command would be refused, where an env's id names a module."""
+    return ["--env", env_id] if ":" in env_id else []
+
+
 def _program() -> str:
     """Return the path by which the program was started, its bare name if a shell finds it by that."""
     started, found = Path(sys.argv[0]), shutil.which(NAME)

@@ -5,20 +5,24 @@ Lanes that end are reset within the same step, so that every step is a real one 
 actions give the same frames, bit for bit, across all unseeded resets up to the next key.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv as Emulator
 from gymnasium.vector import AutoresetMode
 
-from redline.envs.catalog import AtariProtocol, EnvKind
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
 from redline.envs.receiver import Answer, Receiver
 from redline.envs.vector import EnvError, Progress, State, checked_actions
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
+
+if TYPE_CHECKING:
+    from redline.envs.atari_games import AtariGame, AtariProtocol
 
 KEY_INTERVAL_STEPS = 10_000
 _NOOP = 0
@@ -56,7 +60,7 @@ class AtariVectorEnv:
 
     def __init__(
         self,
-        kind: EnvKind,
+        game: AtariGame,
         config: EnvConfig,
         *,
         num_envs: int,
@@ -65,24 +69,14 @@ class AtariVectorEnv:
         key_interval_steps: int = KEY_INTERVAL_STEPS,
         recv_timeout_s: float = 60.0,
     ) -> None:
-        if kind.game is None or kind.protocol is None:
-            raise ValueError(f"{kind.gymnasium_id} is no Atari game")
-        self._emulator = make_emulator(kind.game, kind.protocol, config, num_envs=num_envs, threads=threads)
-        self.spec = EnvSpec(
-            name=kind.name,
-            frame_shape=(config.size, config.size),
-            frame_dtype="uint8",
-            stack=config.stack,
-            num_actions=len(self._emulator.ale.get_action_set()),
-            frames_per_step=config.skip,
-        )
-        self.protocol = f"{kind.game} by {kind.protocol}"
+        self._emulator = make_emulator(game.game, game.protocol, config, num_envs=num_envs, threads=threads)
+        self.spec: EnvSpec = game.spec(config)
         self.num_envs = num_envs
-        self._life_loss_ends_return = kind.protocol.life_loss_ends_return
+        self._life_loss_ends_return = game.protocol.life_loss_ends_return
         self._key_interval_steps = key_interval_steps
         self._recv_timeout_s = recv_timeout_s
         self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
-        self._receiver = Receiver(f"receive {kind.name}")
+        self._receiver = Receiver(f"receive {game.name}")
         self._standing: _Standing | None = None
         self._actions: IntArray = np.full(num_envs, _NOOP, np.int64)  # [N] the last ones sent
         self._pending: Answer[_Emulated] | None = None

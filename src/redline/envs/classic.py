@@ -4,44 +4,141 @@ Every episode is seeded with a key of its own, so a resume lives only the episod
 """
 
 import math
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from redline.envs.catalog import EnvKind
+from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.vector import EnvError, Progress, State, checked_actions
+from redline.envs.vector import EnvError, Progress, State, VectorEnv, checked_actions
 from redline.errors import UserError
-from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
+from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
 
-_GymEnv = gymnasium.Env[Any, Any]
+GymEnv = gymnasium.Env[Any, Any]
+MakeEnv = Callable[..., GymEnv]  # takes options of Gymnasium, such as render_mode
+MakeVector = Callable[..., VectorEnv]  # takes what EnvKind.make_vector takes
+Draw = Callable[[GymEnv], Array]  # returns a picture [H, W, 3] uint8 of where the env stands
+Presets = Mapping[str, Mapping[str, Any]]  # by algorithm, or by ANY_ALGORITHM
+
+ANY_ALGORITHM = "any"  # in presets: for every algorithm that they don't name
+BYTE = 255  # of a boolean picture, where it is true
+
+
+def gymnasium_env(env_id: str) -> "GymnasiumEnv":
+    """Return the env that Gymnasium has registered under an id."""
+    return GymnasiumEnv(env_id, partial(make_gymnasium_env, env_id))
+
+
+@dataclass(frozen=True)
+class GymnasiumEnv:
+    """An env with Gymnasium's interface: discrete actions, and arrays or pictures to see."""
+
+    gymnasium_id: str
+    make: MakeEnv
+    presets_by_algorithm: Presets = field(default_factory=dict)
+    draw: Draw | None = None  # in place of what the env renders itself
+    vector: MakeVector | None = None  # in place of N copies that are stepped one after the other
+
+    frame_skip = 1
+
+    @property
+    def name(self) -> str:
+        """Short, and safe as a folder's name."""
+        return re.sub(r"[^a-z0-9._-]+", "-", self.gymnasium_id.lower())
+
+    @property
+    def rules(self) -> str:
+        """Say that it is played as it is."""
+        return f"Gymnasium {self.gymnasium_id}: one action per step, observations as the env gives them"
+
+    @property
+    def evaluation_rules(self) -> str:
+        """Say the same of whole episodes."""
+        return self.rules
+
+    @cached_property
+    def spaces(self) -> tuple[Discrete, Box]:
+        """Actions and observations, of a copy that is made once to be asked."""
+        env = self.make_one()
+        try:
+            return checked_spaces(self.gymnasium_id, env)
+        finally:
+            env.close()
+
+    def spec(self, config: EnvConfig) -> EnvSpec:
+        """Return what a network and a replay memory must know."""
+        if self.vector is not None:
+            lanes = self.make_vector(config, num_envs=1, seed=0, threads=1, key_interval_steps=0)
+            spec = lanes.spec
+            lanes.close()
+            return spec
+        actions, observations = self.spaces
+        frame = frame_converter(observations)(np.zeros(observations.shape, observations.dtype))
+        return EnvSpec(
+            name=self.name,
+            frame_shape=frame.shape,
+            frame_dtype=str(frame.dtype),
+            stack=config.stack,
+            num_actions=int(actions.n),
+            frames_per_step=1,
+        )
+
+    def effective(self, config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:
+        """Return the settings as they will act: pictures keep their size, and no action is repeated."""
+        adjustments = [Adjustment("env.size", str(config.size), "native", "only Atari pictures are scaled")]
+        if config.skip != 1:
+            adjustments.append(Adjustment("env.skip", str(config.skip), "1", "only Atari games repeat an action"))
+        return replace(config, skip=1), adjustments
+
+    def presets(self, algorithm: str) -> Mapping[str, Any]:
+        """Return the settings that an algorithm starts with here."""
+        return self.presets_by_algorithm.get(algorithm, self.presets_by_algorithm.get(ANY_ALGORITHM, {}))
+
+    def action_names(self, num_actions: int) -> Sequence[str]:
+        """Return numbers."""
+        return [str(action) for action in range(num_actions)]
+
+    def make_vector(
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+    ) -> VectorEnv:
+        """Return N lanes: of its own kind, or copies stepped in one thread, whose episodes all have a key seed."""
+        if self.vector is not None:
+            return self.vector(
+                config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+            )
+        return ClassicVectorEnv(self, config, num_envs=num_envs, seed=seed)
+
+    def make_one(self, **options: Any) -> GymEnv:
+        """Return one copy; UserError where it can't be made, TypeError where it knows no such option."""
+        try:
+            return self.make(**options)
+        except UserError:
+            raise
+        except Exception as error:  # of foreign code
+            if options and isinstance(error, TypeError):
+                raise
+            raise UserError(f"env {self.gymnasium_id!r} cannot be made: {error!r}") from error
 
 
 class ClassicVectorEnv:
     """N copies of one Gymnasium env; `send` keeps the actions, `recv` takes the step."""
 
-    def __init__(self, kind: EnvKind, *, stack: int, max_episode_frames: int, num_envs: int, seed: int) -> None:
+    def __init__(self, kind: GymnasiumEnv, config: EnvConfig, *, num_envs: int, seed: int) -> None:
         self._id = kind.gymnasium_id
-        self._envs = [make_gymnasium_env(self._id) for _ in range(num_envs)]
-        actions, observations = checked_spaces(self._id, self._envs[0])
+        actions, observations = kind.spaces
         self._first_action = int(actions.start)
         self._to_frame = frame_converter(observations)
-        frame = self._to_frame(np.zeros(observations.shape, observations.dtype))
-        self.spec = EnvSpec(
-            name=kind.name,
-            frame_shape=frame.shape,
-            frame_dtype=str(frame.dtype),
-            stack=stack,
-            num_actions=int(actions.n),
-            frames_per_step=1,
-        )
-        self.protocol = f"Gymnasium {self._id}: one action per step, observations as the env gives them"
+        self.spec: EnvSpec = kind.spec(config)
+        self._envs = [kind.make_one() for _ in range(num_envs)]
         self.num_envs = num_envs
-        self._max_episode_frames = max_episode_frames
+        self._max_episode_frames = config.max_episode_frames
         self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
         self._frames: Array | None = None
         self._pending: IntArray | None = None
@@ -167,7 +264,7 @@ class ClassicVectorEnv:
         return frame
 
 
-def make_gymnasium_env(env_id: str, **options: Any) -> _GymEnv:
+def make_gymnasium_env(env_id: str, **options: Any) -> GymEnv:
     """Return one copy; UserError where Gymnasium can't make it."""
     try:
         with warnings.catch_warnings():
@@ -177,7 +274,7 @@ def make_gymnasium_env(env_id: str, **options: Any) -> _GymEnv:
         raise UserError(f"env {env_id!r} cannot be made: {' '.join(str(error).split())}") from error
 
 
-def checked_spaces(env_id: str, env: _GymEnv) -> tuple[Discrete, Box]:
+def checked_spaces(env_id: str, env: GymEnv) -> tuple[Discrete, Box]:
     """Return actions and observations, if they are of a kind that an agent here can use."""
     actions, observations = env.action_space, env.observation_space
     if not isinstance(actions, Discrete):
@@ -190,11 +287,25 @@ def checked_spaces(env_id: str, env: _GymEnv) -> tuple[Discrete, Box]:
 
 
 def frame_converter(space: Box) -> Callable[[Any], Array]:
-    """Return the way from an observation to a frame: bytes in two or more axes are a picture, all else a vector."""
-    if space.dtype != np.uint8 or len(space.shape) not in (2, 3):
+    """Return the way from an observation to a frame: bytes or booleans in two or three axes are a picture.
+
+    All else is a vector. Channels come first in a frame [C, H, W]; an env has them first or last, in the smaller axis.
+    """
+    is_boolean = space.dtype == np.bool_
+    if not (is_boolean or space.dtype == np.uint8) or len(space.shape) not in (2, 3):
         return lambda observation: np.asarray(observation, np.float32).reshape(-1)
-    if len(space.shape) == 2:
-        return np.array
-    if space.shape[-1] == 1:
-        return lambda observation: np.array(observation[..., 0])
-    return lambda observation: np.ascontiguousarray(np.moveaxis(observation, -1, 0))  # [C, H, W]
+
+    def to_frame(observation: Any) -> Array:
+        picture = np.asarray(observation, np.uint8)
+        if picture.ndim == 3 and not _has_channels_first(space.shape):
+            picture = np.moveaxis(picture, -1, 0)
+        if picture.ndim == 3 and len(picture) == 1:
+            picture = picture[0]
+        # always a copy: an env may show the same array again, with other content
+        return np.array(picture * BYTE if is_boolean else picture, order="C")
+
+    return to_frame
+
+
+def _has_channels_first(shape: tuple[int, ...]) -> bool:
+    return shape[0] < shape[-1]  # a picture has more pixels each way than channels

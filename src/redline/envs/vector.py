@@ -1,11 +1,12 @@
-"""What a vector of environments promises: N lanes stepped together, each at its own place in its own episode."""
+"""What an id stands for, and what a vector of such envs promises: N lanes, each at its own place in its own episode."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from redline.types import Array, EnvSpec, IntArray, VectorStep
+from redline.envs.config import EnvConfig
+from redline.types import Adjustment, Array, EnvSpec, IntArray, VectorStep
 
 State = dict[str, Array]
 Progress = Callable[[float], None]
@@ -25,11 +26,6 @@ class VectorEnv(Protocol):
     @property
     def spec(self) -> EnvSpec:
         """What a network and a replay memory must know."""
-        ...
-
-    @property
-    def protocol(self) -> str:
-        """One sentence that says by which rules the game is played."""
         ...
 
     @property
@@ -81,6 +77,57 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Give back threads and memory."""
+        ...
+
+
+class EnvKind(Protocol):
+    """What an id stands for: how to make it, what it starts with, and by which rules it is played."""
+
+    @property
+    def name(self) -> str:
+        """Short, and safe as a folder's name."""
+        ...
+
+    @property
+    def gymnasium_id(self) -> str:
+        """The canonical id."""
+        ...
+
+    @property
+    def frame_skip(self) -> int:
+        """Emulator frames in one step, unless the user wants others."""
+        ...
+
+    @property
+    def rules(self) -> str:
+        """One sentence that says by which rules it is played in training."""
+        ...
+
+    @property
+    def evaluation_rules(self) -> str:
+        """The same for whole episodes that nothing is learnt from."""
+        ...
+
+    def spec(self, config: EnvConfig) -> EnvSpec:
+        """Return what a network and a replay memory must know."""
+        ...
+
+    def effective(self, config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:
+        """Return the settings as they will act, and each one that does not act as it was asked."""
+        ...
+
+    def presets(self, algorithm: str) -> Mapping[str, Any]:
+        """Return the settings, as a file for --config has them, that an algorithm starts with here."""
+        ...
+
+    def action_names(self, num_actions: int) -> Sequence[str]:
+        """Return a name for each action."""
+        ...
+
+    def make_vector(
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+    ) -> VectorEnv:
+        """Return N lanes; emulators may use `threads`, and an episode has a key of its own if the interval is 0."""
         ...
 
 

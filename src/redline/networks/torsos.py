@@ -217,7 +217,7 @@ def _convolutions(
         if min(height, breadth) + 2 * padding < kernel:
             raise UserError(
                 f"pictures of {spec.frame_shape[-2]} × {spec.frame_shape[-1]} are too small for network {name}: "
-                f"use --env.size {_smallest_size(shapes)} or more"
+                f"use --network strided, or --env.size {_smallest_size(shapes)} or more with an Atari game"
             )
         convolution = nn.Conv2d if modules or motion else PixelConv2d
         modules.append(convolution(channels, channels_out, kernel, stride, padding))

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from redline.recordings.estimate import MeasuredRecordings, estimate_bytes
-from redline.runtime.session import METRICS_INTERVAL_S
+from redline.runtime.loop import METRICS_INTERVAL_S
 
 SCHEMA = 1
 # rows as runs on a machine with two cores and no GPU wrote them; the hardware's has a few bytes for every core

@@ -8,10 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from redline.envs.classic import make_gymnasium_env
 from redline.recordings.episode import RecordingError, Trace
 from redline.recordings.library import Entry, Library
-from redline.recordings.rerunning import Rerun, make_rerun
+from redline.recordings.rerunning import Rerun, find_env, make_rerun
 from redline.recordings.setting import Setting
 from redline.types import Array
 
@@ -112,7 +111,7 @@ def pictures_per_s(setting: Setting) -> Fraction:
         if isinstance(skip, bool) or not isinstance(skip, int) or not 1 <= skip <= EMULATOR_FRAMES_PER_S:
             raise RecordingError(f"a step of {skip!r} frames")
         return Fraction(EMULATOR_FRAMES_PER_S, skip)
-    env = make_gymnasium_env(setting.gymnasium_id)
+    env = find_env(setting).make_one()
     told = env.metadata.get("render_fps")
     env.close()
     is_usable = isinstance(told, int) and 1 <= told <= MAX_PICTURES_PER_S

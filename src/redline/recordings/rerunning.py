@@ -11,7 +11,8 @@ from ale_py.vector_env import AtariVectorEnv as Emulator
 from gymnasium.error import Error as GymnasiumError
 from gymnasium.vector import AutoresetMode
 
-from redline.envs.classic import checked_spaces, frame_converter, make_gymnasium_env
+from redline.envs.catalog import resolve
+from redline.envs.classic import GymnasiumEnv, frame_converter
 from redline.errors import UserError
 from redline.recordings.episode import RecordingError
 from redline.recordings.setting import Setting
@@ -60,6 +61,14 @@ def make_rerun(setting: Setting, *, in_colour: bool = False) -> Rerun:
     if setting.game is not None:
         return AtariRerun(setting, in_colour=in_colour)
     return GymnasiumPictures(setting) if in_colour else GymnasiumRerun(setting)
+
+
+def find_env(setting: Setting) -> GymnasiumEnv:
+    """Return the env, other than an Atari game, that was recorded."""
+    kind = resolve(setting.gymnasium_id)
+    if not isinstance(kind, GymnasiumEnv):
+        raise RecordingError(f"{setting.gymnasium_id} is an Atari game, but was not recorded as one")
+    return kind
 
 
 class AtariRerun:
@@ -114,8 +123,9 @@ class GymnasiumRerun:
     """One env of Gymnasium."""
 
     def __init__(self, setting: Setting, **options: object) -> None:
-        self._env = make_gymnasium_env(setting.gymnasium_id, **options)
-        actions, observations = checked_spaces(setting.gymnasium_id, self._env)
+        self._kind = find_env(setting)
+        self._env = self._kind.make_one(**options)
+        actions, observations = self._kind.spaces
         self._first_action, self._num_actions = int(actions.start), int(actions.n)
         self._to_frame = frame_converter(observations)
         self._most_steps = int(setting.options.get("max_episode_frames", 2**62))
@@ -158,6 +168,8 @@ class GymnasiumPictures(GymnasiumRerun):
             super().__init__(setting)
 
     def _shown(self, frame: Array) -> Array:
+        if self._kind.draw is not None:
+            return np.asarray(self._kind.draw(self._env), np.uint8)
         if self._env.render_mode == "rgb_array":
             try:
                 return np.asarray(self._env.render(), np.uint8)
@@ -165,8 +177,10 @@ class GymnasiumPictures(GymnasiumRerun):
                 raise UserError(f"this env can't be drawn: {' '.join(str(error).split())}") from error
         if frame.dtype != np.uint8:
             raise UserError("this env shows no pictures: nothing can be drawn")
-        planes = frame if frame.ndim == 3 else np.stack([frame] * 3)  # [C, H, W]
-        return np.ascontiguousarray(np.moveaxis(planes[:3], 0, -1))
+        if frame.ndim == 3 and len(frame) != 3:  # channels that are no colours
+            frame = frame.max(0)
+        planes = frame if frame.ndim == 3 else np.stack([frame] * 3)  # [3, H, W]
+        return np.ascontiguousarray(np.moveaxis(planes, 0, -1))
 
 
 @cache

@@ -12,8 +12,8 @@ from typing import Any
 
 from ale_py import roms
 
-from redline.envs.action_names import action_names
 from redline.envs.atari import emulator_options
+from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.recordings.episode import RecordingError
@@ -73,19 +73,19 @@ class Setting:
 def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Setting:
     """Return the setting of an env that is played here and now."""
     kind = resolve(config.id)
-    if kind.game is not None and kind.protocol is not None:
+    game = kind.game if isinstance(kind, AtariGame) else None
+    options: dict[str, Any] = {"max_episode_frames": config.max_episode_frames}
+    if isinstance(kind, AtariGame):
         options = emulator_options(kind.protocol, config)
-    else:
-        options = {"max_episode_frames": config.max_episode_frames}
     return Setting(
         env_id=config.id,
         gymnasium_id=kind.gymnasium_id,
-        game=kind.game,
+        game=game,
         options=options,
-        rom_sha256=None if kind.game is None else rom_sha256(kind.game),
+        rom_sha256=None if game is None else rom_sha256(game),
         versions={name: _version(name) for name in ("ale-py", "gymnasium")},
         num_actions=num_actions,
-        action_names=list(action_names(config.id, num_actions)),
+        action_names=list(kind.action_names(num_actions)),
         values=values,
     )
 
@@ -114,8 +114,8 @@ def _check(setting: Setting) -> None:
         raise TypeError("a text is none, or too long")
     if not isinstance(setting.num_actions, int) or not 1 <= setting.num_actions <= 2**32:
         raise ValueError(f"{setting.num_actions!r} actions")
-    if ":" in setting.gymnasium_id:  # before it, a module to import
-        raise ValueError(f"no env can be called {setting.gymnasium_id!r}")
+    if ":" in setting.gymnasium_id and setting.game is not None:
+        raise ValueError(f"no game can be called {setting.gymnasium_id!r}")
     options = _items(setting.options, dict)
     if setting.game is None:
         _check_options(options, {"max_episode_frames": (1, 2**62)})

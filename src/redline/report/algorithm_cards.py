@@ -2,16 +2,25 @@
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 
 from redline.algorithms import named
-from redline.algorithms.catalog import ALGORITHMS, find_algorithm, part_fields, part_name
+from redline.algorithms.catalog import (
+    ALGORITHMS,
+    canonical_name,
+    find_algorithm,
+    foreign_algorithms,
+    part_fields,
+    part_name,
+)
 from redline.algorithms.entry import Preset
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
+from redline.errors import UserError
 
-FAMILIES: Mapping[type, str] = {QLearning: "q-learning", OnPolicy: "on-policy"}
+FAMILIES = (QLearning.family, OnPolicy.family)  # in the order in which they are listed
 
 
 @dataclass(frozen=True)
@@ -67,24 +76,27 @@ class AlgorithmCard:
 
 def all_cards() -> list[AlgorithmCard]:
     """Return a card for each algorithm, by family and name."""
-    order = list(FAMILIES.values())
     cards = [read_card(name) for name in ALGORITHMS]
-    return sorted(cards, key=lambda card: (order.index(card.family), card.name))
+    for name in foreign_algorithms():
+        with suppress(UserError):  # a package that can't be loaded; who asks for it is told
+            cards.append(read_card(name))
+    return sorted(cards, key=lambda card: (FAMILIES.index(card.family), card.name))
 
 
 def read_card(name: str) -> AlgorithmCard:
     """Return what is known of the algorithm called `name`."""
-    entry = find_algorithm(name)
-    name = next(known for known, found in ALGORITHMS.items() if found is entry)
+    entry, name = find_algorithm(name), canonical_name(name)
     algorithm = entry.atari.algorithm
     usual = type(algorithm)()
-    module = import_module(f"{named.__name__}.{name.replace('-', '_')}")
+    about = entry.changes
+    if name in ALGORITHMS:
+        about = import_module(f"{named.__name__}.{name.replace('-', '_')}").__doc__ or ""
     return AlgorithmCard(
         name=name,
-        family=FAMILIES[type(algorithm)],
+        family=algorithm.family,
         changes=entry.changes,
         paper=entry.paper,
-        about=inspect.cleandoc(module.__doc__ or ""),
+        about=inspect.cleandoc(about),
         atari=_defaults(entry.atari),
         classic=_defaults(entry.classic),
         own_parts=tuple(
@@ -97,21 +109,6 @@ def read_card(name: str) -> AlgorithmCard:
 
 def _defaults(preset: Preset) -> Defaults:
     algorithm = preset.algorithm
-    pace: dict[str, float]
-    if isinstance(algorithm, OnPolicy):
-        pace = {
-            "rollout_steps": algorithm.rollout_steps,
-            "epochs": algorithm.epochs,
-            "lambda": algorithm.returns.trace,
-        }
-    else:
-        pace = {
-            "samples_per_step": algorithm.samples_per_step,
-            "warmup_steps": algorithm.warmup_steps,
-            "target_sync_updates": algorithm.target_sync_updates,
-            "replay_capacity": algorithm.replay.capacity,
-            "n": algorithm.returns.n,
-        }
     return Defaults(
         source=preset.source,
         parts={field: part_name(getattr(algorithm, field)) for field in part_fields(algorithm)},
@@ -119,7 +116,7 @@ def _defaults(preset: Preset) -> Defaults:
             "num_envs": preset.num_envs,
             "lr": algorithm.optimizer.lr_at(0),
             "batch_size": algorithm.batch_size,
-            **pace,
+            **algorithm.paces(),
             "gamma": algorithm.returns.gamma,
             "evaluation_epsilon": algorithm.explore.evaluation_epsilon(),
         },

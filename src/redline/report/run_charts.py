@@ -6,13 +6,29 @@ from collections.abc import Mapping
 
 from redline.report.charts import Bar, Line, LineChart, ShareChart, over_time
 from redline.report.phase_split import PhaseSplit
+from redline.report.row_values import number
 from redline.report.run_files import RunFiles
-from redline.report.run_series import Axis, learning_curve, speed_series
+from redline.report.run_series import Axis, learning_curve, metric_series, speed_series
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
 REST = "the rest of the process"
 MAX_BARS = 80
+# name in metrics.jsonl → title, unit
+DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
+    "loss": ("Loss", "mean since the reading before"),
+    "gradient_norm": ("Gradient norm", "before clipping, one update in 257"),
+    "mean_q": ("Value of the best action", "mean over an update's states"),
+    "largest_q": ("Largest value", "over an update's states"),
+    "td_error": ("TD error", "mean size"),
+    "policy_entropy_nats": ("Entropy of the policy", "nats"),
+    "approximate_kl_nats": ("Approximate KL", "nats, from the policy that acted"),
+    "clip_fraction": ("Clip fraction", "share of an update's rows"),
+    "explained_variance": ("Explained variance", "of the returns by the values; 1 is perfect"),
+    "learning_rate": ("Learning rate", ""),
+    "epsilon": ("ε", "share of random actions"),
+    "mean_length_100_steps": ("Episode length", "steps, mean of 100 episodes"),
+}
 IDLE = {"rest": "nothing to do"}
 
 
@@ -50,6 +66,16 @@ def speed_charts(run: RunFiles) -> list[LineChart]:
         )
         for place, (name, series) in enumerate(speed_series(run).items())
         if name in words
+    ]
+
+
+def diagnostic_charts(run: RunFiles) -> list[LineChart]:
+    """Return what tells how learning goes, against steps."""
+    series = metric_series(run, DIAGNOSTICS, lambda row: number(row, "steps"))
+    return [
+        LineChart(name.replace("_", "-"), *DIAGNOSTICS[name], "steps", (Line(DIAGNOSTICS[name][1], curve.x, curve.y),))
+        for name, curve in series.items()
+        if any(curve.y)  # a loss of a run that has not learnt yet, an ε of a policy
     ]
 
 

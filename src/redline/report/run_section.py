@@ -13,7 +13,7 @@ from redline.report.html_parts import Content, Gallery, Html, folded, join, noti
 from redline.report.phase_split import PhaseSplit, phase_split
 from redline.report.process_section import process_section
 from redline.report.recording_section import recording_section
-from redline.report.run_charts import learning_charts, phase_charts, speed_charts
+from redline.report.run_charts import diagnostic_charts, learning_charts, phase_charts, speed_charts
 from redline.report.run_files import RunFiles
 from redline.report.run_summary import RunSummary
 from redline.report.run_tables import event_table, settings_table
@@ -39,6 +39,9 @@ def run_sections(run: ShownRun, gallery: Gallery, *, level: int) -> Html:
     curves = [*learning_charts(files), *speed_charts(files)]
     drawn = gallery.grid(curves, owner=run.files.label) if curves else Html(f"<p>{NO_CURVE}</p>")
     parts.append(section("Learning and speed", drawn, identity=f"{run.key}-learning", level=level))
+    if diagnosed := diagnostic_charts(files):
+        drawn = gallery.grid(diagnosed, owner=run.files.label)
+        parts.append(section("How learning goes", drawn, identity=f"{run.key}-diagnostics", level=level))
     if (seen := recording_section(run, level=level)) is not None:
         parts.append(seen)
     parts.append(_time_section(phase_split(files), run, gallery, level=level))

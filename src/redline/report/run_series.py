@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,11 +53,14 @@ def speed_series(run: RunFiles) -> dict[str, Series]:
     clock = run_clock(run)
     if clock is None:
         return {}
+    return metric_series(run, ("steps_per_s", "updates_per_s"), lambda row: clock.minutes(row["unix_s"]))
+
+
+def metric_series(run: RunFiles, names: Iterable[str], place: Callable[[Row], float | None]) -> dict[str, Series]:
+    """Return numbers of metrics.jsonl, each at the place of its row; without what the run does not tell."""
     found = {}
-    for name in ("steps_per_s", "updates_per_s"):
-        points = [
-            (clock.minutes(row["unix_s"]), value) for row in run.metrics if (value := number(row, name)) is not None
-        ]
+    for name in names:
+        points = [(place(row), value) for row in run.metrics if (value := number(row, name)) is not None]
         if points:
             found[name] = thin([x for x, _ in points], [y for _, y in points])
     return found

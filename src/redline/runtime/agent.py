@@ -7,7 +7,8 @@ import torch
 
 from redline.algorithms.family import ActorParams, act
 from redline.envs import stacking
-from redline.envs.factory import env_spec
+from redline.envs.catalog import resolve
+from redline.envs.classic import GymnasiumEnv, frame_converter
 from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
 from redline.networks.cores import mask_state
@@ -28,7 +29,13 @@ class Agent:
     """
 
     def __init__(self, saved: SavedRun, checkpoint: str | int = NEWEST, *, device: str = "auto") -> None:
-        self.spec = env_spec(saved.job.env)
+        kind = resolve(saved.job.env.id)
+        self.spec = kind.spec(saved.job.env)
+        # what the env itself takes and shows, where Redline makes numbers from 0 on and frames of it
+        self._first_action, self._space = 0, None
+        if isinstance(kind, GymnasiumEnv) and kind.vector is None:
+            actions, self._space = kind.spaces
+            self._first_action = int(actions.start)
         self.algorithm = saved.job.algorithm
         self.device = find_device(device)
         network = self.algorithm.build_network(self.spec, torch.Generator()).requires_grad_(False).to(self.device)
@@ -52,7 +59,7 @@ class Agent:
 
         Value learners act greedily. Policies draw their actions unless `greedy`: their likeliest may go in circles.
         """
-        given = np.asarray(observation, dtype=self.spec.frame_dtype)
+        given = np.asarray(self._as_frames(np.asarray(observation)), dtype=self.spec.frame_dtype)
         is_single, stack = self._stacked(given, stacked)
         draws = isinstance(self.algorithm.explore, Sampled) and not greedy
         params = ActorParams(
@@ -66,7 +73,19 @@ class Agent:
         rng = stream(self._seed, Purpose.EVALUATE, self._acted)
         self._acted += 1
         actions, self._state, _ = act(params, stack, self._state, rng)
+        actions = actions + self._first_action
         return int(actions[0]) if is_single else actions
+
+    def _as_frames(self, given: Array) -> Array:
+        """Return observations of one env or of several as frames, the way training sees them; frames as they are."""
+        if self._space is None:
+            return given
+        leading = given.ndim - len(self._space.shape)  # axes: several envs, stacks of frames
+        if leading < 0 or given.shape[leading:] != self._space.shape:
+            return given
+        to_frame = frame_converter(self._space)
+        frames = [to_frame(one) for one in given.reshape(-1, *self._space.shape)]
+        return np.stack(frames).reshape(*given.shape[:leading], *frames[0].shape)
 
     def _stacked(self, given: Array, stacked: bool | None) -> tuple[bool, Array]:
         """Tell whether one env is meant, and return what the network sees of each [N, K, *frame]."""

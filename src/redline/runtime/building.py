@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from redline.algorithms.family import Algorithm
 from redline.algorithms.on_policy import OnPolicy
-from redline.algorithms.q_learning import QLearning
-from redline.envs import catalog as env_catalog
+from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
@@ -47,23 +47,27 @@ class Settled:
 def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None = None) -> Settled:
     """Replace what the user left open or what can't act in a run of `steps` so far, and list each replacement."""
     check_topology(job)
-    env, adjustments = env_catalog.effective(job.env)
+    env, adjustments = resolve(job.env.id).effective(job.env)
     if job.env.size == EnvConfig.size:  # the default was not asked for, so nothing was refused
         adjustments = [item for item in adjustments if item.setting != "env.size"]
     limits, rounded = _whole_vector_steps(job, frames_per_step=env.skip, steps=steps)
     adjustments += rounded
-    is_image = env_catalog.resolve(env.id).is_atari or env_spec(env).is_image
-    job, of_roles = settle_roles(place_roles(replace(job, env=env, limits=limits)), is_image=is_image)
+    spec = env_spec(env)
+    check_network(job.algorithm, spec)
+    job, of_roles = settle_roles(place_roles(replace(job, env=env, limits=limits)), is_image=spec.is_image)
     adjustments += of_roles
     device = torch.device(job.learner.device or "cpu")
     adjustments += _annealed_early(job, frames_per_step=env.skip)
-    if isinstance(job.algorithm, OnPolicy):
-        algorithm, cut = _whole_rollouts(job.algorithm, job.num_envs)
-        return Settled(replace(job, algorithm=algorithm), None, adjustments + cut, device)
-    learner, cut = _whole_sequences(job.algorithm)
-    job = replace(job, algorithm=learner)
-    layout, sized = settle_replay(job, learner, saved_replay)
+    algorithm, cut = job.algorithm.whole_batches(job.num_envs)
+    job = replace(job, algorithm=algorithm)
+    layout, sized = settle_replay(job, saved_replay)
     return Settled(job, layout, adjustments + cut + sized, device)
+
+
+def check_network(algorithm: Algorithm, spec: EnvSpec) -> None:
+    """Refuse a network that can't see what the envs show, before anything is played."""
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
+        algorithm.network.build(spec, algorithm.layers)
 
 
 def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
@@ -75,27 +79,6 @@ def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
         return []
     why = f"--optimizer.anneal-steps ends before --max-steps {total:,}"
     return [Adjustment("optimizer.lr", f"{job.algorithm.optimizer.lr_at(0):g}", f"0 from step {end:,} on", why)]
-
-
-def _whole_sequences(algorithm: QLearning) -> tuple[QLearning, list[Adjustment]]:
-    """Choose the batch size that is a whole number of sequences, if the network learns from such."""
-    sequence, asked = algorithm.core.sequence(), algorithm.batch_size
-    if sequence is None or asked % sequence.length_steps == 0:
-        return algorithm, []
-    size = max(1, asked // sequence.length_steps) * sequence.length_steps
-    why = f"whole sequences of {sequence.length_steps} steps"
-    return replace(algorithm, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
-
-
-def _whole_rollouts(algorithm: OnPolicy, num_envs: int) -> tuple[OnPolicy, list[Adjustment]]:
-    """Choose the batch size by which a rollout is cut into equal parts, or nearly so."""
-    rows = algorithm.rollout_steps * num_envs
-    asked = algorithm.batch_size
-    size = -(-rows // -(-rows // asked))
-    if size == asked:
-        return algorithm, []
-    why = f"a rollout of {num_envs} envs × {algorithm.rollout_steps} steps is cut into equal batches"
-    return replace(algorithm, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
 
 
 def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:

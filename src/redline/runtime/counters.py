@@ -66,11 +66,14 @@ class Scores:
     confirmed: float | None = None  # mean of the newest games that were to confirm an evaluation
     solved_target: float | None = None  # target of evaluations that they confirmed; None before
     first: list[float] = field(default_factory=list)  # returns of the first episodes
+    lengths_steps: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))  # of the recent ones
     curve: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=CURVE_EPISODES))  # (time_s, return)
 
-    def add(self, episode_return: float, *, time_s: float) -> None:
+    def add(self, episode_return: float, *, time_s: float, length_steps: int | None = None) -> None:
         """Take in an episode that ended after `time_s` of training."""
         self.recent.append(episode_return)
+        if length_steps is not None:
+            self.lengths_steps.append(length_steps)
         self.curve.append((time_s, episode_return))
         if len(self.first) < SHORT_WINDOW_EPISODES:
             self.first.append(episode_return)
@@ -80,6 +83,11 @@ class Scores:
     def mean(self) -> float | None:
         """Mean of the last 100 episodes, or of as many as there are."""
         return sum(self.recent) / len(self.recent) if self.recent else None
+
+    @property
+    def mean_length_steps(self) -> float | None:
+        """Mean length of the same episodes."""
+        return sum(self.lengths_steps) / len(self.lengths_steps) if self.lengths_steps else None
 
     def confirm(self, mean_return: float, *, target: float, is_enough: bool) -> None:
         """Take in the games that were to confirm that an evaluation reached `target`."""
@@ -118,6 +126,7 @@ def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
         "confirmed_return": scores.confirmed,
         "solved_target": scores.solved_target,
         "first_returns": scores.first,
+        "recent_lengths_steps": list(scores.lengths_steps),
     }
 
 
@@ -131,5 +140,6 @@ def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
         confirmed=data.get("confirmed_return"),
         solved_target=data.get("solved_target"),
         first=[float(value) for value in data.get("first_returns", [])],
+        lengths_steps=deque(map(int, data.get("recent_lengths_steps", [])), maxlen=WINDOW_EPISODES),
     )
     return Counters(**data["counters"]), scores

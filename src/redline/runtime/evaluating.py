@@ -1,17 +1,17 @@
 """`redline eval`: a run's agent is played with the weights of a checkpoint; the run is only read."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file as load_tensors
 
 from redline.algorithms.family import Algorithm
-from redline.envs import catalog as env_catalog
+from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.factory import env_spec
+from redline.envs.vector import Progress
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.networks import Network
@@ -83,13 +83,12 @@ def evaluate(
     explore, epsilon = choose_acting(job.algorithm, saved.algorithm, config)
     device = find_device(config.device)
     num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
-    example = make_vector_env(job.env, num_envs=1, seed=0, threads=1)
-    example.close()
+    spec = env_spec(job.env)
     torch.set_flush_denormal(True)  # as in training
-    torch.set_num_threads(cores if example.spec.is_image else 1)
+    torch.set_num_threads(cores if spec.is_image else 1)
     player = make_player(
         job,
-        example.spec,
+        spec,
         device=device,
         num_envs=num_envs,
         threads=min(cores, num_envs),
@@ -108,8 +107,8 @@ def evaluate(
         played=played,
         epsilon=epsilon,
         num_envs=num_envs,
-        protocol=describe_protocol(example, job.env),
-        frames_per_step=example.spec.frames_per_step,
+        protocol=describe_protocol(job.env),
+        frames_per_step=spec.frames_per_step,
         device=device,
         duration_s=time.monotonic() - begun_s,
     )
@@ -133,10 +132,7 @@ def load_weights(network: Network, checkpoint: Checkpoint) -> None:
         raise UserError(f"the weights in {checkpoint.path} cannot be loaded: {reason}") from error
 
 
-def describe_protocol(env: VectorEnv, config: EnvConfig) -> str:
+def describe_protocol(config: EnvConfig) -> str:
     """Say in one sentence by which rules was played."""
-    kind = env_catalog.resolve(config.id)
-    rules = env.protocol
-    if kind.protocol is not None:  # a life lost ends the return in training at most
-        rules = f"{kind.game} by {replace(kind.protocol, life_loss_ends_return=False)}"
+    rules = resolve(config.id).evaluation_rules
     return f"{rules}; whole episodes of at most {config.max_episode_frames:,} frames, unclipped rewards"

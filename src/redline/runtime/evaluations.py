@@ -11,7 +11,6 @@ from redline.exploration import Greedy, Sampled
 from redline.runtime.actor import Episode
 from redline.runtime.building import find_device
 from redline.runtime.counters import Counters
-from redline.runtime.curves import Curves
 from redline.runtime.job import Job
 from redline.runtime.measuring import Measured
 from redline.runtime.playing import (
@@ -48,7 +47,6 @@ def record_evaluation(
     weights_steps: int,
     duration_s: float,
     recorder: Recorder,
-    curves: Curves,
     watcher: Watcher,
     how: str = "",
     is_confirmation: bool = False,
@@ -73,7 +71,6 @@ def record_evaluation(
         how=how,
         is_confirmation=is_confirmation,
     )
-    curves.add_evaluation(mean, steps=weights_steps)
     watcher.note(
         f"evaluation {number}{how and f' ({how})'} with the weights of step {weights_steps:,}: mean {mean:.2f}, "
         f"min {lowest:g}, max {highest:g} of {len(returns)} episodes, in {duration_s:.1f} s"
@@ -100,10 +97,9 @@ def describe_confirmation(mean: float, target: float) -> str:
 class InlineEvaluator:
     """Plays between two vector steps of a trainer, which goes on as if nothing had been."""
 
-    def __init__(self, trainer: Measured, *, recorder: Recorder, curves: Curves, watcher: Watcher) -> None:
+    def __init__(self, trainer: Measured, *, recorder: Recorder, watcher: Watcher) -> None:
         self._trainer = trainer
         self._recorder = recorder
-        self._curves = curves
         self._watcher = watcher
         self._player: Player | None = None
         self._duration_s = EXPECTED_S  # of the newest evaluation
@@ -159,7 +155,6 @@ class InlineEvaluator:
             weights_steps=counters.steps,
             duration_s=time.monotonic() - begun_s,
             recorder=self._recorder,
-            curves=self._curves,
             watcher=self._watcher,
             how=describe_acting(job),
             is_confirmation=is_confirmation,

@@ -6,6 +6,11 @@ from typing import Any, Self
 
 from redline.records import measured, plain_text
 
+# what an algorithm's `diagnose` may tell; other names are left out
+DIAGNOSES = (
+    *("gradient_norm", "td_error", "mean_q", "largest_q"),
+    *("approximate_kl_nats", "clip_fraction", "explained_variance"),
+)
 REST = "rest"  # what a process waits for that has nothing to do
 
 
@@ -61,6 +66,15 @@ class Gauges:
     remaining_s: float | None  # until the nearest limit, at the present rate
     target_eval_return: float | None = None  # of evaluations; None: the run has no such target
     solved_in_s: float | None = None  # until the target at the present rise of the returns; None: nothing to go by yet
+    mean_length_100_steps: float | None = None  # of the episodes of `mean_return_100`
+    learning_rate: float | None = None
+    gradient_norm: float | None = None  # before it is clipped; like all that follows of one update in 257
+    td_error: float | None = None  # mean size; of a predicted distribution its loss
+    mean_q: float | None = None  # value of the best action, over the states of an update
+    largest_q: float | None = None
+    approximate_kl_nats: float | None = None  # of the policy that acted from the one that learns
+    clip_fraction: float | None = None  # share of the rows that the clipping keeps from teaching more
+    explained_variance: float | None = None  # of the returns, by the values: 1 is perfect, 0 useless
     roles: tuple[RoleGauges, ...] = ()
 
     def row(self) -> dict[str, Any]:

@@ -5,13 +5,12 @@ The emulators run on their own threads from `send` to `recv`, while the learner 
 
 import time
 
-from redline.algorithms.family import ActorExtras, ActorParams
+from redline.algorithms.family import ActorExtras
 from redline.envs.vector import Progress, VectorEnv
 from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Actor
-from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import Source, part_of, prefixed
-from redline.runtime.training import Played, Trainer, is_warmup
+from redline.runtime.training import Played, Turn
 from redline.types import Array, EnvSpec, IntArray
 
 
@@ -45,21 +44,12 @@ class InlineWorld:
         source.begin(first_frames)
         self.actor.begin(first_frames)
 
-    def start_step(self, trainer: Trainer) -> None:
+    def start_step(self, turn: Turn) -> None:
         """Act with the newest weights, and let the envs step."""
-        job, counters, learner = trainer.job, trainer.counters, trainer.learner
-        params = ActorParams(
-            job.algorithm,
-            learner.online,
-            trainer.epsilon,
-            learner.device,
-            is_warmup=is_warmup(job, counters.steps),
-            keeps_features=trainer.source.keeps_features,
-        )
-        self._sent = self.actor.choose(params, stream(job.seed, Purpose.ACT, counters.vector_steps))
+        self._sent = self.actor.choose(turn.policy, turn.rng())
         self.env.send(self._sent[0])
 
-    def finish_step(self, trainer: Trainer) -> Played:
+    def finish_step(self, turn: Turn) -> Played:
         """Wait for the envs, and keep what they gave."""
         if self._sent is None:
             raise RuntimeError("finish_step() follows start_step()")
@@ -67,7 +57,7 @@ class InlineWorld:
         step = self.env.recv()
         self.waited_s["envs"] += time.monotonic() - begun_s
         actions, extras = self._sent
-        trainer.source.append(obs=self.actor.obs, actions=actions, extras=extras, step=step)
+        turn.source.append(obs=self.actor.obs, actions=actions, extras=extras, step=step)
         return Played(self.env.num_envs, self.actor.observe(step))
 
     def state(self) -> dict[str, Array]:

@@ -60,6 +60,8 @@ class Job:
     """Where every role computes that has no device of its own: auto, cpu, cuda or cuda:i."""
     log_dir: Path = Path("runs")
     """Folder that holds the run directories."""
+    track: tuple[str, ...] = ()
+    """Trackers that are told what the run's files are told: wandb, trackio, or those of installed packages."""
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints; one is also written at the start and at the end."""
 

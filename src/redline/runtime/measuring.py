@@ -12,7 +12,7 @@ from redline.learner import Learner
 from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
 from redline.monitor.usage import ProcessUsage
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.gauges import Gauges, RoleGauges
+from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
 from redline.runtime.job import Job
 from redline.runtime.phases import Stopwatch, busy_shares
 from redline.runtime.solving import projected_s
@@ -92,6 +92,7 @@ class Measurer:
         self._started_s = time.monotonic()
         self._marks = deque([self._mark()])
         self._loss: float | None = None
+        self._diagnosis: dict[str, float] = {}
 
     def read(self) -> Gauges:
         """Return what the gauges show now."""
@@ -103,6 +104,7 @@ class Measurer:
             self._marks.popleft()
         loss = trainer.learner.take_mean_loss()
         self._loss = self._loss if loss is None else loss
+        self._diagnosis |= trainer.learner.take_diagnosis()
         own = self._read_role(recent, now)
         steps_per_s = own.steps_per_s or 0.0
         progress, remaining_s = self._progress(steps_per_s)
@@ -140,6 +142,9 @@ class Measurer:
             remaining_s=remaining_s,
             target_eval_return=trainer.job.limits.target_eval_return,
             solved_in_s=self._solved_in_s(),
+            mean_length_100_steps=scores.mean_length_steps,
+            learning_rate=trainer.job.algorithm.optimizer.lr_at(counters.schedule_steps),
+            **{name: self._diagnosis.get(name) for name in DIAGNOSES},
             roles=(own,),
         )
 

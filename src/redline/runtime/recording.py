@@ -10,6 +10,7 @@ from redline.errors import UserError
 from redline.exploration import Sampled
 from redline.recordings.episode import EPISODE, encode_episode
 from redline.recordings.setting import SETTING, Setting, describe
+from redline.records import RecordWriter, Row
 from redline.runs.blocks import MAX_PAYLOAD_BYTES
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError, explain
@@ -17,6 +18,7 @@ from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
+from redline.runtime.sinks import EPISODES, EVENTS, METRICS, Sinks
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
 
@@ -38,8 +40,17 @@ def setting_of(job: Job, spec: EnvSpec) -> Setting:
 class Recorder:
     """Writes metrics, episodes with their recordings, and events in the order in which they happened."""
 
-    def __init__(self, run: RunDirectory, counters: Counters, watcher: Watcher, *, setting: Setting | None) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        counters: Counters,
+        watcher: Watcher,
+        *,
+        setting: Setting | None,
+        sinks: Sinks | None = None,
+    ) -> None:
         self._run = run
+        self._sinks = sinks  # that are told the same as the run's files
         self._counters = counters
         self._watcher = watcher
         self._is_recording = setting is not None
@@ -48,7 +59,9 @@ class Recorder:
         self._next_warning_s = 0.0
 
     def begin(self) -> None:
-        """Open the recordings; a run whose episodes can't be recorded says so, and goes on."""
+        """Open the sinks and the recordings; a run whose episodes can't be recorded says so, and goes on."""
+        if self._sinks is not None:
+            self._sinks.begin()
         if self._setting is None:
             return
         try:
@@ -60,7 +73,8 @@ class Recorder:
 
     def metrics(self, gauges: Gauges) -> None:
         """Write a reading."""
-        self._write(partial(self._run.metrics.write, gauges.row()))
+        self._tell_troubles()
+        self._row(METRICS, self._run.metrics, gauges.row())
 
     def episode(self, episode: Episode) -> None:
         """Write an episode that was finished while training."""
@@ -73,7 +87,7 @@ class Recorder:
     def _episode(self, episode: Episode, role: Mapping[str, object]) -> None:
         if episode.trace is not None and self._is_recording:
             self._recording(episode.trace, role)
-        row: Mapping[str, object] = {
+        row: Row = {
             "time_s": self._counters.time_s,
             "unix_s": time.time(),
             "steps": self._counters.steps,
@@ -84,7 +98,7 @@ class Recorder:
             "seed": episode.key_seed,
             "seed_offset_steps": episode.key_offset_steps,
         }
-        self._write(partial(self._run.episodes.write, row))
+        self._row(EPISODES, self._run.episodes, row)
 
     def _recording(self, trace: bytes, role: Mapping[str, object]) -> None:
         steps, payload = self._counters.steps, encode_episode(trace, **role, unix_s=time.time())
@@ -103,7 +117,23 @@ class Recorder:
         """Write down that something happened."""
         counters = self._counters
         now = {"unix_s": time.time(), "time_s": counters.time_s, "steps": counters.steps}
-        self._write(partial(self._run.events.write, {"event": name, **now, **details}))
+        self._row(EVENTS, self._run.events, {"event": name, **now, **details})
+
+    def close(self) -> None:
+        """Let the sinks finish, and say which could not."""
+        if self._sinks is not None:
+            self._sinks.close()
+            self._tell_troubles()
+
+    def _row(self, kind: str, writer: RecordWriter, row: Row) -> None:
+        self._write(partial(writer.write, row))
+        if self._sinks is not None:
+            self._sinks.write(kind, row)
+
+    def _tell_troubles(self) -> None:
+        for trouble in [] if self._sinks is None else self._sinks.take_troubles():
+            self._watcher.note(f"warning: {trouble}")
+            self.event("warning", message=trouble)
 
     def flush(self) -> None:
         """Write what is waiting, or raise: a checkpoint must not outlive rows from before it."""

@@ -17,14 +17,17 @@ MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
 MEASURED_ENVS = 8  # at most: each takes a moment to start
 
 
-def settle_replay(
-    job: Job, algorithm: QLearning, saved: Mapping[str, Any] | None = None
-) -> tuple[ReplayLayout, list[Adjustment]]:
-    """Return the layout with its bytes, and what a user should know of it; `saved` is what a checkpoint holds.
+def settle_replay(job: Job, saved: Mapping[str, Any] | None = None) -> tuple[ReplayLayout | None, list[Adjustment]]:
+    """Return the layout with its bytes, None if there is none, and what a user should know of it.
+
+    `saved` is what a checkpoint holds.
 
     Bytes that nobody asked for are found by playing the game for a moment, or are those of the checkpoint if all that
     they depend on is as it was.
     """
+    algorithm = job.algorithm
+    if not isinstance(algorithm, QLearning):
+        return None, []
     layout = replay_layout(algorithm, env_spec(job.env), num_envs=job.num_envs, pacing=pacing_of(job, algorithm))
     if saved is not None:
         layout = replace(layout, chunk_frames=saved["frames_per_chunk"])

@@ -1,7 +1,7 @@
 """How a run goes on: from its newest valid checkpoint, saying what changed and what is not exact."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +22,10 @@ from redline.runtime.processes.session import AsyncSession, StoppedWhileStarting
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.session import Session
 from redline.runtime.settings import flatten, from_settings, to_settings
+from redline.runtime.sinks import RunStart, Sink, Sinks
 from redline.runtime.starting import AnySession, describe_env, open_session, present_facts, tell_settings
 from redline.runtime.topology import carry_over
+from redline.runtime.trackers import check_trackers, open_sinks
 from redline.runtime.watching import Watcher
 
 # what a resume may change without changing what is computed
@@ -46,6 +48,7 @@ CHANGES_NOTHING = frozenset(
         "monitor.hz",
         "record",
         "record_values",
+        "track",
     }
 )
 # all that a resume may change; docs/resume.md says what each change costs
@@ -102,8 +105,17 @@ def read_run(path: Path) -> SavedRun:
         algorithm = str(facts["algorithm"])
         job = from_settings(Job(algorithm=find_algorithm(algorithm).atari.algorithm), facts["config"])
     except (KeyError, TypeError, UserError) as error:
-        raise UserError(f"{path}/run.json is no run of this version of Redline: {error}") from None
+        brought = (
+            "; if a package or a script brings it, install or register that first" if "unknown" in str(error) else ""
+        )
+        raise UserError(f"{path}/run.json is no run of this version of Redline: {error}{brought}") from None
     return SavedRun(path, job, algorithm, facts)
+
+
+def check_env(saved: SavedRun, typed: str | None) -> None:
+    """Refuse an env that is not the run's: it is typed to allow a module, not to choose another."""
+    if typed not in (None, saved.job.env.id):
+        raise UserError(f"{saved.path} was trained on {saved.job.env.id}, not on {typed}: leave --env out")
 
 
 class StoppedWhileResumingError(Exception):
@@ -117,13 +129,18 @@ def resume_run(
     requested_stop: Callable[[], str | None] = lambda: None,
     *,
     begun_s: float | None = None,
+    sinks: Sequence[Sink] = (),
+    sets_process: bool = True,
 ) -> AnySession:
     """Go on from the newest valid checkpoint of a run, with `job` in place of what it was started with.
 
-    `begun_s` is the monotonic time at which the user began to wait, now if it is not given.
+    `begun_s` is the monotonic time at which the user began to wait, now if it is not given. `sinks` are told what the
+    run's files are told, beside the trackers that the job names. `sets_process` lets an inline run set what there is
+    once per process.
     """
     begun_s = time.monotonic() if begun_s is None else begun_s
     check_changes(saved.job, job)
+    check_trackers(job.track)
     with ExitStack() as on_error:
         run = RunDirectory.open(saved.path)
         on_error.callback(run.close)
@@ -136,6 +153,11 @@ def resume_run(
         spec, protocol = describe_env(settled.job)
         check_disk(settled, spec, run.path)
         tell_settings(settled, spec, protocol, run, watcher)
+        facts = {**saved.facts, "config": to_settings(settled.job)}
+        outlets = open_sinks(settled.job.track, RunStart(run.path, facts, checkpoint.steps), sinks)
+        on_error.callback(outlets.close)
+        if settled.job.topology == "inline" and sets_process:
+            prepare_process(settled)
         bring_back = _bring_back_inline if settled.job.topology == "inline" else _bring_back_async
         session, lost_state = bring_back(
             settled,
@@ -145,22 +167,30 @@ def resume_run(
             watcher=watcher,
             requested_stop=requested_stop,
             begun_s=begun_s,
+            sinks=outlets,
         )
         on_error.callback(session.close)
         counters, _ = counters_from_json(checkpoint.state)
         for reason in run.set_unreadable_recordings_aside():
             watcher.note(f"warning: {reason}")
         lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
-        changes = changed_settings(saved.job, settled.job)
-        facts = present_facts(settled)
-        resumes = saved.facts.get("resumes", [])
-        inexact = lost_state + inexact_because(resumes[-1] if resumes else saved.facts, facts, changes)
-        config = facts.pop("config")
-        resumed = {**facts, "steps": checkpoint.steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
-        run.write_run_json({**saved.facts, "config": config, "resumes": [*resumes, resumed]})
+        changes, inexact = _write_down(run, saved, settled, steps=checkpoint.steps, lost_state=lost_state)
         on_error.pop_all()
     _announce(session, watcher, checkpoint, inexact=inexact, lost_rows=lost_rows, changes=changes)
     return session
+
+
+def _write_down(
+    run: RunDirectory, saved: SavedRun, settled: Settled, *, steps: int, lost_state: list[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Add this resume to run.json; return which settings changed, and why what follows is not exact."""
+    changes, facts = changed_settings(saved.job, settled.job), present_facts(settled)
+    resumes = saved.facts.get("resumes", [])
+    inexact = lost_state + inexact_because(resumes[-1] if resumes else saved.facts, facts, changes)
+    config = facts.pop("config")
+    resumed = {**facts, "steps": steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
+    run.write_run_json({**saved.facts, "config": config, "resumes": [*resumes, resumed]})
+    return changes, inexact
 
 
 def _bring_back_inline(
@@ -172,14 +202,14 @@ def _bring_back_inline(
     watcher: Watcher,
     requested_stop: Callable[[], str | None],
     begun_s: float,
+    sinks: Sinks,
 ) -> tuple[Session, list[str]]:
     """Return a session that stands where the checkpoint was taken, and what could not be brought back."""
-    prepare_process(settled)
     trainer = build_trainer(settled, env_seed=_env_seed(settled.job, checkpoint))
     with ExitStack() as on_error:
         on_error.callback(trainer.close)
         lost = restore_checkpoint(trainer, checkpoint, store, progress=_report_progress(watcher, requested_stop))
-        session = open_session(run, store, trainer, watcher, begun_s=begun_s)
+        session = open_session(run, store, trainer, watcher, begun_s=begun_s, sinks=sinks)
         on_error.pop_all()
     return session, lost
 
@@ -193,6 +223,7 @@ def _bring_back_async(
     watcher: Watcher,
     requested_stop: Callable[[], str | None],
     begun_s: float,
+    sinks: Sinks,
 ) -> tuple[AsyncSession, list[str]]:
     """Return a session whose learner stands where the checkpoint was taken, and what could not be brought back."""
     check_memory(settled)
@@ -201,7 +232,14 @@ def _bring_back_async(
     check_rings(settled.job, spec)
     counters, scores = counters_from_json(checkpoint.state)
     session = AsyncSession(
-        run=run, settled=settled, spec=spec, watcher=watcher, counters=counters, scores=scores, begun_s=begun_s
+        run=run,
+        settled=settled,
+        spec=spec,
+        watcher=watcher,
+        counters=counters,
+        scores=scores,
+        begun_s=begun_s,
+        sinks=sinks,
     )
     with ExitStack() as on_error:
         on_error.callback(session.close)

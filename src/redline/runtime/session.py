@@ -15,21 +15,19 @@ from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.curves import Curves
 from redline.runtime.evaluations import InlineEvaluator, describe_acting
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
-from redline.runtime.measuring import Measurer
+from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.recording import Recorder, recording_setting
 from redline.runtime.replay_sizing import full_replay
 from redline.runtime.run_monitor import RunMonitor
+from redline.runtime.sinks import Sinks
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
 
 LEFT = "the loop was left"  # why a run stopped
-METRICS_INTERVAL_S = 5.0
-DISPLAY_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class Outcome:
     gauges: Gauges
     learning_steps_per_s: float | None  # since the warm-up, over all resumes
     run: Path
+    env_id: str
     checkpoint: Path | None
     solved: Solved | None = None
 
@@ -94,7 +93,7 @@ class Session(AbstractContextManager["Session"]):
         store: CheckpointStore,
         trainer: Trainer,
         watcher: Watcher,
-        curves: Curves,
+        sinks: Sinks,
         begun_s: float,
     ) -> None:
         """Take a trainer as it is to go on; `begun_s` is the monotonic time at which the user began to wait."""
@@ -103,10 +102,10 @@ class Session(AbstractContextManager["Session"]):
         self.store = store
         self.trainer = trainer
         self._watcher = watcher
-        self._curves = curves
-        self._recorder = Recorder(run, trainer.counters, watcher, setting=recording_setting(trainer.job, trainer.spec))
-        self._measurer = Measurer(trainer, folder=run.path)
-        self._evaluator = InlineEvaluator(trainer, recorder=self._recorder, curves=curves, watcher=watcher)
+        setting = recording_setting(trainer.job, trainer.spec)
+        self._recorder = Recorder(run, trainer.counters, watcher, setting=setting, sinks=sinks)
+        self._loop = Loop(trainer, folder=run.path)
+        self._evaluator = InlineEvaluator(trainer, recorder=self._recorder, watcher=watcher)
         self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._started_s = time.monotonic()
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
@@ -123,7 +122,7 @@ class Session(AbstractContextManager["Session"]):
     def close(self) -> None:
         """Give back what the run holds, and let others in."""
         self._monitor.close()
-        self._curves.close()
+        self._recorder.close()
         self.trainer.close()
         self.store.close()
         self.run.close()
@@ -145,40 +144,28 @@ class Session(AbstractContextManager["Session"]):
         self._recorder.begin()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
         self._monitor.begin()
-        self.trainer.phases.skip()
-        self._started_s = last_s = time.monotonic()
-        next_show_s, next_metrics_s = last_s + DISPLAY_INTERVAL_S, last_s
-        next_checkpoint_s = last_s + self._job.checkpoint_minutes * 60
+        self._started_s = time.monotonic()
+        metrics, checkpoint = Every(METRICS_INTERVAL_S, at_once=True), Every(self._job.checkpoint_minutes * 60)
+        self._loop.begin()
         while (reason := requested_stop() or self._limit_reached(self._job.limits)) is None:
-            for episode in self.trainer.vector_step():
+            for episode in self._loop.step():
                 self._recorder.episode(episode)
-            now_s = time.monotonic()
-            self.trainer.counters.count_time(now_s - last_s)
             if self._evaluator.is_due:
-                self.trainer.phases.lap("other")
-                self._evaluate(requested_stop)
-                self.trainer.phases.skip()
-                now_s = time.monotonic()
-            last_s = now_s
-            if now_s >= next_show_s:
-                next_show_s = now_s + DISPLAY_INTERVAL_S
+                with self._loop.pause():
+                    self._evaluate(requested_stop)
+            if self._loop.reading_is_due():
                 gauges = self._show()
-                if now_s >= next_metrics_s:
-                    next_metrics_s = now_s + METRICS_INTERVAL_S
-                    self._record(gauges)
-                self.trainer.phases.lap("other")
-                held_from_s = time.monotonic()
-                yield gauges
-                last_s += time.monotonic() - held_from_s  # what is done with a reading is no training
-                self.trainer.phases.skip()
-            if now_s >= next_checkpoint_s:
-                next_checkpoint_s = now_s + self._job.checkpoint_minutes * 60
+                if metrics.is_due():
+                    self._recorder.metrics(gauges)
+                with self._loop.pause():  # what is done with a reading is no training
+                    yield gauges
+            if checkpoint.is_due():
                 self.checkpoint(is_last=False)
         return reason
 
     def _finish(self, reason: str) -> Outcome:
         gauges = self._show()
-        self._record(gauges)
+        self._recorder.metrics(gauges)
         self._monitor.close()
         self.event("stop", reason=reason)
         self.checkpoint(is_last=True)
@@ -188,6 +175,7 @@ class Session(AbstractContextManager["Session"]):
             gauges=gauges,
             learning_steps_per_s=self.trainer.counters.learning_steps_per_s,
             run=self.run.path,
+            env_id=self._job.env.id,
             checkpoint=self._last_checkpoint,
             solved=solved and replace(solved, argmax_return=self._evaluator.argmax_mean),
         )
@@ -207,17 +195,12 @@ class Session(AbstractContextManager["Session"]):
         return time.monotonic() - self._waited_from_s
 
     def _show(self) -> Gauges:
-        gauges = self._measurer.read()
-        self.trainer.check_loss(gauges.loss)
+        gauges = self._loop.read()
         self._watcher.show(gauges)
         self._monitor.attend()
         self._tell_if_replay_is_full()
         self._tell_if_annealing()
         return gauges
-
-    def _record(self, gauges: Gauges) -> None:
-        self._recorder.metrics(gauges)
-        self._curves.add(gauges)
 
     def checkpoint(self, *, is_last: bool) -> None:
         """Save a checkpoint; where the disk refuses, say so loudly and go on, unless it was the last chance."""

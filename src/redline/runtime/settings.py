@@ -110,7 +110,7 @@ def _convert(value: Any, hint: Any, *, key: str) -> Any:
         return Path(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if get_origin(hint) is tuple and isinstance(value, list):
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
         return tuple(_convert(item, get_args(hint)[0], key=key) for item in value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value

@@ -2,15 +2,16 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from redline.envs.factory import make_vector_env
+from redline.envs.catalog import resolve
 from redline.experience.budget import bytes_in_words
 from redline.recipes import Recipe
 from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory
+from redline.runs.directory import RunDirectory, read_run_json
 from redline.runs.errors import free_bytes
 from redline.runs.host import host_facts
 from redline.runtime.building import (
@@ -24,12 +25,13 @@ from redline.runtime.building import (
     settle,
 )
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.curves import HOW_TO_GET_IT, Curves
 from redline.runtime.job import Job
 from redline.runtime.processes.session import AsyncSession
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.session import Session
 from redline.runtime.settings import to_settings
+from redline.runtime.sinks import RunStart, Sink, Sinks
+from redline.runtime.trackers import HOW_TO_GET_IT, check_trackers, has_tensorboard, open_sinks
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
@@ -38,22 +40,44 @@ AnySession = Session | AsyncSession
 
 
 def start_run(
-    job: Job, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None, begun_s: float | None = None
+    job: Job,
+    algorithm: str,
+    watcher: Watcher,
+    *,
+    recipe: Recipe | None = None,
+    begun_s: float | None = None,
+    sinks: Sequence[Sink] = (),
+    sets_process: bool = True,
 ) -> AnySession:
     """Begin a new run in a new directory; `recipe` is where its settings come from, if from one.
 
-    `begun_s` is the monotonic time at which the user began to wait, now if it is not given.
+    `begun_s` is the monotonic time at which the user began to wait, now if it is not given. `sinks` are told what the
+    run's files are told, beside the trackers that the job names. `sets_process` lets an inline run set what there is
+    once per process.
     """
+    check_trackers(job.track)
     settled = settle(job)
-    start = start_inline if settled.job.topology == "inline" else start_async
-    return start(settled, algorithm, watcher, recipe=recipe, begun_s=time.monotonic() if begun_s is None else begun_s)
+    begun_s = time.monotonic() if begun_s is None else begun_s
+    if settled.job.topology == "async":
+        return start_async(settled, algorithm, watcher, recipe=recipe, begun_s=begun_s, sinks=sinks)
+    return start_inline(
+        settled, algorithm, watcher, recipe=recipe, begun_s=begun_s, sinks=sinks, sets_process=sets_process
+    )
 
 
 def start_inline(
-    settled: Settled, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None, begun_s: float | None = None
+    settled: Settled,
+    algorithm: str,
+    watcher: Watcher,
+    *,
+    recipe: Recipe | None = None,
+    begun_s: float | None = None,
+    sinks: Sequence[Sink] = (),
+    sets_process: bool = True,
 ) -> Session:
     """Begin a new run in this process."""
-    prepare_process(settled)
+    if sets_process:
+        prepare_process(settled)
     spec, protocol = describe_env(settled.job)
     with ExitStack() as on_error:
         trainer = build_trainer(settled, env_seed=settled.job.seed)
@@ -64,7 +88,9 @@ def start_inline(
         )
         trainer.begin()
         tell_settings(settled, spec, protocol, run, watcher)
-        session = open_session(run, CheckpointStore(run), trainer, watcher, begun_s=begun_s)
+        outlets = open_sinks(settled.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
+        on_error.callback(outlets.close)
+        session = open_session(run, CheckpointStore(run), trainer, watcher, begun_s=begun_s, sinks=outlets)
         session.event("start", protocol=protocol)
         session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
         on_error.pop_all()
@@ -72,7 +98,13 @@ def start_inline(
 
 
 def start_async(
-    settled: Settled, algorithm: str, watcher: Watcher, *, recipe: Recipe | None = None, begun_s: float
+    settled: Settled,
+    algorithm: str,
+    watcher: Watcher,
+    *,
+    recipe: Recipe | None = None,
+    begun_s: float,
+    sinks: Sequence[Sink] = (),
 ) -> AsyncSession:
     """Begin a new run with processes of its own."""
     check_memory(settled)
@@ -84,6 +116,8 @@ def start_async(
             settled, game=spec.name, protocol=protocol, algorithm=algorithm, recipe=recipe, on_error=on_error
         )
         tell_settings(settled, spec, protocol, run, watcher)
+        outlets = open_sinks(settled.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
+        on_error.callback(outlets.close)
         session = AsyncSession(
             run=run,
             settled=settled,
@@ -92,6 +126,7 @@ def start_async(
             counters=Counters(),
             scores=Scores(),
             begun_s=begun_s,
+            sinks=outlets,
         )
         on_error.callback(session.close)
         session.event("start", protocol=protocol)
@@ -102,9 +137,8 @@ def start_async(
 
 def describe_env(job: Job) -> tuple[EnvSpec, str]:
     """Return what a network must know of the envs, and by which rules they are played."""
-    env = make_vector_env(job.env, num_envs=1, seed=0, threads=1)
-    env.close()
-    return env.spec, env.protocol
+    kind = resolve(job.env.id)
+    return kind.spec(job.env), kind.rules
 
 
 def _create_run(
@@ -133,12 +167,17 @@ def present_facts(settled: Settled) -> dict[str, Any]:
 
 
 def open_session(
-    run: RunDirectory, store: CheckpointStore, trainer: Trainer, watcher: Watcher, *, begun_s: float | None = None
+    run: RunDirectory,
+    store: CheckpointStore,
+    trainer: Trainer,
+    watcher: Watcher,
+    *,
+    sinks: Sinks,
+    begun_s: float | None = None,
 ) -> Session:
     """Return the session that runs a trainer, for a user who waits since `begun_s`, or since now."""
-    curves = Curves(run.path, from_steps=trainer.counters.steps)
     begun_s = time.monotonic() if begun_s is None else begun_s
-    return Session(run=run, store=store, trainer=trainer, watcher=watcher, curves=curves, begun_s=begun_s)
+    return Session(run=run, store=store, trainer=trainer, watcher=watcher, sinks=sinks, begun_s=begun_s)
 
 
 def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirectory, watcher: Watcher) -> None:
@@ -160,7 +199,7 @@ def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirect
     watcher.note(protocol)
     _tell_disk(settled, spec, run, watcher)
     watcher.note(f"run directory {run.path}")
-    if not Curves.is_available():
+    if not has_tensorboard():
         watcher.note(HOW_TO_GET_IT)
 
 

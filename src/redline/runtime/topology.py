@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from redline.algorithms.on_policy import OnPolicy
+from redline.envs.suites import is_registered
 from redline.errors import UserError
 from redline.experience.shared_lanes import check_platform
 from redline.runtime.job import Job
@@ -49,7 +49,12 @@ def check_topology(job: Job) -> None:
     if job.topology == "inline":
         _check_inline(job)
         return
-    if isinstance(job.algorithm, OnPolicy):
+    if is_registered(job.env.id):
+        raise UserError(
+            f"env {job.env.id!r} is registered in this process only, and --topology async has others: use --topology "
+            "inline, or --env module:id"
+        )
+    if job.algorithm.replay is None:
         raise UserError(
             "--topology async needs a replay memory, for its actors play with weights some updates old, and an "
             "on-policy algorithm learns only from what the newest weights played: use --topology inline"

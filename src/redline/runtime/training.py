@@ -9,10 +9,13 @@ Between (5) and (1) everything stands still, and only there is a checkpoint take
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 
+from redline.algorithms.family import ActorParams
 from redline.envs.vector import Progress
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
 from redline.runtime.actor import Episode
@@ -29,6 +32,16 @@ class Played(NamedTuple):
 
     steps: int
     episodes: list[Episode]
+
+
+class Turn(NamedTuple):  # made at every vector step: a dataclass would take several times as long
+    """What a world is given for one vector step: who acts, how far the run is, and who keeps what is played."""
+
+    policy: ActorParams
+    rng: Callable[[], np.random.Generator]  # of the actions
+    source: Source
+    steps: int
+    updates: int
 
 
 class World(Protocol):
@@ -58,12 +71,12 @@ class World(Protocol):
         """Start an episode in every lane."""
         ...
 
-    def start_step(self, trainer: "Trainer") -> None:
+    def start_step(self, turn: Turn) -> None:
         """Let the next vector step be played."""
         ...
 
-    def finish_step(self, trainer: "Trainer") -> Played:
-        """Take in what was played since."""
+    def finish_step(self, turn: Turn) -> Played:
+        """Hand what was played since to the source of the turn."""
         ...
 
     def state(self) -> dict[str, Array]:
@@ -128,15 +141,30 @@ class Trainer:
         """Seconds waited so far, by what for."""
         return {**self.world.waited_s, "gather": self.source.waited_s}
 
+    def turn(self) -> Turn:
+        """Return what the world is given for the next vector step."""
+        job, counters, learner = self.job, self.counters, self.learner
+        policy = ActorParams(
+            job.algorithm,
+            learner.online,
+            self.epsilon,
+            learner.device,
+            is_warmup=is_warmup(job, counters.steps),
+            keeps_features=self.source.keeps_features,
+        )
+        rng = partial(stream, job.seed, Purpose.ACT, counters.vector_steps)
+        return Turn(policy, rng, self.source, counters.steps, counters.updates)
+
     def vector_step(self) -> list[Episode]:
         """Let one step be played, learn what is due, and return the episodes that ended."""
         counters, phases = self.counters, self.phases
         phases.lap("other")
         self._learn(self.source.before_acting(counters, self.world.obs))
-        self.world.start_step(self)
+        turn = self.turn()
+        self.world.start_step(turn)
         phases.lap("act")
         self._learn(self.source.while_stepping(counters))
-        steps, episodes = self.world.finish_step(self)
+        steps, episodes = self.world.finish_step(turn)
         phases.lap("keep")
         counters.steps += steps
         whole, self._stray_steps = divmod(self._stray_steps + steps, self.world.num_envs)
@@ -145,7 +173,7 @@ class Trainer:
         if self.source.pacing.is_free:
             counters.free_steps, counters.free_samples = counters.steps, counters.samples
         for episode in episodes:
-            self.scores.add(episode.total_reward, time_s=counters.time_s)
+            self.scores.add(episode.total_reward, time_s=counters.time_s, length_steps=episode.length_steps)
         if episodes:
             self._skip_ahead()
         return episodes

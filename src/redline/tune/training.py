@@ -76,10 +76,11 @@ class Training:
     def _arguments(self) -> Sequence[str]:
         asked = self._study.settings
         limit = () if self._goal.max_steps is None else ("--max-steps", str(self._goal.max_steps))
+        typed = ("--env", asked.env) if ":" in asked.env else ()  # the search was allowed to import the module
         return (
             *("train", "--config", str(self._home / SETTINGS_TOML), "--log-dir", str(self._home)),
             *("--seed", str(self.seed), "--max-minutes", repr(self._minutes), *limit),
-            *("--learner.threads", str(asked.threads), "--actor.threads", str(asked.threads), "--plain"),
+            *("--learner.threads", str(asked.threads), "--actor.threads", str(asked.threads), "--plain", *typed),
         )
 
     @property

@@ -79,7 +79,7 @@ def set_table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         source = build_source(settled, spec, learner)
         trainer = Trainer(settled.job, world=world, env_seed=None, source=source, learner=learner)
         request.addfinalizer(trainer.close)
-        world.publish(trainer)
+        world.publish(trainer.turn())
         writers = [LaneWriter(lanes, np.arange(ENVS) + ENVS * actor) for actor in range(actors)]
         for writer in writers:
             writer.begin(np.zeros((ENVS, *spec.frame_shape), np.float32))

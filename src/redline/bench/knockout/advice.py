@@ -12,7 +12,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.algorithms.samplings import Prioritized
 from redline.bench.knockout.costs import ENV_AND_LEARNER, LEARNER_PARTS
-from redline.envs import catalog as env_catalog
+from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.networks import Nature
 from redline.runtime.building import place_roles
@@ -79,8 +79,8 @@ def _all_learner_threads(job: Job) -> Setting | None:
 
 
 def _larger_batch(job: Job) -> Setting | None:
-    size, is_replay = job.algorithm.batch_size, isinstance(job.algorithm, QLearning)
-    return ("batch_size", 4 * size) if is_replay and 4 * size <= GOOD_BATCH else None
+    size, replay = job.algorithm.batch_size, job.algorithm.replay
+    return ("batch_size", 4 * size) if replay is not None and 4 * size <= GOOD_BATCH else None
 
 
 def _fewer_batches(job: Job) -> Setting | None:
@@ -102,16 +102,16 @@ def _learn_less(job: Job) -> Setting | None:
 
 
 def _prefetch(job: Job) -> Setting | None:
-    algorithm = job.algorithm
-    is_late = isinstance(algorithm, QLearning) and algorithm.replay.prefetch == 0
+    replay = job.algorithm.replay
+    is_late = replay is not None and replay.prefetch == 0
     return ("replay.prefetch", 1) if is_late and usable_cores() > 1 else None
 
 
 def _faster_codec(job: Job) -> Setting | None:
-    algorithm = job.algorithm
-    if not isinstance(algorithm, QLearning) or algorithm.network.reads_vectors():
+    replay = job.algorithm.replay
+    if replay is None or job.algorithm.network.reads_vectors():
         return None
-    faster = {"zstd": "lz4", "lz4": "raw"}.get(algorithm.replay.codec)
+    faster = {"zstd": "lz4", "lz4": "raw"}.get(replay.codec)
     return None if faster is None else ("replay.codec", faster)
 
 
@@ -123,7 +123,7 @@ def _uniform(job: Job) -> Setting | None:
 
 def _all_env_threads(job: Job) -> Setting | None:
     most = min(usable_cores(), job.num_envs)
-    is_threaded = env_catalog.resolve(job.env.id).is_atari
+    is_threaded = find_game(job.env.id) is not None
     return ("actor.threads", most) if is_threaded and job.actor.threads < most else None
 
 
@@ -136,7 +136,7 @@ def _more_envs(job: Job) -> Setting | None:
 
 
 def _more_threaded_envs(job: Job) -> Setting | None:
-    return _more_envs(job) if env_catalog.resolve(job.env.id).is_atari else None
+    return _more_envs(job) if find_game(job.env.id) is not None else None
 
 
 def _no_monitor(job: Job) -> Setting | None:

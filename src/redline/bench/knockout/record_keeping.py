@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
 
-from redline.bench.knockout.replacing import do_nothing, replaced
 from redline.monitor.attaching import Watcher
 from redline.runs.directory import RunDirectory
-from redline.runtime.actor import Episode
-from redline.runtime.curves import Curves
 from redline.runtime.gauges import Gauges
-from redline.runtime.measuring import Measurer
+from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.recording import Recorder, recording_setting
-from redline.runtime.session import DISPLAY_INTERVAL_S, METRICS_INTERVAL_S
+from redline.runtime.sinks import RunStart
+from redline.runtime.trackers import open_sinks
 from redline.runtime.training import Trainer
 
 
@@ -38,44 +35,45 @@ class RecordKeeping:
     """Writes the records of a trainer into a run directory."""
 
     def __init__(self, trainer: Trainer, run: RunDirectory, monitor: Watcher | None) -> None:
-        self._counters = trainer.counters
+        self._trainer = trainer
+        self._loop = Loop(trainer, folder=run.path)
         self._recorder = Recorder(
-            run, trainer.counters, Unwatched(), setting=recording_setting(trainer.job, trainer.spec)
+            run,
+            trainer.counters,
+            Unwatched(),
+            setting=recording_setting(trainer.job, trainer.spec),
+            sinks=open_sinks((), RunStart(run.path, {}, 0)),
         )
-        self._measurer = Measurer(trainer, folder=run.path)
-        self._curves = Curves(run.path, from_steps=0)
         self._monitor = monitor
-        self._last_s = time.monotonic()
-        self._next_show_s = self._last_s + DISPLAY_INTERVAL_S
-        self._next_metrics_s = self._last_s
+        self._metrics = Every(METRICS_INTERVAL_S, at_once=True)
+        self._is_left_out = False
         self._recorder.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
 
-    def after_step(self, episodes: Sequence[Episode]) -> None:
-        """Write the episodes that ended, and a reading if one is due."""
-        for episode in episodes:
-            self._recorder.episode(episode)
-        now_s = time.monotonic()
-        self._counters.count_time(now_s - self._last_s)
-        self._last_s = now_s
-        if now_s < self._next_show_s:
+    def step(self) -> None:
+        """Take a vector step as a session does; write the episodes that ended, and a reading if one is due."""
+        if self._is_left_out:
+            self._trainer.vector_step()
             return
-        self._next_show_s = now_s + DISPLAY_INTERVAL_S
-        gauges = self._measurer.read()
+        for episode in self._loop.step():
+            self._recorder.episode(episode)
+        if not self._loop.reading_is_due():
+            return
+        gauges = self._loop.read()
         if self._monitor is not None:
             self._monitor.take_events()
-        if now_s >= self._next_metrics_s:
-            self._next_metrics_s = now_s + METRICS_INTERVAL_S
+        if self._metrics.is_due():
             self._recorder.metrics(gauges)
-            self._curves.add(gauges)
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
         """Write nothing for a while; the monitor stands still, for to start it anew would cost more than it does."""
         self._signal_monitor(signal.SIGSTOP)
+        self._is_left_out = True
         try:
-            with replaced(self, "after_step", do_nothing):
-                yield
+            yield
         finally:
+            self._is_left_out = False
+            self._loop.begin()
             self._signal_monitor(signal.SIGCONT)
 
     def _signal_monitor(self, number: signal.Signals) -> None:
@@ -83,8 +81,8 @@ class RecordKeeping:
             os.kill(self._monitor.pid, number)
 
     def close(self) -> None:
-        """Close the curves."""
-        self._curves.close()
+        """Let the sinks finish."""
+        self._recorder.close()
 
 
 @contextmanager

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from redline.algorithms.on_policy import OnPolicy
-from redline.envs import catalog as env_catalog
+from redline.envs.atari_games import find_game
 from redline.runtime.job import Job
 
 
 def can_overlap(job: Job) -> bool:
     """Tell whether envs step while the learner learns."""
-    return not isinstance(job.algorithm, OnPolicy) and env_catalog.resolve(job.env.id).is_atari
+    return job.algorithm.replay is not None and find_game(job.env.id) is not None
 
 
 def what_runs_beside_what(job: Job) -> str:
     """Say what goes on at the same time in this job."""
-    algorithm = job.algorithm
-    if isinstance(algorithm, OnPolicy):
+    replay = job.algorithm.replay
+    if replay is None:
         return "Nothing runs beside the envs: a full rollout is learnt from before they step again."
     if can_overlap(job):
         said = "The envs step while batches are made and learnt from."
     else:
         said = "Nothing runs beside the envs: they step here, when what is due was learnt."
-    gathers = f" A thread gathers batches beside the learner (--replay.prefetch {algorithm.replay.prefetch})."
-    return said + gathers if algorithm.replay.prefetch else said
+    gathers = f" A thread gathers batches beside the learner (--replay.prefetch {replay.prefetch})."
+    return said + gathers if replay.prefetch else said
 
 
 def remarks(job: Job, *, keeps_features: bool) -> list[str]:

@@ -49,7 +49,8 @@ class Subject:
     @property
     def updates_per_period(self) -> float:
         """Updates that a period brings in the long run."""
-        return self.period_steps * updates_per_vector_step(self.trainer.job)
+        job = self.trainer.job
+        return self.period_steps * job.algorithm.updates_per_vector_step(job.num_envs)
 
     def play(self, vector_steps: int) -> None:
         """Train on, and wait for the device to have done it."""
@@ -63,19 +64,10 @@ def train(trainer: Trainer, records: RecordKeeping, vector_steps: int) -> None:
     with it, or the other way round.
     """
     for _ in range(vector_steps):
-        records.after_step(trainer.vector_step())
+        records.step()
     trainer._learn(trainer.source.before_acting(trainer.counters, trainer.world.obs))
     if trainer.learner.device.type == "cuda":
         torch.cuda.synchronize(trainer.learner.device)
-
-
-def updates_per_vector_step(job: Job) -> float:
-    """Return how many updates a vector step brings once the warm-up is over."""
-    algorithm = job.algorithm
-    if isinstance(algorithm, OnPolicy):
-        batches = ceil(algorithm.rollout_steps * job.num_envs / algorithm.batch_size)
-        return algorithm.epochs * batches / algorithm.rollout_steps
-    return job.num_envs * algorithm.samples_per_step / algorithm.batch_size
 
 
 def period_steps(job: Job) -> int:
@@ -85,7 +77,7 @@ def period_steps(job: Job) -> int:
     """
     if isinstance(job.algorithm, OnPolicy):
         return job.algorithm.rollout_steps
-    updates = updates_per_vector_step(job)
+    updates = job.algorithm.updates_per_vector_step(job.num_envs)
     if updates * FINEST_PERIOD_STEPS < 1:
         return ceil(1 / updates)
     return Fraction(updates).limit_denominator(FINEST_PERIOD_STEPS).denominator

@@ -15,6 +15,7 @@ from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObserva
 from redline.bench.ladder.task import STACK
 from redline.bench.peer_install import INSTALL
 from redline.envs import stacking
+from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
@@ -101,9 +102,10 @@ class Native:
 def make_wrapped(env_id: str, wrappers: tuple[str, ...]) -> gymnasium.Env[Any, Any]:
     """Return an env as a reader of Gymnasium's documentation makes it."""
     kind = resolve(env_id)
+    is_atari = isinstance(kind, AtariGame)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an old version: it is the one without sticky actions
-        if not kind.is_atari:
+        if not is_atari:
             env: gymnasium.Env[Any, Any] = gymnasium.make(kind.gymnasium_id)
         else:
             gymnasium.register_envs(ale_py)

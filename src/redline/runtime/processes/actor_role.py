@@ -7,6 +7,7 @@ import torch
 
 from redline.algorithms.family import ActorParams
 from redline.envs.factory import make_vector_env
+from redline.envs.suites import allow_module
 from redline.envs.vector import VectorEnv
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.runtime.actor import Actor, Episode
@@ -45,6 +46,7 @@ def actor_seed(job: Job, *, index: int, incarnation: int, steps: int) -> int:
 def run_actor(kit: ActorKit, outbox: Outbox) -> None:
     """Play until the run ends."""
     job = kit.job
+    allow_module(job.env.id)  # the supervisor was allowed to
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)  # small batches gain nothing from more
     place = Place(kit.board, FIRST_ACTOR + kit.index)

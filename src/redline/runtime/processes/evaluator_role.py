@@ -6,6 +6,7 @@ from statistics import fmean
 
 import torch
 
+from redline.envs.suites import allow_module
 from redline.runtime.evaluations import num_episodes
 from redline.runtime.job import Job
 from redline.runtime.playing import StoppedWhileEvaluatingError, greedy_seed, make_player
@@ -32,6 +33,7 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
     """Evaluate again and again until the run ends."""
     config, place = kit.job.evaluator, Place(kit.board, EVALUATOR)
     place.beat(STARTING_S)
+    allow_module(kit.job.env.id)  # the supervisor was allowed to
     torch.set_flush_denormal(True)
     torch.set_num_threads(config.threads)
     evaluator, wait_s = _Evaluator(kit, place, outbox), kit.wait_s

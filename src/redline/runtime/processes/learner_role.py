@@ -12,7 +12,7 @@ from redline.runs.lock import SharedLock
 from redline.runtime.actor import Episode
 from redline.runtime.building import Settled, build_source, prepare_process
 from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
-from redline.runtime.measuring import Measurer
+from redline.runtime.loop import Loop
 from redline.runtime.processes.board import LEARNER, STARTING_S, WAITS, Board, Place
 from redline.runtime.processes.messages import Outbox, row_of
 from redline.runtime.processes.ring_world import RingWorld
@@ -21,7 +21,6 @@ from redline.runtime.replay_sizing import full_replay
 from redline.runtime.training import Trainer
 from redline.types import EnvSpec
 
-READING_INTERVAL_S = 1.0
 SYNC_PATIENCE_S = 30.0  # for the supervisor to write rows to the disk
 SAVING_S = 600.0  # a checkpoint may take, on a slow disk
 RESTORING_S = 3_600.0  # and to bring one back
@@ -55,17 +54,17 @@ def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
     lost: list[str] = []
     if kit.is_resumed:
         lost = restore_checkpoint(trainer, store.newest_valid(), store)
-    world.publish(trainer)
+    world.publish(trainer.turn())
     kit.board.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
-    loop = _Loop(trainer, store, place, outbox, waited_from_s=kit.waited_from_s)
+    duties = _Duties(trainer, store, place, outbox, waited_from_s=kit.waited_from_s)
     if not kit.is_resumed:
-        loop.save()  # a run that can't save is refused before its first step
+        duties.save()  # a run that can't save is refused before its first step
     outbox.send("ready", lost=lost)
-    loop.run()
+    duties.run()
 
 
-class _Loop:
-    """Vector steps, readings and orders."""
+class _Duties:
+    """What a learner does: it steps, tells readings, and carries out orders."""
 
     def __init__(
         self, trainer: Trainer, store: CheckpointStore, place: Place, outbox: Outbox, *, waited_from_s: float
@@ -75,20 +74,15 @@ class _Loop:
         self._store = store
         self._place = place
         self._outbox = outbox
-        self._measurer = Measurer(trainer, folder=store.path, role="learner")
+        self._loop = Loop(trainer, folder=store.path, role="learner")
         self._saves = place.board.saves_ordered
-        self._invocation_s = 0.0
-        self._steps_at_start = trainer.counters.steps
-        self._last_s = time.monotonic()
-        self._next_reading_s = 0.0
         self._told_of_replay = False
         self._told_of_limit = False
 
     def run(self) -> None:
         """Go on until the supervisor says that it is enough."""
-        board, trainer = self._place.board, self._trainer
-        self._last_s = time.monotonic()
-        trainer.phases.skip()
+        board = self._place.board
+        self._loop.begin()
         while not board.is_stopped:
             self._place.beat()
             if board.saves_ordered > self._saves:
@@ -101,9 +95,8 @@ class _Loop:
             if self._is_at_limit():
                 self._place.wait_until(lambda: board.saves_ordered > self._saves, on="rest", timeout_s=1.0)
                 continue
-            self._tell_episodes(trainer.vector_step())
-            self._count_time()
-            if self._last_s >= self._next_reading_s:
+            self._tell_episodes(self._loop.step())
+            if self._loop.reading_is_due():
                 self._tell_reading()
 
     def save(self) -> None:
@@ -134,22 +127,12 @@ class _Loop:
             trainer.counters,
             trainer.scores,
             frames_per_step=trainer.spec.frames_per_step,
-            invocation_s=self._invocation_s,
+            invocation_s=self._loop.invocation_s,
         )
         if reason is not None and not self._told_of_limit:
             self._told_of_limit = True
             self._outbox.send("limit", reason=reason)
         return reason is not None
-
-    def _count_time(self) -> None:
-        """Count time from the first step on: before it, envs are being started."""
-        now_s = time.monotonic()
-        if self._trainer.counters.steps == self._steps_at_start:
-            self._last_s = now_s
-            self._trainer.phases.forget()
-        self._invocation_s += now_s - self._last_s
-        self._trainer.counters.count_time(now_s - self._last_s)
-        self._last_s = now_s
 
     def _tell_episodes(self, episodes: list[Episode]) -> None:
         if episodes:
@@ -158,11 +141,9 @@ class _Loop:
             self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, rows=rows)
 
     def _tell_reading(self) -> None:
-        self._next_reading_s = time.monotonic() + READING_INTERVAL_S
         trainer, board = self._trainer, self._place.board
         self._note_evaluation()
-        gauges = self._measurer.read()
-        trainer.check_loss(gauges.loss)
+        gauges = self._loop.read()
         board.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
         learning = trainer.counters.learning_steps_per_s
         self._outbox.send("reading", gauges=gauges.row(), learning_steps_per_s=learning)

@@ -10,7 +10,6 @@ from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.curves import Curves
 from redline.runtime.evaluations import describe_acting, describe_confirmation, record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.job import Job
@@ -20,6 +19,7 @@ from redline.runtime.processes.messages import Message, episode_of
 from redline.runtime.processes.role_readings import RoleReadings, mean_actor_age
 from redline.runtime.recording import Recorder
 from redline.runtime.session import Solved, solved_by
+from redline.runtime.sinks import Sinks
 from redline.runtime.solving import is_confirmed
 from redline.runtime.watching import Watcher
 
@@ -41,6 +41,7 @@ class Notebook:
         job: Job,
         scores: Scores,
         waited_from_s: float,
+        sinks: Sinks,
     ) -> None:
         self._job = job
         self._scores = scores  # of these, only what belongs to evaluations is followed
@@ -50,8 +51,7 @@ class Notebook:
         self._board = board
         self._readings = readings
         self._watcher = watcher
-        self._recorder = Recorder(run, counters, watcher, setting=setting)
-        self._curves = Curves(run.path, from_steps=counters.steps)
+        self._recorder = Recorder(run, counters, watcher, setting=setting, sinks=sinks)
         self.lost: list[str] | None = None  # of the checkpoint that was brought back; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None
@@ -65,8 +65,8 @@ class Notebook:
         self.is_ending = False  # all but the learner are gone: what they were doing before is what counts
 
     def close(self) -> None:
-        """Write out the curves."""
-        self._curves.close()
+        """Let the sinks finish."""
+        self._recorder.close()
 
     def begin(self) -> None:
         """Note that the processes that play begin now."""
@@ -92,7 +92,6 @@ class Notebook:
         if self.gauges is not None and self.gauges is not self._recorded:
             self._recorded = self.gauges
             self._recorder.metrics(self.gauges)
-            self._curves.add(self.gauges)
 
     def warn(self, message: str) -> None:
         """Tell of something that is not as it should be."""
@@ -171,7 +170,6 @@ class Notebook:
             weights_steps=message["steps"],
             duration_s=message["duration_s"],
             recorder=self._recorder,
-            curves=self._curves,
             watcher=self._watcher,
             how=describe_acting(self._job),
             is_confirmation=message["is_confirmation"],

@@ -9,7 +9,7 @@ from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, WAITS, Place
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.sources import Source
-from redline.runtime.training import Played, Trainer
+from redline.runtime.training import Played, Turn
 from redline.types import Array, EnvSpec
 
 PATIENCE_S = 0.1  # then there may be orders to look for
@@ -38,31 +38,30 @@ class RingWorld:
     def begin(self, source: Source) -> None:
         """Do nothing: each actor begins when it starts."""
 
-    def publish(self, trainer: Trainer) -> None:
+    def publish(self, turn: Turn) -> None:
         """Make the learner's weights the newest that actors can have."""
-        counters = trainer.counters
-        self._weights.publish(trainer.learner.online.state_dict(), updates=counters.updates, steps=counters.steps)
-        self._published_updates = counters.updates
+        self._weights.publish(turn.policy.network.state_dict(), updates=turn.updates, steps=turn.steps)
+        self._published_updates = turn.updates
         self._place.board.bells[EVALUATOR].ring()  # it may wait for them
 
-    def start_step(self, trainer: Trainer) -> None:
+    def start_step(self, turn: Turn) -> None:
         """Publish the weights if somebody asks for newer ones, and let actors go on whose steps were taken."""
-        counters, board = trainer.counters, self._place.board
-        is_new = counters.updates != self._published_updates
+        board = self._place.board
+        is_new = turn.updates != self._published_updates
         # only before room is given: an actor in lockstep that is slow to act must not see what is learnt meanwhile
         if is_new and self._lanes.has_taken and self._weights.is_wanted:
-            self.publish(trainer)
-        board.show_progress(steps=counters.steps, updates=counters.updates)
+            self.publish(turn)
+        board.show_progress(steps=turn.steps, updates=turn.updates)
         for actor in np.unique(self._actor_of[self._lanes.release()]).tolist():
             board.bells[FIRST_ACTOR + actor].ring()
 
-    def finish_step(self, trainer: Trainer) -> Played:
+    def finish_step(self, turn: Turn) -> Played:
         """Take in a step of each lane that has one; with nothing else to do, wait for some."""
-        source = trainer.source
+        source = turn.source
         if source.memory is None:
             raise ValueError("actors in other processes need a replay memory to write to")
         is_free = source.pacing.is_free
-        if not (is_free and source.pacing.is_learning(trainer.counters.steps) and source.memory.num_sampleable):
+        if not (is_free and source.pacing.is_learning(turn.steps) and source.memory.num_sampleable):
             is_there = self._place.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
             if not is_there:
                 return Played(0, [])

@@ -16,6 +16,7 @@ from redline.runs.errors import CheckpointError
 from redline.runtime.building import Settled
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.gauges import Gauges
+from redline.runtime.loop import METRICS_INTERVAL_S, Every
 from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.processes.crew import Crew, Loss
@@ -27,7 +28,8 @@ from redline.runtime.processes.role_readings import RoleReadings
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.recording import recording_setting
 from redline.runtime.run_monitor import RunMonitor
-from redline.runtime.session import METRICS_INTERVAL_S, Outcome, Readings, drain, run_out
+from redline.runtime.session import Outcome, Readings, drain, run_out
+from redline.runtime.sinks import Sinks
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
 
@@ -62,6 +64,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         counters: Counters,
         scores: Scores,
         begun_s: float,
+        sinks: Sinks,
     ) -> None:
         """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
         self._waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
@@ -84,6 +87,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             job=settled.job,
             scores=scores,
             waited_from_s=self._waited_from_s,
+            sinks=sinks,
         )
         self._monitor = RunMonitor(settled.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._lives: dict[str, int] = {}  # times that each process was started
@@ -188,20 +192,16 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         for index in range(job.actors):
             self._start_actor(index)
         notebook.begin()
-        next_metrics_s = time.monotonic()
         if job.evaluator.every_minutes:
             self._start_evaluator()
-        next_save_s = next_metrics_s + job.checkpoint_minutes * 60
+        metrics, save = Every(METRICS_INTERVAL_S, at_once=True), Every(job.checkpoint_minutes * 60)
         told: Gauges | None = None
         while (reason := requested_stop() or notebook.limit or self._reason_to_give_up()) is None:
             self._attend()
-            now_s = time.monotonic()
-            if now_s >= next_metrics_s:
-                next_metrics_s = now_s + METRICS_INTERVAL_S
+            if metrics.is_due():
                 notebook.record()
                 self._monitor.attend()
-            if now_s >= next_save_s:
-                next_save_s = now_s + job.checkpoint_minutes * 60
+            if save.is_due():
                 self._board.order_save()
             if notebook.gauges is not None and notebook.gauges is not told:
                 told = notebook.gauges
@@ -234,6 +234,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             gauges=notebook.gauges,
             learning_steps_per_s=notebook.learning_steps_per_s,
             run=self.run.path,
+            env_id=self._job.env.id,
             checkpoint=notebook.checkpoint,
             solved=notebook.solved(),
         )
@@ -284,9 +285,11 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         saved, steps = self._notebook.checkpoint, self._board.run_steps
         if self._is_new and saved is None:
             raise CheckpointError(f"the learner {said} before it had saved a first checkpoint: nothing can be resumed")
+        env_id = self._job.env.id
+        typed = f" --env {env_id}" if ":" in env_id else ""
         stands = f"checkpoint {saved.name} stands" if saved else "the newest checkpoint stands"
         raise LearnerLostError(
-            f"the learner {said} at step {steps:,}; {stands}: go on with redline resume {self.run.path}"
+            f"the learner {said} at step {steps:,}; {stands}: go on with redline resume {self.run.path}{typed}"
         )
 
     def _is_worth_replacing(self, loss: Loss) -> bool:

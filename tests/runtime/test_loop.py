@@ -1,0 +1,97 @@
+"""The loop: what counts as training time, and when something is due."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from redline.runtime import loop as module
+from redline.runtime.counters import Counters
+from redline.runtime.loop import Every, Loop
+from redline.runtime.phases import Stopwatch
+
+
+class Clock:
+    """A time that goes on only by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+class Steps:
+    """A trainer whose steps take two seconds each, and bring as many steps as it is told."""
+
+    def __init__(self, clock: Clock, steps: list[int]) -> None:
+        self.counters, self.phases = Counters(), Stopwatch()
+        self._clock, self._steps = clock, iter(steps)
+
+    def vector_step(self) -> list[Any]:
+        self._clock.now_s += 2.0
+        self.counters.steps += next(self._steps)
+        return []
+
+
+@pytest.fixture(autouse=True)
+def no_measurer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Measurer", lambda *_, **__: SimpleNamespace())
+
+
+def loop_of(clock: Clock, *steps: int) -> tuple[Loop, Any]:
+    trainer: Any = Steps(clock, list(steps))
+    return Loop(trainer, folder=None), trainer  # type: ignore[arg-type]
+
+
+def test_time_counts_from_the_first_step_on(clock: Clock) -> None:
+    loop, trainer = loop_of(clock, 0, 0, 4, 4)
+    for _ in range(2):  # actors are being started
+        loop.step()
+    assert (trainer.counters.time_s, loop.invocation_s) == (0.0, 0.0)
+    loop.step()
+    loop.step()
+    assert (trainer.counters.time_s, loop.invocation_s) == (4.0, 4.0)
+
+
+def test_what_happens_between_steps_counts_unless_it_is_a_pause(clock: Clock) -> None:
+    loop, trainer = loop_of(clock, 4, 4, 4)
+    loop.step()
+    clock.now_s += 0.5  # rows are written
+    loop.step()
+    with loop.pause():
+        clock.now_s += 100.0  # an evaluation is played
+    loop.step()
+    assert trainer.counters.time_s == 6.5
+
+
+def test_beginning_again_forgets_what_was_before(clock: Clock) -> None:
+    loop, trainer = loop_of(clock, 4)
+    clock.now_s += 50.0
+    loop.begin()
+    loop.step()
+    assert trainer.counters.time_s == 2.0
+
+
+def test_a_reading_is_due_every_second(clock: Clock) -> None:
+    loop, _ = loop_of(clock)
+    assert not loop.reading_is_due()
+    clock.now_s += 1.0
+    assert loop.reading_is_due()
+    assert not loop.reading_is_due()
+
+
+def test_an_interval_begins_when_something_was_done(clock: Clock) -> None:
+    at_once, later = Every(5.0, at_once=True), Every(5.0)
+    assert (at_once.is_due(), later.is_due()) == (True, False)
+    clock.now_s += 7.0
+    assert (at_once.is_due(), later.is_due()) == (True, True)
+    clock.now_s += 4.0
+    assert (at_once.is_due(), later.is_due()) == (False, False)

@@ -1,0 +1,153 @@
+"""Sinks: each is told what the run's files are told, and none that fails, hangs or falls behind holds up training."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import redline
+from redline.runtime import sinks as module
+from redline.runtime.sinks import RunStart, Sinks
+
+CARTPOLE: dict[str, Any] = {"max_steps": 400, "monitor": {"hz": 0.0}, "seed": 3}
+
+
+class Kept:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = {"metrics": [], "episodes": [], "events": []}
+        self.is_closed = False
+
+    def write(self, kind: str, row: dict[str, Any]) -> None:
+        self.rows[kind].append(row)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Raises(Kept):
+    def write(self, kind: str, row: dict[str, Any]) -> None:
+        raise ValueError("no more")
+
+
+class Sleeps(Kept):
+    def write(self, kind: str, row: dict[str, Any]) -> None:
+        time.sleep(60.0)
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSING_S", 1.0)
+
+
+def warnings_of(run: redline.Run) -> list[str]:
+    return [row["message"] for row in run.events if row["event"] == "warning"]
+
+
+def test_a_sink_is_told_what_the_files_are_told_also_after_a_resume(tmp_path: Path) -> None:
+    first, second = Kept(), Kept()
+    run = redline.train("CartPole-v1", "ppo", log_dir=tmp_path, sinks=[first, second], **CARTPOLE)
+    assert first.rows == second.rows
+    written = {"metrics": run.metrics, "episodes": run.episodes, "events": run.events}
+    for kind, rows in written.items():
+        assert len(first.rows[kind]) == len(rows) > 0
+        assert [row["steps"] for row in first.rows[kind]] == [row["steps"] for row in rows]
+    assert first.is_closed
+    again = Kept()
+    run.resume(sinks=[again], max_steps=800)
+    assert again.rows["events"][0]["event"] == "resume"
+    assert again.rows["metrics"][-1]["steps"] == 800
+
+
+@pytest.mark.parametrize(
+    ("hostile", "said"),
+    [(Raises, "no more"), (Sleeps, "did not finish within 1 s")],
+)
+def test_training_goes_on_beside_a_hostile_sink_and_that_is_said_once(
+    hostile: Callable[[], Kept], said: str, tmp_path: Path
+) -> None:
+    good, begun_s = Kept(), time.monotonic()
+    run = redline.train("CartPole-v1", "ppo", log_dir=tmp_path, sinks=[hostile(), good], **CARTPOLE)
+    assert time.monotonic() - begun_s < 30.0
+    assert run.metrics[-1]["steps"] == good.rows["metrics"][-1]["steps"] == 400
+    (warning,) = warnings_of(run)
+    assert said in warning
+    assert hostile.__name__ in warning  # type: ignore[attr-defined]
+
+
+def test_training_goes_on_beside_a_sink_that_fills_the_disk(mount_disk: Callable[[str], Path]) -> None:
+    disk, is_read, is_free = mount_disk("4m"), threading.Event(), threading.Event()
+
+    class FillsTheDisk(Kept):
+        def write(self, kind: str, row: dict[str, Any]) -> None:
+            with (disk / "filler").open("ab") as file:
+                while True:
+                    file.write(b"x" * 4_096)
+                    file.flush()
+
+        def close(self) -> None:
+            is_read.wait(30.0)  # the disk stays full until a reading has come
+            (disk / "filler").unlink()
+            is_free.set()
+
+    settings = CARTPOLE | {"max_steps": 10_000_000}
+    with redline.training("CartPole-v1", "ppo", log_dir=disk, sinks=[FillsTheDisk()], **settings) as training:
+        assert next(training)["steps"] > 0
+        is_read.set()
+        assert is_free.wait(30.0)
+    assert training.run.metrics[-1]["steps"] > 0
+    (warning,) = warnings_of(training.run)
+    assert "No space left on device" in warning
+
+
+def test_a_run_that_is_refused_reaches_no_sink(small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(b"x" * 900_000)
+    kept = Kept()
+    with pytest.raises(redline.UserError, match="free"):
+        redline.train("CartPole-v1", "ppo", log_dir=small_disk, sinks=[kept], **CARTPOLE)
+    assert not any(kept.rows.values())
+
+
+def test_a_hostile_sink_changes_nothing_of_what_is_learnt(tmp_path: Path) -> None:
+    plain = redline.train("CartPole-v1", "ppo", log_dir=tmp_path / "plain", **CARTPOLE)
+    beside = redline.train("CartPole-v1", "ppo", log_dir=tmp_path / "beside", sinks=[Raises()], **CARTPOLE)
+    weights = [next(run.path.glob("checkpoints/*400*/weights.safetensors")).read_bytes() for run in (plain, beside)]
+    assert weights[0] == weights[1]
+
+
+def test_rows_for_a_sink_that_falls_behind_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 5)
+    sinks = Sinks({"slow": lambda _: Sleeps()}, RunStart(Path(), {}, 0))
+    sinks.begin()
+    for steps in range(100):
+        sinks.write("metrics", {"steps": steps})
+    assert sinks.take_troubles() == ["slow does not keep up, rows are left out; training goes on"]
+    assert sinks.take_troubles() == []
+
+
+def test_a_sink_that_can_not_be_opened_is_told_of() -> None:
+    def fail(start: RunStart) -> Kept:
+        raise RuntimeError("no account")
+
+    sinks = Sinks({"far": fail}, RunStart(Path(), {}, 0))
+    sinks.begin()
+    sinks.write("metrics", {"steps": 1})
+    sinks.close()
+    assert sinks.take_troubles() == ["far failed: RuntimeError('no account'); training goes on without it"]
+
+
+def test_each_sink_has_rows_of_its_own() -> None:
+    class Greedy(Kept):
+        def write(self, kind: str, row: dict[str, Any]) -> None:
+            row.clear()
+
+    kept = Kept()
+    sinks = Sinks({"greedy": lambda _: Greedy(), "kept": lambda _: kept}, RunStart(Path(), {}, 0))
+    sinks.begin()
+    sinks.write("metrics", {"steps": 1})
+    sinks.close()
+    assert kept.rows["metrics"] == [{"steps": 1}]
