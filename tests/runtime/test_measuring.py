@@ -28,9 +28,7 @@ class Learner:
 class Source:
     memory = None
     pacing = Pacing(samples_per_step=4.0, warmup_steps=1_000)
-
-    def mean_entropy(self) -> float | None:
-        return 1.5
+    entropy_nats = 1.5
 
 
 class Trainer:

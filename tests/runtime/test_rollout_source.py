@@ -163,9 +163,9 @@ def test_probabilities_are_those_of_the_policy_that_acted(monkeypatch: pytest.Mo
             log_policy = trainer.learner.online(torch.from_numpy(row["obs"]))[:, :-1].log_softmax(1).numpy()
         np.testing.assert_allclose(row["log_probability"], log_policy[np.arange(ENVS), row["action"]], rtol=1e-4)
     played = [row["log_probability"] for row in log.rows]
-    assert trainer.source.mean_entropy() is None
+    assert trainer.source.entropy_nats is None
     trainer.vector_step()  # the rollout is full: it is learnt from, and told of
-    assert trainer.source.mean_entropy() == pytest.approx(-np.mean(played), rel=1e-5)
+    assert trainer.source.entropy_nats == pytest.approx(-np.mean(played), rel=1e-5)
     trainer.close()
 
 

@@ -18,7 +18,6 @@ from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience.config import ReplayConfig
@@ -29,7 +28,6 @@ from redline.runs.errors import explain, free_bytes
 from redline.runtime.building import KEPT_CHECKPOINTS, Settled, checkpoint_bytes, settle
 from redline.runtime.job import Job
 from redline.runtime.roles import usable_cores
-from redline.types import EnvSpec
 
 PROGRAM = "redline plan disk"
 MOST_STEPS = 10**12
@@ -91,7 +89,6 @@ def run_disk(args: Sequence[str]) -> int:
     try:
         with progress_bar(f"playing {env.id}", plain=plain) as progress:
             settled = settle(with_replay(replace(usual, env=env), flags.replay, is_asked=flags.replay != replay))
-            spec = env_spec(settled.job.env)
             measured = measure_recordings(
                 settled.job.env,
                 values=flags.recording.record_values,
@@ -103,14 +100,14 @@ def run_disk(args: Sequence[str]) -> int:
             )
     except EnvError as error:
         return refuse(str(error), as_json=flags.json, code=FAILED)
-    weights, saved_replay = checkpoints_of(settled, spec)
+    weights, saved_replay = checkpoints_of(settled)
     plan = plan_disk(
         measured,
         env=env.id,
         algorithm=algo,
         steps=flags.steps,
         steps_per_s=flags.steps_per_s,
-        num_actions=spec.num_actions,
+        num_actions=settled.spec.num_actions,
         record=flags.recording.record,
         has_values=flags.recording.record_values,
         checkpoints_bytes=weights,
@@ -146,11 +143,11 @@ def with_replay(job: Job, replay: ReplayConfig, *, is_asked: bool) -> Job:
     return job
 
 
-def checkpoints_of(settled: Settled, spec: EnvSpec) -> tuple[int, int]:
+def checkpoints_of(settled: Settled) -> tuple[int, int]:
     """Return what all kept checkpoints take at most: without the replay memories that they name, and those."""
-    weights_bytes = checkpoint_bytes(replace(settled, layout=None), spec)
+    weights_bytes = checkpoint_bytes(replace(settled, layout=None))
     in_use_bytes = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
-    return weights_bytes, checkpoint_bytes(settled, spec) - weights_bytes + in_use_bytes
+    return weights_bytes, checkpoint_bytes(settled) - weights_bytes + in_use_bytes
 
 
 def show(plan: DiskPlan, *, plain: bool) -> None:

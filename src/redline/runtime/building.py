@@ -1,6 +1,7 @@
 """From a job to the parts that run it, with every change of a setting said aloud."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from redline.algorithms.family import Algorithm
 from redline.algorithms.on_policy import OnPolicy
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec, make_vector_env
+from redline.envs.factory import make_vector_env
 from redline.errors import UserError
 from redline.experience import ReplayLayout, available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
@@ -39,6 +40,8 @@ class Settled:
     """A job as it will really run."""
 
     job: Job
+    spec: EnvSpec  # what a network must know of its envs
+    protocol: str  # by which rules they are played
     layout: ReplayLayout | None  # of the replay memory, if there is one
     adjustments: list[Adjustment]
     device: torch.device
@@ -47,12 +50,13 @@ class Settled:
 def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None = None) -> Settled:
     """Replace what the user left open or what can't act in a run of `steps` so far, and list each replacement."""
     check_topology(job)
-    env, adjustments = resolve(job.env.id).effective(job.env)
+    kind = resolve(job.env.id)
+    env, adjustments = kind.effective(job.env)
     if job.env.size == EnvConfig.size:  # the default was not asked for, so nothing was refused
         adjustments = [item for item in adjustments if item.setting != "env.size"]
     limits, rounded = _whole_vector_steps(job, frames_per_step=env.skip, steps=steps)
     adjustments += rounded
-    spec = env_spec(env)
+    spec = kind.spec(env)
     check_network(job.algorithm, spec)
     job, of_roles = settle_roles(place_roles(replace(job, env=env, limits=limits)), is_image=spec.is_image)
     adjustments += of_roles
@@ -60,8 +64,8 @@ def settle(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None =
     adjustments += _annealed_early(job, frames_per_step=env.skip)
     algorithm, cut = job.algorithm.whole_batches(job.num_envs)
     job = replace(job, algorithm=algorithm)
-    layout, sized = settle_replay(job, saved_replay)
-    return Settled(job, layout, adjustments + cut + sized, device)
+    layout, sized = settle_replay(job, spec, saved_replay)
+    return Settled(job, spec, kind.rules, layout, adjustments + cut + sized, device)
 
 
 def check_network(algorithm: Algorithm, spec: EnvSpec) -> None:
@@ -141,16 +145,16 @@ def find_device(name: str, setting: str = "device") -> torch.device:
 def build_trainer(settled: Settled, *, env_seed: int) -> Trainer:
     """Build env, source and learner; what would not fit in memory is refused before anything is allocated."""
     job = settled.job
-    env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.actor.threads)
-    try:
+    with ExitStack() as resources:
+        env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.actor.threads)
+        resources.callback(env.close)
         check_memory(settled)
-        learner = Learner(job.algorithm, env.spec, seed=job.seed, device=settled.device)
-        source = build_source(settled, env.spec, learner)
+        learner = Learner(job.algorithm, settled.spec, seed=job.seed, device=settled.device)
+        source = build_source(settled, learner, resources)
         world = InlineWorld(env, state_width=learner.online.state_width, recording=job.recording)
-        return Trainer(job, world=world, env_seed=env_seed, source=source, learner=learner)
-    except BaseException:
-        env.close()
-        raise
+        return Trainer(
+            job, world=world, env_seed=env_seed, source=source, learner=learner, resources=resources.pop_all()
+        )
 
 
 def check_memory(settled: Settled) -> None:
@@ -167,15 +171,17 @@ def prepare_process(settled: Settled) -> None:
     torch.set_num_threads(settled.job.learner.threads)
 
 
-def build_source(settled: Settled, spec: EnvSpec, learner: Learner) -> Source:
-    """Return where batches come from: the one place that tells the families apart."""
+def build_source(settled: Settled, learner: Learner, resources: ExitStack) -> Source:
+    """Return where batches come from, and add what it holds: the one place that tells the families apart."""
     job = settled.job
     if isinstance(job.algorithm, OnPolicy):
-        return RolloutSource(job.algorithm, spec, num_envs=job.num_envs, seed=job.seed, learner=learner)
+        return RolloutSource(job.algorithm, settled.spec, num_envs=job.num_envs, seed=job.seed, learner=learner)
     if settled.layout is None:
         raise ValueError("a value learner with replay needs a layout of its memory")
     pacing = pacing_of(job, job.algorithm)
-    return ReplaySource(job.algorithm, settled.layout, pacing=pacing, seed=job.seed, device=settled.device)
+    source = ReplaySource(job.algorithm, settled.layout, pacing=pacing, seed=job.seed, device=settled.device)
+    resources.callback(source.close)
+    return source
 
 
 def _free_disk(folder: Path | None) -> int:
@@ -191,9 +197,9 @@ def _nearest_existing(folder: Path) -> Path:
     return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
 
 
-def checkpoint_bytes(settled: Settled, spec: EnvSpec) -> int:
+def checkpoint_bytes(settled: Settled) -> int:
     """Return the most that all kept checkpoints take, replay segments included."""
-    network = settled.job.algorithm.build_network(spec, torch.Generator())
+    network = settled.job.algorithm.build_network(settled.spec, torch.Generator())
     learner_bytes = sum(int(value.nbytes) for value in network.state_dict().values())
     layout, frames_bytes = settled.layout, 0
     if layout is not None:
@@ -216,9 +222,9 @@ def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
     return about, steps
 
 
-def check_disk(settled: Settled, spec: EnvSpec, log_dir: Path) -> None:
+def check_disk(settled: Settled, log_dir: Path) -> None:
     """Refuse a run whose checkpoints and replay segments would fill the disk."""
-    layout, needed = settled.layout, checkpoint_bytes(settled, spec)
+    layout, needed = settled.layout, checkpoint_bytes(settled)
     try:
         place = _nearest_existing(log_dir)
         free = free_bytes(place)

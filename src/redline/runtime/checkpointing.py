@@ -44,7 +44,6 @@ def restore_checkpoint(
     trainer: Trainer, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None
 ) -> list[str]:
     """Bring a fresh trainer to where a checkpoint was taken; return what could not be brought back exactly."""
-    lost: list[str] = []
     trainer.counters, trainer.scores = counters_from_json(checkpoint.state)
     learner = {
         name.removesuffix(".safetensors"): load_tensors(data)
@@ -53,7 +52,5 @@ def restore_checkpoint(
     }
     trainer.learner.load_state(learner, updates=trainer.counters.updates)
     arrays = load_arrays(checkpoint.files["arrays.safetensors"])
-    lost += trainer.source.restore(checkpoint, arrays, store)
-    lost += trainer.world.restore(arrays, trainer.source, progress)
-    lost += trainer.source.restore_draws(checkpoint, arrays)
-    return lost
+    world = trainer.world.restore(arrays, progress)
+    return trainer.source.restore(checkpoint, arrays, store, first_frames=world.first_frames) + world.lost

@@ -9,8 +9,8 @@ from redline.algorithms.family import ActorExtras
 from redline.envs.vector import Progress, VectorEnv
 from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Actor
-from redline.runtime.sources import Source, part_of, prefixed
-from redline.runtime.training import Played, Turn
+from redline.runtime.sources import part_of, prefixed
+from redline.runtime.training import Played, Turn, WorldRestored
 from redline.types import Array, EnvSpec, IntArray
 
 
@@ -33,16 +33,11 @@ class InlineWorld:
         """Lanes."""
         return self.env.num_envs
 
-    @property
-    def obs(self) -> Array:
-        """What the next actions are chosen for [N, K, *frame]."""
-        return self.actor.obs
-
-    def begin(self, source: Source) -> None:
-        """Start an episode in every lane."""
+    def begin(self) -> Array:
+        """Start an episode in every lane, and return the first frames."""
         first_frames = self.env.reset()
-        source.begin(first_frames)
         self.actor.begin(first_frames)
+        return first_frames
 
     def start_step(self, turn: Turn) -> None:
         """Act with the newest weights, and let the envs step."""
@@ -56,35 +51,25 @@ class InlineWorld:
         begun_s = time.monotonic()
         step = self.env.recv()
         self.waited_s["envs"] += time.monotonic() - begun_s
-        actions, extras = self._sent
-        turn.source.append(obs=self.actor.obs, actions=actions, extras=extras, step=step)
-        return Played(self.env.num_envs, self.actor.observe(step))
+        obs, (actions, extras) = self.actor.obs, self._sent
+        episodes = self.actor.observe(step)
+        turn.source.append(obs=obs, actions=actions, extras=extras, step=step, next_obs=self.actor.obs)
+        return Played(self.env.num_envs, episodes)
 
     def state(self) -> dict[str, Array]:
         """Return what a checkpoint keeps of actor and envs."""
         return {**prefixed("actor", self.actor.state()), **prefixed("env", self.env.state())}
 
-    def restore(self, arrays: dict[str, Array], source: Source, progress: Progress | None) -> list[str]:
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
         """Bring actor and envs back, or begin anew where that can't be."""
+        cut = "the episodes under way are cut, all envs start anew"
         if "actor.return" not in arrays:
-            self._begin_anew(source)
-            return ["the actors were processes of their own: their episodes under way are cut, all envs start anew"]
+            return WorldRestored([f"the actors were processes of their own: {cut}"], self.begin())
         num_envs = len(arrays["actor.return"])
         if num_envs != self.num_envs:
-            self.begin(source)
-            return [f"{num_envs} envs became {self.num_envs}: the episodes under way are cut, all envs start anew"]
+            return WorldRestored([f"{num_envs} envs became {self.num_envs}: {cut}"], self.begin())
         if self.env.restore(part_of("env", arrays), progress):
             self.actor.load_state(part_of("actor", arrays))
-            return []
-        source.cut(self.env.frames)
+            return WorldRestored([], None)
         self.actor.begin(self.env.frames)
-        return [f"{self.spec.name} did not come back as it was: the episodes under way are cut, all envs start anew"]
-
-    def _begin_anew(self, source: Source) -> None:
-        first_frames = self.env.reset()
-        source.cut(first_frames)
-        self.actor.begin(first_frames)
-
-    def close(self) -> None:
-        """Give back threads and memory."""
-        self.env.close()
+        return WorldRestored([f"{self.spec.name} did not come back as it was: {cut}"], self.env.frames)

@@ -127,7 +127,7 @@ class Measurer:
             greedy_return=scores.greedy,
             greedy_at_steps=None if scores.greedy is None else counters.evaluated_steps,
             epsilon=None if is_policy else trainer.epsilon,
-            policy_entropy_nats=trainer.source.mean_entropy() if is_policy else None,
+            policy_entropy_nats=trainer.source.entropy_nats if is_policy else None,
             loss=self._loss,
             actor_weights_age_updates=0.0,  # actor and learner share their weights in one process
             replay_transitions=None if memory is None else memory.num_transitions,

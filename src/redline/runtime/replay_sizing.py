@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from redline.algorithms.q_learning import QLearning
-from redline.envs.factory import env_spec
 from redline.experience import ReplayLayout, ReplayMemory, with_budget
 from redline.experience.budget import SURPLUS
 from redline.runtime.compression import measure_compression
@@ -17,7 +16,9 @@ MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
 MEASURED_ENVS = 8  # at most: each takes a moment to start
 
 
-def settle_replay(job: Job, saved: Mapping[str, Any] | None = None) -> tuple[ReplayLayout | None, list[Adjustment]]:
+def settle_replay(
+    job: Job, spec: EnvSpec, saved: Mapping[str, Any] | None = None
+) -> tuple[ReplayLayout | None, list[Adjustment]]:
     """Return the layout with its bytes, None if there is none, and what a user should know of it.
 
     `saved` is what a checkpoint holds.
@@ -28,7 +29,7 @@ def settle_replay(job: Job, saved: Mapping[str, Any] | None = None) -> tuple[Rep
     algorithm = job.algorithm
     if not isinstance(algorithm, QLearning):
         return None, []
-    layout = replay_layout(algorithm, env_spec(job.env), num_envs=job.num_envs, pacing=pacing_of(job, algorithm))
+    layout = replay_layout(algorithm, spec, num_envs=job.num_envs, pacing=pacing_of(job, algorithm))
     if saved is not None:
         layout = replace(layout, chunk_frames=saved["frames_per_chunk"])
     if algorithm.replay.bytes is not None:

@@ -1,7 +1,7 @@
 """Batches from a replay memory: drawn by the learner, a fixed number of updates ahead, whatever the actor does."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -35,7 +35,9 @@ ROWS_IN_A_PASS = 128  # of the target network: beyond, a row costs no less
 class ReplaySource:
     """A replay memory, who draws from it, and who gathers what was drawn."""
 
+    learns_before_acting = False  # what is learnt is old anyway, so the envs need not wait for it
     keeps_features = False
+    entropy_nats: float | None = None  # values are no policy
 
     def __init__(
         self, algorithm: QLearning, layout: ReplayLayout, *, pacing: Pacing, seed: int, device: torch.device
@@ -59,9 +61,9 @@ class ReplaySource:
         self._drawn: list[Draw] = []  # of the batches that are being learnt from
 
     @property
-    def wants_priorities(self) -> bool:
-        """Whether `learnt` makes any difference."""
-        return self.sampler.wants_priorities
+    def take_priorities(self) -> Callable[[Array], None] | None:
+        """Takes the priorities of the last batch, if the sampler wants them."""
+        return self._take_priorities if self.sampler.wants_priorities else None
 
     def _make_buffers(self, *, pin_memory: bool) -> BatchBuffers | SequenceBuffers:
         layout, n_steps = self.memory.layout, self._algorithm.returns.n
@@ -77,14 +79,11 @@ class ReplaySource:
         )
 
     def begin(self, first_frames: Array) -> None:
-        """Start an episode in every lane."""
+        """Start an episode in every lane, and keep what cut ones brought."""
+        self.memory.cut(self.memory.lanes)
         self.memory.begin(self.memory.lanes, first_frames)
 
-    def before_acting(self, counters: Counters, obs: Array) -> Iterator[Sequence[AnyBatch]]:
-        """Yield nothing: what is learnt is old anyway, so the envs need not wait for it."""
-        return iter(())
-
-    def while_stepping(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
+    def batches_due(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
         """Yield the batches that the steps played so far have earned."""
         if self.memory.num_sampleable == 0:
             return
@@ -118,13 +117,12 @@ class ReplaySource:
         """Return the batch size: transitions that are learnt from, padding of short sequences included."""
         return self._algorithm.batch_size
 
-    def learnt(self, priorities: Array) -> None:
-        """Hand the priorities of the last batch to the sampler."""
+    def _take_priorities(self, priorities: Array) -> None:
         (draw,) = self._drawn
         self.sampler.update(draw.handles, priorities)
 
-    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep) -> None:
-        """Keep a step of all lanes; frames are kept once, so the observation is not."""
+    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
+        """Keep a step of all lanes; frames are kept once, so observations are not."""
         self.memory.append(
             self.memory.lanes,
             actions=actions,
@@ -134,15 +132,6 @@ class ReplaySource:
             frames=step.frames,
             first_frames=step.first_frames,
         )
-
-    def mean_entropy(self) -> float | None:
-        """Tell nothing: values are no policy."""
-        return None
-
-    def cut(self, frames: Array) -> None:
-        """Keep what the lost episodes brought, and begin new ones."""
-        self.memory.cut(self.memory.lanes)
-        self.memory.begin(self.memory.lanes, frames)
 
     def save(self, store: CheckpointStore) -> SavedSource:
         """Return the memory, the sampler and what was drawn ahead."""
@@ -154,8 +143,15 @@ class ReplaySource:
         }
         return SavedSource(arrays, replay.manifest)
 
-    def restore(self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore) -> list[str]:
-        """Bring memory and sampler back."""
+    def restore(
+        self,
+        checkpoint: Checkpoint,
+        arrays: dict[str, Array],
+        store: CheckpointStore,
+        *,
+        first_frames: Array | None,
+    ) -> list[str]:
+        """Bring memory, sampler and what was drawn ahead back."""
         lost: list[str] = []
         if checkpoint.replay is None:
             raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of such a run")
@@ -166,9 +162,11 @@ class ReplaySource:
             )
         restore_memory(self.memory, replay, part_of("replay", arrays), store.segments.read)
         self.sampler.load_state(part_of("sampler", arrays))
-        return lost
+        if first_frames is not None:
+            self.begin(first_frames)
+        return lost + self._restore_draws(checkpoint, arrays)
 
-    def restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:
+    def _restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:
         """Queue again what was drawn ahead, if it still means the same."""
         lost: list[str] = []
         saved, layout, frame_bytes = checkpoint.replay or {}, self.memory.layout, self.memory.frames.budget_bytes

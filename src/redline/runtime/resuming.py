@@ -23,7 +23,7 @@ from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.session import Session
 from redline.runtime.settings import flatten, from_settings, to_settings
 from redline.runtime.sinks import RunStart, Sink, Sinks
-from redline.runtime.starting import AnySession, describe_env, open_session, present_facts, tell_settings
+from redline.runtime.starting import AnySession, open_session, present_facts, tell_settings
 from redline.runtime.topology import carry_over
 from redline.runtime.trackers import check_trackers, open_sinks
 from redline.runtime.watching import Watcher
@@ -150,9 +150,8 @@ def resume_run(
         for reason in checkpoint.skipped:
             watcher.note(f"warning: {reason}")
         settled = settle_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
-        spec, protocol = describe_env(settled.job)
-        check_disk(settled, spec, run.path)
-        tell_settings(settled, spec, protocol, run, watcher)
+        check_disk(settled, run.path)
+        tell_settings(settled, run, watcher)
         facts = {**saved.facts, "config": to_settings(settled.job)}
         outlets = open_sinks(settled.job.track, RunStart(run.path, facts, checkpoint.steps), sinks)
         on_error.callback(outlets.close)
@@ -228,13 +227,11 @@ def _bring_back_async(
     """Return a session whose learner stands where the checkpoint was taken, and what could not be brought back."""
     check_memory(settled)
     store.close()  # the learner opens its own
-    spec, _ = describe_env(settled.job)
-    check_rings(settled.job, spec)
+    check_rings(settled.job, settled.spec)
     counters, scores = counters_from_json(checkpoint.state)
     session = AsyncSession(
         run=run,
         settled=settled,
-        spec=spec,
         watcher=watcher,
         counters=counters,
         scores=scores,

@@ -25,15 +25,18 @@ MOST_ROWS_KEPT = 512  # with what their backward pass needs: 0.2 MB each of the 
 class RolloutSource:
     """A rollout under way, and the learner whose network values the states that it does not act on."""
 
-    wants_priorities = False
+    learns_before_acting = True  # by the newest weights
+    take_priorities = None
     memory = None
+    waited_s = 0.0  # a rollout is there when it is learnt from
 
     def __init__(self, algorithm: OnPolicy, spec: EnvSpec, *, num_envs: int, seed: int, learner: Learner) -> None:
         self._algorithm = algorithm
         self._seed = seed
         self._learner = learner
         self._num_batches = -(-algorithm.rollout_steps * num_envs // algorithm.batch_size)
-        self._entropy: float | None = None
+        self.entropy_nats: float | None = None  # of the last whole rollout: a few steps would tell little
+        self._next_obs: Array | None = None  # [N, K, *frame] after the last step of the rollout
         self._features: list[torch.Tensor] = []  # [N, F] of each step of the rollout, where they are kept
         # learnt from once, as a whole, by the weights that acted: then the forward pass of acting is that of learning
         rows = algorithm.rollout_steps * num_envs
@@ -41,25 +44,23 @@ class RolloutSource:
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=0)
         self.buffer = RolloutBuffer(spec, num_envs=num_envs, steps=algorithm.rollout_steps)
 
-    @property
-    def waited_s(self) -> float:
-        """Nothing: a rollout is there when it is learnt from."""
-        return 0.0
-
     def begin(self, first_frames: Array) -> None:
-        """Start an episode in every lane; a rollout under way has lost what followed it."""
+        """Drop the rollout under way: what followed it is lost."""
         self._clear()
 
-    def before_acting(self, counters: Counters, obs: Array) -> Iterator[Sequence[AnyBatch]]:
+    def batches_due(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
         """Yield a full rollout in batches, `epochs` times, each time in another order."""
-        if not self.buffer.is_full:
+        if not self.buffer.is_full or self._next_obs is None:
             return
         algorithm, returns = self._algorithm, self._algorithm.returns
         rollout = self.buffer.rollout(
-            self._state_values(obs), gamma=returns.gamma, trace=returns.trace, clip_rewards=returns.clip_rewards
+            self._state_values(self._next_obs),
+            gamma=returns.gamma,
+            trace=returns.trace,
+            clip_rewards=returns.clip_rewards,
         )
         advantage, target = algorithm.objective.targets(rollout)
-        self._entropy = self.buffer.mean_entropy()
+        self.entropy_nats = self.buffer.mean_entropy()
         for _ in range(algorithm.epochs):
             rng = stream(self._seed, Purpose.DRAW, counters.batches_drawn)
             for batch in self.buffer.batches(advantage, target, rng=rng, num_batches=self._num_batches):
@@ -67,23 +68,17 @@ class RolloutSource:
                 yield [replace(batch, features=tuple(self._features))]
         self._clear()
 
-    def while_stepping(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
-        """Yield nothing: the next action waits for what is learnt."""
-        return iter(())
-
     def num_samples(self, batch: AnyBatch) -> int:
         """Return the rows of a batch."""
         return len(batch.action)
 
-    def learnt(self, priorities: Array) -> None:
-        """Ignore priorities: every row is learnt from alike."""
-
-    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep) -> None:
+    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
         """Keep a step of all lanes, with the value of the last observation where an episode was cut by a limit."""
         if extras.out is None or extras.preferences is None:
             raise ValueError("a rollout is played by the network, never at random")
         if extras.features is not None:
             self._features.append(extras.features)
+        self._next_obs = next_obs
         value = self._algorithm.objective.state_values(torch.from_numpy(extras.out)).numpy()  # [N]
         final_value = np.zeros_like(value)
         if step.truncated.any():
@@ -107,38 +102,31 @@ class RolloutSource:
             values: FloatArray = self._algorithm.objective.state_values(out).cpu().numpy()
         return values
 
-    def mean_entropy(self) -> float | None:
-        """Return the entropy of the last whole rollout: a few steps would tell little."""
-        return self._entropy
-
-    def cut(self, frames: Array) -> None:
-        """Drop the rollout: what followed it is lost."""
-        self._clear()
-
     def _clear(self) -> None:
         self.buffer.clear()
         self._features = []
+        self._next_obs = None
 
     def save(self, store: CheckpointStore) -> SavedSource:
         """Return the rollout under way."""
         return SavedSource(prefixed("rollout", self.buffer.state()), None)
 
-    def restore(self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore) -> list[str]:
-        """Go on with the rollout under way, if as many lanes play it."""
-        saved = part_of("rollout", arrays)
-        if saved["action"].shape[1:] == self.buffer.state()["action"].shape[1:]:
-            self.buffer.load_state(saved)
+    def restore(
+        self,
+        checkpoint: Checkpoint,
+        arrays: dict[str, Array],
+        store: CheckpointStore,
+        *,
+        first_frames: Array | None,
+    ) -> list[str]:
+        """Go on with the rollout under way, if its episodes do."""
+        if first_frames is None:
+            self.buffer.load_state(part_of("rollout", arrays))
+            self._next_obs = arrays["actor.obs"]
             if self.keeps_features:  # the weights have not changed since: the same numbers, bit for bit
                 torso, device = self._learner.online.torso, self._learner.device
                 self._features = [torso(torch.from_numpy(obs).to(device)) for obs in self.buffer.observations()]
         return []
-
-    def restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:
-        """Queue nothing: no batch outlives its rollout."""
-        return []
-
-    def close(self) -> None:
-        """Hold nothing."""
 
 
 def _log_probabilities(preferences: FloatArray, actions: IntArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """Where batches come from: what a trainer asks of a replay memory or of a rollout alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,15 +27,17 @@ class Source(Protocol):
     """Takes in what is played, gives out what is due to be learnt."""
 
     pacing: Pacing
+    waited_s: float  # for batches to be gathered
+    entropy_nats: float | None  # of the policy that plays now, if it can be told
 
     @property
-    def wants_priorities(self) -> bool:
-        """Whether `learnt` makes any difference."""
+    def memory(self) -> ReplayMemory | None:
+        """The replay memory, if there is one."""
         ...
 
     @property
-    def waited_s(self) -> float:
-        """Seconds that were spent waiting for batches to be gathered."""
+    def learns_before_acting(self) -> bool:
+        """Whether the next action waits for what is learnt; otherwise learning goes on while the envs step."""
         ...
 
     @property
@@ -44,59 +46,42 @@ class Source(Protocol):
         ...
 
     @property
-    def memory(self) -> ReplayMemory | None:
-        """The replay memory, if there is one."""
+    def take_priorities(self) -> Callable[[Array], None] | None:
+        """Takes how surprising each row of the last batch was; None where every row is learnt from alike."""
         ...
 
     def begin(self, first_frames: Array) -> None:
-        """Note that an episode starts in every lane."""
+        """Start an episode in every lane with `first_frames` [N, *frame]; episodes under way are cut."""
         ...
 
-    def before_acting(self, counters: Counters, obs: Array) -> Iterator[Sequence[AnyBatch]]:
-        """Yield what must be learnt before the next action, which `obs` [N, K, *frame] asks for, in groups.
-
-        The batches of a group do not depend on what is learnt from each other.
-        """
-        ...
-
-    def while_stepping(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
-        """Yield what can be learnt while the envs step, in such groups."""
+    def batches_due(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
+        """Yield what is due to be learnt, in groups of batches that do not depend on what is learnt from each other."""
         ...
 
     def num_samples(self, batch: AnyBatch) -> int:
         """Return how many transitions a batch counts for."""
         ...
 
-    def learnt(self, priorities: Array) -> None:
-        """Take notice of how surprising each row of the last batch was."""
-        ...
-
-    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep) -> None:
-        """Take in one step of all lanes: what was seen, done and thought, and what came of it."""
-        ...
-
-    def mean_entropy(self) -> float | None:
-        """Return the entropy in nats of the policy that plays now, if it can be told."""
-        ...
-
-    def cut(self, frames: Array) -> None:
-        """Note that the episodes under way are lost, and new ones begin with `frames` [N, *frame]."""
+    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
+        """Take in one step of all lanes: what was seen, done and thought, what came of it, and what is seen next."""
         ...
 
     def save(self, store: CheckpointStore) -> SavedSource:
         """Return what a checkpoint keeps; the bytes of a replay memory go to the store's segments."""
         ...
 
-    def restore(self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore) -> list[str]:
-        """Go on from what was saved, before the envs are back; return what was lost."""
-        ...
+    def restore(
+        self,
+        checkpoint: Checkpoint,
+        arrays: dict[str, Array],
+        store: CheckpointStore,
+        *,
+        first_frames: Array | None,
+    ) -> list[str]:
+        """Go on from what was saved; return what was lost.
 
-    def restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:
-        """Queue again what was drawn and not yet learnt from; return what was lost."""
-        ...
-
-    def close(self) -> None:
-        """Give back what it holds."""
+        `first_frames` begin the episodes of envs that start anew; None: the episodes under way go on.
+        """
         ...
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from redline.envs.catalog import resolve
 from redline.experience.budget import bytes_in_words
 from redline.recipes import Recipe
 from redline.recordings.estimate import describe_estimate
@@ -34,7 +33,6 @@ from redline.runtime.sinks import RunStart, Sink, Sinks
 from redline.runtime.trackers import HOW_TO_GET_IT, check_trackers, has_tensorboard, open_sinks
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
-from redline.types import EnvSpec
 
 AnySession = Session | AsyncSession
 
@@ -78,20 +76,17 @@ def start_inline(
     """Begin a new run in this process."""
     if sets_process:
         prepare_process(settled)
-    spec, protocol = describe_env(settled.job)
     with ExitStack() as on_error:
         trainer = build_trainer(settled, env_seed=settled.job.seed)
         on_error.callback(trainer.close)
-        check_disk(settled, spec, settled.job.log_dir)
-        run = _create_run(
-            settled, game=spec.name, protocol=protocol, algorithm=algorithm, recipe=recipe, on_error=on_error
-        )
+        check_disk(settled, settled.job.log_dir)
+        run = _create_run(settled, algorithm=algorithm, recipe=recipe, on_error=on_error)
         trainer.begin()
-        tell_settings(settled, spec, protocol, run, watcher)
+        tell_settings(settled, run, watcher)
         outlets = open_sinks(settled.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
         on_error.callback(outlets.close)
         session = open_session(run, CheckpointStore(run), trainer, watcher, begun_s=begun_s, sinks=outlets)
-        session.event("start", protocol=protocol)
+        session.event("start", protocol=settled.protocol)
         session.checkpoint(is_last=True)  # a run that can't save is refused before its first step
         on_error.pop_all()
     return session
@@ -108,20 +103,16 @@ def start_async(
 ) -> AsyncSession:
     """Begin a new run with processes of its own."""
     check_memory(settled)
-    spec, protocol = describe_env(settled.job)
-    check_rings(settled.job, spec)
+    check_rings(settled.job, settled.spec)
     with ExitStack() as on_error:
-        check_disk(settled, spec, settled.job.log_dir)
-        run = _create_run(
-            settled, game=spec.name, protocol=protocol, algorithm=algorithm, recipe=recipe, on_error=on_error
-        )
-        tell_settings(settled, spec, protocol, run, watcher)
+        check_disk(settled, settled.job.log_dir)
+        run = _create_run(settled, algorithm=algorithm, recipe=recipe, on_error=on_error)
+        tell_settings(settled, run, watcher)
         outlets = open_sinks(settled.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
         on_error.callback(outlets.close)
         session = AsyncSession(
             run=run,
             settled=settled,
-            spec=spec,
             watcher=watcher,
             counters=Counters(),
             scores=Scores(),
@@ -129,23 +120,15 @@ def start_async(
             sinks=outlets,
         )
         on_error.callback(session.close)
-        session.event("start", protocol=protocol)
+        session.event("start", protocol=settled.protocol)
         session.launch(is_resumed=False, requested_stop=lambda: None)  # saves a checkpoint before the first step
         on_error.pop_all()
     return session
 
 
-def describe_env(job: Job) -> tuple[EnvSpec, str]:
-    """Return what a network must know of the envs, and by which rules they are played."""
-    kind = resolve(job.env.id)
-    return kind.spec(job.env), kind.rules
-
-
-def _create_run(
-    settled: Settled, *, game: str, protocol: str, algorithm: str, recipe: Recipe | None, on_error: ExitStack
-) -> RunDirectory:
-    job = settled.job
-    run = RunDirectory.create(job.log_dir, game=game, algorithm=algorithm, seed=job.seed)
+def _create_run(settled: Settled, *, algorithm: str, recipe: Recipe | None, on_error: ExitStack) -> RunDirectory:
+    job, protocol = settled.job, settled.protocol
+    run = RunDirectory.create(job.log_dir, game=settled.spec.name, algorithm=algorithm, seed=job.seed)
     # without a checkpoint there is nothing that could be resumed
     on_error.callback(shutil.rmtree, run.path, ignore_errors=True)
     on_error.callback(run.close)
@@ -180,7 +163,7 @@ def open_session(
     return Session(run=run, store=store, trainer=trainer, watcher=watcher, sinks=sinks, begun_s=begun_s)
 
 
-def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirectory, watcher: Watcher) -> None:
+def tell_settings(settled: Settled, run: RunDirectory, watcher: Watcher) -> None:
     """Tell what was changed of what was asked for, who runs where, what the disk will hold, and where the run is."""
     job = settled.job
     for adjustment in settled.adjustments:
@@ -196,19 +179,19 @@ def tell_settings(settled: Settled, spec: EnvSpec, protocol: str, run: RunDirect
             f"learner on {settled.device} with {job.learner.threads} threads · {evaluator} · "
             f"push {job.push}, pacing {job.pacing}, weights every {job.actor.sync_steps} steps of an actor"
         )
-    watcher.note(protocol)
-    _tell_disk(settled, spec, run, watcher)
+    watcher.note(settled.protocol)
+    _tell_disk(settled, run, watcher)
     watcher.note(f"run directory {run.path}")
     if not has_tensorboard():
         watcher.note(HOW_TO_GET_IT)
 
 
-def _tell_disk(settled: Settled, spec: EnvSpec, run: RunDirectory, watcher: Watcher) -> None:
+def _tell_disk(settled: Settled, run: RunDirectory, watcher: Watcher) -> None:
     """Tell in one line what a run will need on the disk, and in another if its recordings may not find room."""
     config = settled.job.recording
-    about, steps = recordings_bytes(settled.job, spec)
+    about, steps = recordings_bytes(settled.job, settled.spec)
     recordings = describe_estimate(about, steps=steps, record=config.record, values=config.record_values)
-    needed = checkpoint_bytes(settled, spec)
+    needed = checkpoint_bytes(settled)
     watcher.note(f"disk: {recordings} · checkpoints at most {bytes_in_words(needed)}")
     if about > (room := free_bytes(run.path) - needed):
         left = bytes_in_words(max(0, room))

@@ -7,7 +7,8 @@ Between (5) and (1) everything stands still, and only there is a checkpoint take
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -44,6 +45,13 @@ class Turn(NamedTuple):  # made at every vector step: a dataclass would take sev
     updates: int
 
 
+class WorldRestored(NamedTuple):
+    """How far a world came back."""
+
+    lost: list[str]
+    first_frames: Array | None  # [N, *frame] of envs that start anew; None if their episodes go on
+
+
 class World(Protocol):
     """The envs and who plays them: here, or in other processes."""
 
@@ -58,17 +66,12 @@ class World(Protocol):
         ...
 
     @property
-    def obs(self) -> Array:
-        """What the next actions are chosen for [N, K, *frame], if they are chosen here."""
-        ...
-
-    @property
     def waited_s(self) -> Mapping[str, float]:
         """Seconds waited so far, by what for."""
         ...
 
-    def begin(self, source: Source) -> None:
-        """Start an episode in every lane."""
+    def begin(self) -> Array | None:
+        """Start an episode in every lane; return the first frames, None if they come with the first steps."""
         ...
 
     def start_step(self, turn: Turn) -> None:
@@ -83,12 +86,8 @@ class World(Protocol):
         """Return what a checkpoint keeps."""
         ...
 
-    def restore(self, arrays: dict[str, Array], source: Source, progress: Progress | None) -> list[str]:
-        """Go on from what `state` gave; return what was lost."""
-        ...
-
-    def close(self) -> None:
-        """Give back what it holds."""
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
+        """Go on from what `state` gave."""
         ...
 
 
@@ -104,13 +103,16 @@ class Trainer:
         source: Source,
         learner: Learner,
         after_update: Callable[[], None] = lambda: None,
+        resources: ExitStack | None = None,
     ) -> None:
+        """Take the parts, and the `resources` that they hold: closing the trainer gives those back."""
         self.job = job
         self.world = world
         self.env_seed = env_seed  # of the keys with which the envs are seeded; None if they are seeded elsewhere
         self.source = source
         self.learner = learner
         self._after_update = after_update
+        self._resources = resources or ExitStack()
         self.counters = Counters()
         self.scores = Scores()
         self.phases = Stopwatch()
@@ -124,12 +126,13 @@ class Trainer:
 
     def close(self) -> None:
         """Give back what the parts hold."""
-        self.source.close()
-        self.world.close()
+        self._resources.close()
 
     def begin(self) -> None:
         """Start an episode in every lane."""
-        self.world.begin(self.source)
+        first_frames = self.world.begin()
+        if first_frames is not None:
+            self.source.begin(first_frames)
 
     @property
     def epsilon(self) -> float:
@@ -159,11 +162,13 @@ class Trainer:
         """Let one step be played, learn what is due, and return the episodes that ended."""
         counters, phases = self.counters, self.phases
         phases.lap("other")
-        self._learn(self.source.before_acting(counters, self.world.obs))
+        if self.source.learns_before_acting:
+            self.learn()
         turn = self.turn()
         self.world.start_step(turn)
         phases.lap("act")
-        self._learn(self.source.while_stepping(counters))
+        if not self.source.learns_before_acting:
+            self.learn()
         steps, episodes = self.world.finish_step(turn)
         phases.lap("keep")
         counters.steps += steps
@@ -185,9 +190,10 @@ class Trainer:
         if wanted is not None and newest is not None and newest >= wanted and ahead_steps > 0:
             self.counters.skipped_steps += ahead_steps
 
-    def _learn(self, groups: Iterator[Sequence[AnyBatch]]) -> None:
+    def learn(self) -> None:
+        """Learn what is due."""
         device = self.learner.device
-        for group in groups:
+        for group in self.source.batches_due(self.counters):
             self.phases.lap("draw")
             batches = group if device.type == "cpu" else [_to_device(batch, device) for batch in group]
             for batch, foreseen in zip(batches, self.learner.foresee(batches), strict=True):
@@ -200,10 +206,10 @@ class Trainer:
         self._last_batch = batch
         rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
         priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, foreseen=foreseen)
-        if source.wants_priorities:
+        if (take_priorities := source.take_priorities) is not None:
             sizes = priorities.cpu().numpy()
             self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
-            source.learnt(sizes)
+            take_priorities(sizes)
         counters.updates += 1
         counters.samples += source.num_samples(batch)
         self._after_update()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.experience import ReplayConfig
 from redline.experience.shared_lanes import LOCKSTEP, LaneWriter, PushRule, SharedLanes
 from redline.learner import Learner
@@ -70,14 +70,15 @@ def set_table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         )
         env = EnvConfig("CartPole-v1", stack=1, skip=1)
         job = Job(env=env, algorithm=algorithm, topology="async", actors=actors, num_envs=ENVS * actors, **of_job)
-        settled, spec = settle(job), env_spec(env)
+        settled = settle(job)
+        spec, resources = settled.spec, ExitStack()
         learner = Learner(settled.job.algorithm, spec, seed=1, device=settled.device)
         board = Board(actors)
         lanes = SharedLanes(ENVS * actors, spec.frame_shape, spec.frame_dtype, rule=rule)
         weights = SharedWeights(learner.online.state_dict(), readers=FIRST_ACTOR + actors)
         world = RingWorld(spec, lanes=lanes, weights=weights, place=Place(board, LEARNER), envs_per_actor=ENVS)
-        source = build_source(settled, spec, learner)
-        trainer = Trainer(settled.job, world=world, env_seed=None, source=source, learner=learner)
+        source = build_source(settled, learner, resources)
+        trainer = Trainer(settled.job, world=world, env_seed=None, source=source, learner=learner, resources=resources)
         request.addfinalizer(trainer.close)
         world.publish(trainer.turn())
         writers = [LaneWriter(lanes, np.arange(ENVS) + ENVS * actor) for actor in range(actors)]

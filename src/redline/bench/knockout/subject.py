@@ -65,7 +65,8 @@ def train(trainer: Trainer, records: RecordKeeping, vector_steps: int) -> None:
     """
     for _ in range(vector_steps):
         records.step()
-    trainer._learn(trainer.source.before_acting(trainer.counters, trainer.world.obs))
+    if trainer.source.learns_before_acting:
+        trainer.learn()
     if trainer.learner.device.type == "cuda":
         torch.cuda.synchronize(trainer.learner.device)
 
@@ -103,7 +104,7 @@ def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period
     extras: deque[ActorExtras] = deque(maxlen=1)
     updates: deque[tuple[AnyBatch, torch.Tensor]] = deque(maxlen=1)
     groups: list[int] = []
-    step_bytes = 2 * world.obs.nbytes // world.spec.stack  # frames, and the first ones of what comes next
+    step_bytes = 2 * world.actor.obs.nbytes // world.spec.stack  # frames, and the first ones of what comes next
     most_steps = max(min(RECORDED_STEPS, RECORDED_BYTES // step_bytes), 1)
 
     def keep_step(_: tuple[Any, ...], step: VectorStep) -> None:

@@ -28,8 +28,7 @@ def write_trace(subject: Subject, path: Path) -> int:
         subject.play(period - FEW_STEPS)
     marks: list[tuple[object, str, Callable[..., Any]]] = [
         (trainer.world, "start_step", _marked("act", trainer.world.start_step)),
-        (trainer.source, "before_acting", _marked_batches(trainer.source.before_acting)),
-        (trainer.source, "while_stepping", _marked_batches(trainer.source.while_stepping)),
+        (trainer.source, "batches_due", _marked_batches(trainer.source.batches_due)),
         (trainer.learner, "foresee", _marked("learn", trainer.learner.foresee)),
         (trainer.learner, "update", _marked("learn", trainer.learner.update)),
         (trainer.world, "finish_step", _marked("keep", trainer.world.finish_step)),

@@ -13,8 +13,8 @@ from redline.algorithms.family import ActorExtras, ActorParams
 from redline.bench.knockout.replacing import do_nothing, replaced
 from redline.bench.knockout.subject import Subject
 from redline.runtime.counters import Counters
+from redline.runtime.replay_source import ReplaySource
 from redline.runtime.rollout_source import RolloutSource
-from redline.runtime.sources import Source
 from redline.types import AnyBatch, IntArray
 
 FULL = "full"
@@ -30,7 +30,11 @@ def whole(_: Subject) -> AbstractContextManager[None]:
 def constant_batch(subject: Subject) -> AbstractContextManager[None]:
     """Learn from the same batch again and again, as often as batches are due."""
     source = subject.trainer.source
-    return _constant_rollout(subject, source) if isinstance(source, RolloutSource) else _constant_draw(subject, source)
+    if isinstance(source, RolloutSource):
+        return _constant_rollout(subject, source)
+    if isinstance(source, ReplaySource):
+        return _constant_draw(subject, source)
+    raise TypeError(f"no batch of a {type(source).__name__} can be held constant")
 
 
 def _constant_rollout(subject: Subject, source: RolloutSource) -> AbstractContextManager[None]:
@@ -43,18 +47,18 @@ def _constant_rollout(subject: Subject, source: RolloutSource) -> AbstractContex
 
 
 @contextmanager
-def _constant_draw(subject: Subject, source: Source) -> Iterator[None]:
+def _constant_draw(subject: Subject, source: ReplaySource) -> Iterator[None]:
     """Neither draw rows nor gather them, nor keep their priorities."""
     batch, group = subject.recorded.batch, subject.recorded.group
 
-    def while_stepping(counters: Counters) -> Iterator[list[AnyBatch]]:
+    def batches_due(counters: Counters) -> Iterator[list[AnyBatch]]:
         due = source.pacing.updates_due(
             steps=counters.steps, samples=counters.samples, batch_size=source.num_samples(batch)
         )
         for start in range(0, due, group):
             yield [batch] * min(group, due - start)
 
-    with replaced(source, "while_stepping", while_stepping), replaced(source, "learnt", do_nothing):
+    with replaced(source, "batches_due", batches_due), replaced(source.sampler, "wants_priorities", stand_in=False):
         yield
 
 

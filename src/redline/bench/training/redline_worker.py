@@ -21,7 +21,6 @@ from redline.bench.training.turns import Turns
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
 from redline.returns import Traces
-from redline.runtime.actor import Episode
 from redline.runtime.building import settle
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
@@ -97,20 +96,15 @@ def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
 def train(job: Job, algorithm: str, turns: Turns) -> None:
     """Train whenever it is its turn, until no more are wanted."""
     with start_inline(settle(job), algorithm, Silence()) as session:
-        trainer = session.trainer
-        vector_step = trainer.vector_step
+        counters, recent, told = session.trainer.counters, session.trainer.scores.recent, 0
 
-        def watched_step() -> list[Episode]:
-            episodes = vector_step()
-            for episode in episodes:
-                turns.add_return(episode.total_reward)
-            return episodes
-
-        def no_more_turns() -> str | None:
-            counters = trainer.counters
+        def no_more_turns() -> str | None:  # asked before every vector step
+            nonlocal told
+            for value in list(recent)[len(recent) - (counters.episodes - told) :]:
+                turns.add_return(value)
+            told = counters.episodes
             return "no more turns" if turns.read(steps=counters.steps, updates=counters.updates) else None
 
-        trainer.vector_step = watched_step  # type: ignore[method-assign]
         session.train(no_more_turns)
 
 

@@ -1,6 +1,7 @@
 """The learner: owns the replay memory, learns what the steps taken into it have earned, and saves checkpoints."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from redline.runtime.processes.ring_world import RingWorld
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.replay_sizing import full_replay
 from redline.runtime.training import Trainer
-from redline.types import EnvSpec
 
 SYNC_PATIENCE_S = 30.0  # for the supervisor to write rows to the disk
 SAVING_S = 600.0  # a checkpoint may take, on a slow disk
@@ -31,7 +31,6 @@ class LearnerKit:
     """What the learner is given when it starts."""
 
     settled: Settled
-    spec: EnvSpec
     run: Path
     lock: SharedLock  # nobody else may have the run before the learner has ended
     is_resumed: bool  # from the newest checkpoint
@@ -43,12 +42,12 @@ class LearnerKit:
 
 def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
     """Learn until the run ends."""
-    job, place = kit.settled.job, Place(kit.board, LEARNER)
+    job, spec, place = kit.settled.job, kit.settled.spec, Place(kit.board, LEARNER)
     place.beat(RESTORING_S if kit.is_resumed else STARTING_S)
     prepare_process(kit.settled)
-    learner = Learner(job.algorithm, kit.spec, seed=job.seed, device=kit.settled.device)
-    world = RingWorld(kit.spec, lanes=kit.lanes, weights=kit.weights, place=place, envs_per_actor=job.actor.envs)
-    source = build_source(kit.settled, kit.spec, learner)
+    learner = Learner(job.algorithm, spec, seed=job.seed, device=kit.settled.device)
+    world = RingWorld(spec, lanes=kit.lanes, weights=kit.weights, place=place, envs_per_actor=job.actor.envs)
+    source = build_source(kit.settled, learner, ExitStack())  # what it holds ends with this process
     trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=place.beat)
     store = CheckpointStore(_JoinedRun(kit.run, place, outbox))
     lost: list[str] = []

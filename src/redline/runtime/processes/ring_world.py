@@ -8,8 +8,7 @@ from redline.runtime.actor import Episode
 from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, WAITS, Place
 from redline.runtime.processes.shared_weights import SharedWeights
-from redline.runtime.sources import Source
-from redline.runtime.training import Played, Turn
+from redline.runtime.training import Played, Turn, WorldRestored
 from redline.types import Array, EnvSpec
 
 PATIENCE_S = 0.1  # then there may be orders to look for
@@ -23,7 +22,6 @@ class RingWorld:
     ) -> None:
         self.spec = spec
         self.num_envs = len(lanes)
-        self.obs: Array = np.zeros((0, spec.stack, *spec.frame_shape), spec.frame_dtype)  # actions are chosen elsewhere
         self._lanes = lanes
         self._weights = weights
         self._place = place
@@ -35,8 +33,8 @@ class RingWorld:
         """Seconds waited so far for actors."""
         return {"actors": float(self._place.board.waited_s[self._place.index, WAITS.index("actors")])}
 
-    def begin(self, source: Source) -> None:
-        """Do nothing: each actor begins when it starts."""
+    def begin(self) -> None:
+        """Return no frames: each actor begins when it starts, and the rings bring its first ones."""
 
     def publish(self, turn: Turn) -> None:
         """Make the learner's weights the newest that actors can have."""
@@ -74,12 +72,9 @@ class RingWorld:
         """Return nothing: where the actors' envs are is not kept."""
         return {}
 
-    def restore(self, arrays: dict[str, Array], source: Source, progress: Progress | None) -> list[str]:
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
         """Leave it to the actors to cut the episodes that were under way."""
-        return ["with --topology async the episodes under way are cut and all envs start anew"]
-
-    def close(self) -> None:
-        """Do nothing: the rings are the supervisor's."""
+        return WorldRestored(["with --topology async the episodes under way are cut and all envs start anew"], None)
 
 
 def _episodes(taken: Taken) -> list[Episode]:

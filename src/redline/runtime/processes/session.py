@@ -31,7 +31,6 @@ from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.session import Outcome, Readings, drain, run_out
 from redline.runtime.sinks import Sinks
 from redline.runtime.watching import Watcher
-from redline.types import EnvSpec
 
 TICK_S = 0.2
 FINAL_SAVE_S = 600.0
@@ -59,7 +58,6 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         *,
         run: RunDirectory,
         settled: Settled,
-        spec: EnvSpec,
         watcher: Watcher,
         counters: Counters,
         scores: Scores,
@@ -72,9 +70,8 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self.outcome: Outcome | None = None  # how it ended, once it has
         self._settled = settled
         self._job = settled.job
-        self._spec = spec
         self._watcher = watcher
-        self._parts = SharedParts.for_job(settled.job, spec)
+        self._parts = SharedParts.for_job(settled.job, settled.spec)
         self._board = self._parts.board
         self._crew = Crew(self._board)
         self._notebook = Notebook(
@@ -83,7 +80,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             board=self._board,
             readings=RoleReadings(self._crew),
             watcher=watcher,
-            setting=recording_setting(settled.job, spec),
+            setting=recording_setting(settled.job, settled.spec),
             job=settled.job,
             scores=scores,
             waited_from_s=self._waited_from_s,
@@ -122,7 +119,6 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._is_new = not is_resumed
         kit = LearnerKit(
             settled=self._settled,
-            spec=self._spec,
             run=self.run.path,
             lock=self.run.share_lock(),
             is_resumed=is_resumed,
@@ -166,7 +162,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         every_s = (self._job.evaluator.every_minutes or 0.0) * 60
         kit = EvaluatorKit(
             job=self._job,
-            spec=self._spec,
+            spec=self._settled.spec,
             evaluations=self._notebook.evaluations,
             wait_s=max(0.0, self._notebook.evaluated_s + every_s - time.monotonic()),
             board=self._board,
