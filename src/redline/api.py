@@ -30,7 +30,7 @@ from redline.runs.directory import read_run_json
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.locating import locate_run
 from redline.runtime.agent import Agent
-from redline.runtime.evaluating import EvaluationConfig, evaluate
+from redline.runtime.evaluation import EvaluationConfig, evaluate
 from redline.runtime.gauges import Gauges
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.session import Outcome

@@ -13,7 +13,7 @@ from redline.recordings.library import Library, open_library
 from redline.recordings.verifying import verify
 from redline.records import read_records
 from redline.runs.directory import RECORDINGS
-from redline.runtime.evaluating import EvaluationConfig
+from redline.runtime.evaluation import EvaluationConfig
 from redline.runtime.policy_play import play_policy
 
 StartProgram = Callable[..., "subprocess.Popen[str]"]

@@ -15,15 +15,23 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
 from redline.records import read_records
-from redline.runtime import evaluations as evaluations_of_runs
-from redline.runtime.actor import Episode
+from redline.runtime import evaluation, session
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
-from redline.runtime.evaluations import InlineEvaluator
+from redline.runtime.evaluation import PlayedEpisode, Player, StoppedWhileEvaluatingError
 from redline.runtime.job import Job
 from redline.runtime.limits import SOLVED, Limits
 from redline.runtime.run_monitor import MonitorConfig
 from redline.runtime.session import Outcome
-from redline.runtime.solving import acting, evaluation_is_due, is_confirmed, projected_s, way_done
+from redline.runtime.solving import (
+    CONFIRMING_EPISODES,
+    acting,
+    evaluation_is_due,
+    is_confirmed,
+    is_due_by_steps,
+    is_due_by_target,
+    projected_s,
+    way_done,
+)
 from redline.runtime.starting import start_run
 from redline.runtime.watching import Watcher
 
@@ -38,8 +46,14 @@ def scores_after(returns: Sequence[float], *, interval_s: float = 1.0) -> Scores
 
 
 def test_values_are_evaluated_greedily_and_policies_by_draws() -> None:
-    assert acting(DQN) == (Greedy(), 0.0)
-    assert acting(PPO) == (Sampled(), 0.0)
+    limits = Limits(target_eval_return=TARGET)
+    assert acting(Job(algorithm=DQN, limits=limits)) == (Greedy(), 0.0)
+    assert acting(Job(algorithm=PPO, limits=limits)) == (Sampled(), 0.0)
+
+
+def test_without_a_target_evaluations_act_as_the_paper_says() -> None:
+    assert acting(Job(algorithm=DQN)) == (Greedy(), 0.05)
+    assert acting(Job(algorithm=PPO)) == (Greedy(), 0.0)
 
 
 @pytest.mark.parametrize(("mean", "expected"), [(16.99, False), (17.0, True), (21.0, True)])
@@ -64,12 +78,35 @@ def test_the_way_to_the_target_begins_with_the_first_ten_episodes() -> None:
     assert way_done(scores_after([20.0] * 10), TARGET) == 1.0  # there from the start
 
 
+def test_one_is_due_whenever_a_multiple_of_the_interval_was_passed_since_the_newest() -> None:
+    due_at, counters = [], Counters()
+    for counters.steps in range(0, 1_001, 8):
+        if is_due_by_steps(counters, 250):
+            due_at.append(counters.steps)
+            counters.evaluated_steps = counters.steps
+    assert due_at == [256, 504, 752, 1_000]
+    assert is_due_by_steps(Counters(steps=5_000), 1_000)  # switched on by a resume
+    assert not is_due_by_steps(Counters(steps=5_000), 0)
+
+
+def test_either_the_steps_or_the_target_make_one_due() -> None:
+    near, late = scores_after([-20.0] * 10 + [18.0] * 10), Counters(steps=100, time_s=100.0)
+
+    def is_due(expected_s: float, **settings: Any) -> bool:
+        return evaluation_is_due(Job(algorithm=DQN, **settings), late, near, expected_s=expected_s)
+
+    assert not is_due(1.0)
+    assert is_due(1.0, limits=Limits(target_eval_return=TARGET))
+    assert not is_due(60.0, limits=Limits(target_eval_return=TARGET))  # too long for its share of the time
+    assert is_due(60.0, limits=Limits(target_eval_return=TARGET), evaluate_every_steps=100)
+
+
 def test_evaluations_take_a_tenth_of_the_time_at_most() -> None:
     scores = scores_after([-20.0] * 10 + [18.0] * 10)
 
     def is_due(evaluation_s: float, expected_s: float) -> bool:
         counters = Counters(time_s=90.0, evaluation_s=evaluation_s)
-        return evaluation_is_due(DQN, counters, scores, target=TARGET, expected_s=expected_s)
+        return is_due_by_target(DQN, counters, scores, target=TARGET, expected_s=expected_s)
 
     assert is_due(0.0, 10.0)  # 10 of 100 s
     assert not is_due(0.0, 10.5)
@@ -81,23 +118,23 @@ def test_before_the_target_is_near_an_evaluation_comes_every_five_minutes() -> N
     low = scores_after([-20.0] * 10 + [0.0] * 10)
     for time_s, expected in ((299.0, False), (300.0, True)):
         counters = Counters(time_s=time_s)
-        assert evaluation_is_due(DQN, counters, low, target=TARGET, expected_s=1.0) is expected
+        assert is_due_by_target(DQN, counters, low, target=TARGET, expected_s=1.0) is expected
     late = Counters(time_s=500.0, evaluated_at_s=300.0)
-    assert not evaluation_is_due(DQN, late, low, target=TARGET, expected_s=1.0)
+    assert not is_due_by_target(DQN, late, low, target=TARGET, expected_s=1.0)
 
 
 def test_near_the_target_a_run_learns_between_two_evaluations() -> None:
     near = scores_after([-20.0] * 10 + [18.0] * 10)
     for time_s, expected in ((529.0, False), (530.0, True)):  # three times as long as an evaluation takes
         counters = Counters(time_s=time_s, evaluated_at_s=500.0, evaluation_s=10.0)
-        assert evaluation_is_due(DQN, counters, near, target=TARGET, expected_s=10.0) is expected
+        assert is_due_by_target(DQN, counters, near, target=TARGET, expected_s=10.0) is expected
 
 
 def test_a_policy_that_is_evaluated_as_it_trains_must_be_nearer_than_one_that_explores() -> None:
     near = scores_after([-20.0] * 10 + [14.0] * 10)  # 89 % of the way
     counters = Counters(time_s=100.0)
-    assert evaluation_is_due(DQN, counters, near, target=TARGET, expected_s=1.0)
-    assert not evaluation_is_due(PPO, counters, near, target=TARGET, expected_s=1.0)
+    assert is_due_by_target(DQN, counters, near, target=TARGET, expected_s=1.0)
+    assert not is_due_by_target(PPO, counters, near, target=TARGET, expected_s=1.0)
 
 
 def test_a_line_is_extended_to_the_target() -> None:
@@ -147,8 +184,8 @@ def train(log_dir: Path, target: float, **changes: object) -> Outcome:
     env = EnvConfig("CartPole-v1", stack=1, skip=1)
     limits = Limits(max_steps=6_000, target_eval_return=target)
     job = Job(monitor=MonitorConfig(hz=0), env=env, limits=limits, log_dir=log_dir, num_envs=4)
-    with start_run(replace(job, **changes), "test", Silent()) as session:  # type: ignore[arg-type]
-        return session.train(lambda: None)
+    with start_run(replace(job, **changes), "test", Silent()) as run:  # type: ignore[arg-type]
+        return run.train(lambda: None)
 
 
 def evaluations(run: Path) -> list[tuple[int, str]]:
@@ -157,7 +194,7 @@ def evaluations(run: Path) -> list[tuple[int, str]]:
 
 
 def test_a_run_ends_when_further_games_confirm_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluations_of_runs, "EXPECTED_S", 0.01)  # so that the first comes within the first second
+    monkeypatch.setattr(session, "EXPECTED_S", 0.01)  # so that the first comes within the first second
     outcome = train(tmp_path, 5.0, algorithm=PPO_CLASSIC)  # anybody holds the pole for five steps
     assert outcome.reason == SOLVED
     assert outcome.solved is not None
@@ -170,21 +207,42 @@ def test_a_run_ends_when_further_games_confirm_its_evaluation(tmp_path: Path, mo
 def test_games_that_confirm_an_evaluation_are_no_part_of_its_share_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock_s, play = 0.0, InlineEvaluator._play
+    clock_s, play = 0.0, Player.play
 
-    def play_a_second_each(evaluator: InlineEvaluator, player: Any, episodes: int, *rest: Any) -> list[Episode]:
+    def play_a_second_each(player: Player, episodes: int, **settings: Any) -> list[PlayedEpisode]:
         nonlocal clock_s
         clock_s += episodes
-        return play(evaluator, player, episodes, *rest)
+        return play(player, episodes, **settings)
 
-    monkeypatch.setattr(evaluations_of_runs, "EXPECTED_S", 0.01)
-    monkeypatch.setattr(evaluations_of_runs, "time", SimpleNamespace(monotonic=lambda: clock_s))
-    monkeypatch.setattr(InlineEvaluator, "_play", play_a_second_each)
+    monkeypatch.setattr(session, "EXPECTED_S", 0.01)
+    monkeypatch.setattr(evaluation, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    monkeypatch.setattr(Player, "play", play_a_second_each)
     outcome = train(tmp_path, 5.0, algorithm=PPO_CLASSIC)
     assert [episodes for episodes, _ in evaluations(outcome.run)] == [10, 30]
     assert outcome.checkpoint is not None
     state = json.loads((outcome.checkpoint / "state.json").read_text())
-    assert state["counters"]["evaluation_s"] == 10.0
+    assert state["counters"]["evaluation_s"] == pytest.approx(10.0, abs=5.0)  # and what it takes to load weights
+
+
+def test_an_evaluation_whose_confirming_games_were_dropped_is_due_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Player.play
+
+    def drop_those_that_confirm(player: Player, episodes: int, **settings: Any) -> list[PlayedEpisode]:
+        if episodes == CONFIRMING_EPISODES:
+            raise StoppedWhileEvaluatingError("SIGINT")
+        return play(player, episodes, **settings)
+
+    monkeypatch.setattr(session, "EXPECTED_S", 0.01)
+    monkeypatch.setattr(Player, "play", drop_those_that_confirm)
+    outcome = train(tmp_path, 5.0, algorithm=PPO_CLASSIC)
+    assert outcome.solved is None
+    assert outcome.checkpoint is not None
+    counters = json.loads((outcome.checkpoint / "state.json").read_text())["counters"]
+    assert counters["evaluations"] == len(evaluations(outcome.run)) >= 1
+    assert counters["evaluated_steps"] > 0
+    assert counters["evaluated_at_s"] == 0.0
 
 
 def test_a_run_that_misses_its_target_is_not_solved(tmp_path: Path) -> None:

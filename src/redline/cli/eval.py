@@ -19,8 +19,7 @@ from redline.envs.vector import EnvError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import Checkpoint
-from redline.runtime.evaluating import Evaluation, EvaluationConfig, evaluate
-from redline.runtime.playing import StoppedWhileEvaluatingError
+from redline.runtime.evaluation import Evaluation, EvaluationConfig, StoppedWhileEvaluatingError, evaluate
 from redline.runtime.resuming import SavedRun, check_env, read_run
 
 PROGRAM = "redline eval RUN"

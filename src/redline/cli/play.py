@@ -178,8 +178,7 @@ def play(folder: Path, flags: PlayFlags) -> int:
 def play_afresh(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
     """Let the policy play, and return what was recorded of it."""
     from redline.envs.vector import EnvError
-    from redline.runtime.evaluating import EvaluationConfig
-    from redline.runtime.playing import StoppedWhileEvaluatingError
+    from redline.runtime.evaluation import EvaluationConfig, StoppedWhileEvaluatingError
     from redline.runtime.policy_play import play_policy
 
     config = EvaluationConfig(

@@ -14,7 +14,7 @@ from redline.exploration import Greedy, Sampled
 from redline.networks.cores import mask_state
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runtime.building import find_device
-from redline.runtime.evaluating import load_weights
+from redline.runtime.evaluation import load_weights
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.resuming import SavedRun
 from redline.types import Array, BoolArray

@@ -20,8 +20,7 @@ from redline.runs.blocks import BlockWriter
 from redline.runs.errors import explain
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runtime.actor import Episode
-from redline.runtime.evaluating import EvaluationConfig, evaluate
-from redline.runtime.playing import RequestedStop, StoppedWhileEvaluatingError
+from redline.runtime.evaluation import EvaluationConfig, RequestedStop, StoppedWhileEvaluatingError, evaluate
 from redline.runtime.recording import setting_of
 from redline.runtime.resuming import read_run
 

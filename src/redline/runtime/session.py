@@ -10,12 +10,18 @@ from typing import Self
 
 import torch
 
+from redline.exploration import Sampled
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.evaluations import InlineEvaluator, describe_acting
+from redline.runtime.evaluation import (
+    Evaluator,
+    NumberedEvaluation,
+    StoppedWhileEvaluatingError,
+    record_evaluation,
+)
 from redline.runtime.gauges import Gauges
 from redline.runtime.job import Job
 from redline.runtime.limits import Limits
@@ -24,6 +30,7 @@ from redline.runtime.recording import Recorder, recording_setting
 from redline.runtime.replay_sizing import full_replay
 from redline.runtime.run_monitor import RunMonitor
 from redline.runtime.sinks import Sinks
+from redline.runtime.solving import EPISODES, EXPECTED_S, describe_acting, evaluation_is_due
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
 
@@ -105,7 +112,9 @@ class Session(AbstractContextManager["Session"]):
         setting = recording_setting(trainer.job, trainer.spec)
         self._recorder = Recorder(run, trainer.counters, watcher, setting=setting, sinks=sinks)
         self._loop = Loop(trainer, folder=run.path)
-        self._evaluator = InlineEvaluator(trainer, recorder=self._recorder, watcher=watcher)
+        self._evaluator: Evaluator | None = None  # from the first evaluation on
+        self._evaluation_s = EXPECTED_S  # that the newest one took
+        self._argmax_mean: float | None = None  # of greedy play, of a policy that solved its game by draws
         self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._started_s = time.monotonic()
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
@@ -150,7 +159,7 @@ class Session(AbstractContextManager["Session"]):
         while (reason := requested_stop() or self._limit_reached(self._job.limits)) is None:
             for episode in self._loop.step():
                 self._recorder.episode(episode)
-            if self._evaluator.is_due:
+            if self._evaluation_is_due():
                 with self._loop.pause():
                     self._evaluate(requested_stop)
             if self._loop.reading_is_due():
@@ -177,19 +186,52 @@ class Session(AbstractContextManager["Session"]):
             run=self.run.path,
             env_id=self._job.env.id,
             checkpoint=self._last_checkpoint,
-            solved=solved and replace(solved, argmax_return=self._evaluator.argmax_mean),
+            solved=solved and replace(solved, argmax_return=self._argmax_mean),
         )
         return self.outcome
 
+    def _evaluation_is_due(self) -> bool:
+        trainer = self.trainer
+        return evaluation_is_due(self._job, trainer.counters, trainer.scores, expected_s=self._evaluation_s)
+
     def _evaluate(self, requested_stop: Callable[[], str | None]) -> None:
-        """Play the evaluation that is due, unless a stop is requested meanwhile or the minutes are over."""
+        """Play the evaluation that is due; it stays due if a stop is requested meanwhile or the minutes are over."""
+        trainer, counters, begun_s = self.trainer, self.trainer.counters, time.monotonic()
+        evaluator = self._evaluator = self._evaluator or Evaluator(
+            self._job, trainer.spec, evaluations=counters.evaluations, finished=self._take_evaluation
+        )
+        evaluator.network.load_state_dict(trainer.learner.online.state_dict())
+        prepared_s, evaluated_at_s = time.monotonic() - begun_s, counters.evaluated_at_s
         minutes = Limits(max_steps=None, max_minutes=self._job.limits.max_minutes)
-        self._evaluator.play(lambda: requested_stop() or self._limit_reached(minutes))
-        if self._job.limits.is_solved(self.trainer.scores):
-            counters = self.trainer.counters
+        try:
+            evaluator.evaluate(counters.steps, lambda: requested_stop() or self._limit_reached(minutes))
+        except StoppedWhileEvaluatingError as stopped:
+            self._watcher.note(f"evaluation {counters.evaluations + 1} dropped: {stopped}")
+            counters.evaluated_at_s = evaluated_at_s  # if it was to confirm one: due again as soon as there is time
+        # without the games that confirm: a run that failed to confirm would have to wait for minutes to try again
+        self._evaluation_s = prepared_s + evaluator.spent_s
+        counters.evaluation_s += self._evaluation_s
+        if self._job.limits.is_solved(trainer.scores):
             counters.elapsed_s = counters.solved_s = self._elapsed_s()
-            self.event("solved", elapsed_s=counters.solved_s, mean_return=self.trainer.scores.confirmed)
-            self._evaluator.compare_with_argmax(requested_stop)
+            self.event("solved", elapsed_s=counters.solved_s, mean_return=trainer.scores.confirmed)
+            if isinstance(self._job.algorithm.explore, Sampled):
+                self._compare_with_argmax(evaluator, requested_stop)
+
+    def _take_evaluation(self, evaluation: NumberedEvaluation) -> None:
+        counters, scores = self.trainer.counters, self.trainer.scores
+        record_evaluation(evaluation, job=self._job, scores=scores, recorder=self._recorder, watcher=self._watcher)
+        scores.greedy = evaluation.mean_return
+        counters.evaluations, counters.evaluated_steps = evaluation.number, evaluation.weights_steps
+        counters.evaluated_at_s = counters.time_s
+
+    def _compare_with_argmax(self, evaluator: Evaluator, requested_stop: Callable[[], str | None]) -> None:
+        """Tell how a policy that solved its game by draws plays greedily; it may never end."""
+        try:
+            self._argmax_mean = evaluator.play_greedily(requested_stop)
+            told = f"mean {self._argmax_mean:.2f} of {EPISODES} episodes"
+        except StoppedWhileEvaluatingError as stopped:
+            told = str(stopped)
+        self._watcher.note(f"greedy play (always the likeliest action): {told}")
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._waited_from_s

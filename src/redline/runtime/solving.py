@@ -1,5 +1,6 @@
-"""When a game counts as solved: an evaluation reaches the target, and further games with the same weights confirm it.
+"""The rules of evaluations: when one is due, how it is played, and when a game counts as solved.
 
+A game is solved when an evaluation reaches the target and further games with the same weights confirm it.
 To stop at the first good evaluation would pick luck. So the target must be reached by EPISODES games, and then nearly
 reached again by CONFIRMING_EPISODES others.
 """
@@ -9,6 +10,7 @@ import numpy as np
 from redline.algorithms.family import Algorithm
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.runtime.counters import Counters, Scores
+from redline.runtime.job import Job
 
 EPISODES = 10  # of an evaluation
 CONFIRMING_EPISODES = 30  # with the same weights, in other games
@@ -27,9 +29,28 @@ LEAST_EPISODES = 10  # in it
 MOST_TIMES = 20.0  # the time that has passed: a rise that would take longer is none
 
 
-def acting(algorithm: Algorithm) -> tuple[Exploration, float]:
-    """Return how actions are chosen, and ε: drawn from a policy, whose likeliest actions may loop; else greedily."""
-    return (Sampled() if isinstance(algorithm.explore, Sampled) else Greedy()), 0.0
+def acting(job: Job) -> tuple[Exploration, float]:
+    """Return how a run's evaluations choose actions, and ε.
+
+    Without a target greedily, with the paper's ε. With one a policy draws, for its likeliest actions may loop.
+    """
+    explore = job.algorithm.explore
+    if job.limits.target_eval_return is None:
+        return Greedy(), explore.evaluation_epsilon()
+    return (Sampled() if isinstance(explore, Sampled) else Greedy()), 0.0
+
+
+def describe_acting(job: Job) -> str:
+    """Say how a run's evaluations choose actions, where that is not as the algorithm's paper evaluates."""
+    if job.limits.target_eval_return is None:
+        return ""
+    return "sampled" if isinstance(acting(job)[0], Sampled) else "greedy, ε = 0"
+
+
+def num_episodes(job: Job) -> int:
+    """Return how many episodes an evaluation has; a target asks for enough of them."""
+    episodes = job.evaluator.episodes
+    return episodes if job.limits.target_eval_return is None else max(EPISODES, episodes)
 
 
 def is_confirmed(mean_return: float, target: float) -> bool:
@@ -37,7 +58,29 @@ def is_confirmed(mean_return: float, target: float) -> bool:
     return mean_return >= target - CONFIRMING_SLACK
 
 
-def evaluation_is_due(
+def describe_confirmation(mean: float, target: float) -> str:
+    """Say what further games with the same weights make of an evaluation that reached the target."""
+    needed = target - CONFIRMING_SLACK
+    verdict = "solved" if is_confirmed(mean, target) else "not solved yet"
+    return (
+        f"{CONFIRMING_EPISODES} further episodes with the same weights: mean {mean:.2f}, {needed:g} needed: {verdict}"
+    )
+
+
+def evaluation_is_due(job: Job, counters: Counters, scores: Scores, *, expected_s: float) -> bool:
+    """Tell whether it is time for an inline evaluation, which will take about `expected_s`."""
+    target = job.limits.target_eval_return
+    if target is not None and is_due_by_target(job.algorithm, counters, scores, target=target, expected_s=expected_s):
+        return True
+    return is_due_by_steps(counters, job.evaluate_every_steps)
+
+
+def is_due_by_steps(counters: Counters, every_steps: int) -> bool:
+    """Tell whether a multiple of `every_steps` was passed since the newest evaluation; 0 is never."""
+    return every_steps > 0 and counters.steps // every_steps > counters.evaluated_steps // every_steps
+
+
+def is_due_by_target(
     algorithm: Algorithm, counters: Counters, scores: Scores, *, target: float, expected_s: float
 ) -> bool:
     """Tell whether an evaluation fits into its share of the time, and could tell something new."""

@@ -10,7 +10,7 @@ from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.evaluations import describe_acting, describe_confirmation, record_evaluation
+from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.job import Job
 from redline.runtime.limits import SOLVED
@@ -163,27 +163,23 @@ class Notebook:
         return tuple(replace(role, busy=busy) if role.role == "learner" else role for role in self._readings.read())
 
     def _take_evaluation(self, message: Message) -> None:
-        self._counters.evaluations, self.evaluated_s = message["number"], time.monotonic()
-        mean = record_evaluation(
-            [episode_of(row) for row in message["rows"]],
+        evaluation = NumberedEvaluation(
             number=message["number"],
             weights_steps=message["steps"],
+            episodes=[episode_of(row) for row in message["rows"]],
             duration_s=message["duration_s"],
-            recorder=self._recorder,
-            watcher=self._watcher,
-            how=describe_acting(self._job),
             is_confirmation=message["is_confirmation"],
         )
-        self._board.show_evaluation(number=message["number"], steps=message["steps"], mean=mean)
-        target = self._job.limits.target_eval_return
-        if message["is_confirmation"] and target is not None:
-            self._take_confirmation(mean, target)
+        self._counters.evaluations, self.evaluated_s = evaluation.number, time.monotonic()
+        record_evaluation(
+            evaluation, job=self._job, scores=self._scores, recorder=self._recorder, watcher=self._watcher
+        )
+        mean, target = evaluation.mean_return, self._job.limits.target_eval_return
+        self._board.show_evaluation(number=evaluation.number, steps=evaluation.weights_steps, mean=mean)
+        if evaluation.is_confirmation and target is not None and is_confirmed(mean, target):
+            self._end_solved(mean, target)
 
-    def _take_confirmation(self, mean: float, target: float) -> None:
-        self._watcher.note(describe_confirmation(mean, target))
-        self._scores.confirm(mean, target=target, is_enough=is_confirmed(mean, target))
-        if not is_confirmed(mean, target):
-            return
+    def _end_solved(self, mean: float, target: float) -> None:
         self._counters.solved_s = time.monotonic() - self._waited_from_s
         self._board.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
         self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)

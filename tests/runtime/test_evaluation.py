@@ -1,0 +1,457 @@
+"""Evaluation: how episodes are played without exploration, and that a run notices nothing else of its evaluations."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.named.noisy_dqn import NOISY_DQN
+from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.q_learning import QLearning
+from redline.envs.config import EnvConfig
+from redline.envs.factory import env_spec
+from redline.envs.ledger import key_seed
+from redline.experience import ReplayConfig
+from redline.exploration import Greedy
+from redline.networks import Mlp, Noisy, Small
+from redline.recordings.tracing import RecordingConfig
+from redline.records import Row, read_records
+from redline.runtime.evaluation import (
+    Evaluator,
+    NumberedEvaluation,
+    PlayedEpisode,
+    Player,
+    StoppedWhileEvaluatingError,
+    evaluation_seed,
+    greedy_seed,
+    make_player,
+)
+from redline.runtime.job import Job
+from redline.runtime.limits import Limits
+from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
+from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.session import Session
+from redline.runtime.starting import start_run
+from redline.types import EnvSpec, VectorStep
+
+SPEC = EnvSpec(name="stub", frame_shape=(2,), frame_dtype="float32", stack=1, num_actions=2, frames_per_step=1)
+PICTURES = EnvSpec("stub", (84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
+CARTPOLE = EnvConfig("CartPole-v1", stack=1, skip=1)
+CPU = torch.device("cpu")
+UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
+SHORT = replace(DQN_CLASSIC, warmup_steps=100, replay=ReplayConfig(capacity=1_000), samples_per_step=8.0)
+
+
+class LanesOfUnequalLength:
+    """A vector env whose lanes' episodes last 1, 2, 3 … steps; each pays 5 and costs a life at every step."""
+
+    spec = SPEC
+    protocol = "stub"
+    is_closed = False
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.num_envs = len(lengths)
+        self.key_seed = np.arange(self.num_envs)
+        self.steps_since_key = np.zeros(self.num_envs, np.int64)
+        self._lengths = np.array(lengths)
+        self._played = np.zeros(self.num_envs, np.int64)
+        self.frames = np.zeros((self.num_envs, 2), np.float32)
+
+    def reset(self) -> np.ndarray:
+        return self.frames
+
+    def send(self, actions: np.ndarray) -> None:
+        self._played += 1
+
+    def recv(self) -> VectorStep:
+        ended = self._played >= self._lengths
+        self._played[ended] = 0
+        nothing = np.zeros(self.num_envs, np.bool_)
+        reward = np.full(self.num_envs, 5.0, np.float32)
+        return VectorStep(self.frames, reward, ended, nothing, ~ended, self.frames)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class CountingNetwork:
+    """Remembers how often it was asked in this episode, and keeps what it was given to remember."""
+
+    state_width = 1
+    is_noisy = False
+
+    def __init__(self) -> None:
+        self.seen: list[list[float]] = []
+
+    def parameters(self) -> Any:
+        return iter([torch.zeros(1)])
+
+    def silence(self) -> None:
+        pass
+
+    def step(self, obs: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.seen.append(state[:, 0].tolist())
+        return torch.zeros(len(obs), 2, 1), state + 1.0
+
+
+@dataclass
+class Table:
+    """A player on lanes of given lengths, and the envs that it asked for."""
+
+    lengths: list[int]
+    network: Any = None
+    envs: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        algorithm = QLearning(network=Mlp(widths=(8,)))
+        network = self.network or algorithm.build_network(SPEC, torch.Generator())
+        self.player = Player(self._open, algorithm=algorithm, network=network, explore=Greedy(), epsilon=0.0)
+
+    def _open(self, seed: int) -> Any:
+        self.envs.append(LanesOfUnequalLength(self.lengths))
+        return self.envs[-1]
+
+    def play(self, num_episodes: int, requested_stop: Callable[[], str | None] = lambda: None) -> list[PlayedEpisode]:
+        return self.player.play(num_episodes, seed=0, requested_stop=requested_stop)
+
+
+def lengths_of(played: list[PlayedEpisode]) -> list[int]:
+    return sorted(one.episode.length_steps for one in played)
+
+
+def test_short_episodes_do_not_crowd_out_long_ones() -> None:
+    assert lengths_of(Table([1, 10]).play(4)) == [1, 1, 10, 10]
+
+
+def test_what_is_left_over_is_shared_out_among_the_first_lanes() -> None:
+    assert lengths_of(Table([2, 3, 4]).play(5)) == [2, 2, 3, 3, 4]
+
+
+def test_a_life_lost_ends_nothing_and_rewards_are_not_clipped() -> None:
+    played = Table([4]).play(2)
+    assert [(one.episode.total_reward, one.episode.length_steps) for one in played] == [(20.0, 4), (20.0, 4)]
+    assert not any(one.is_truncated for one in played)
+
+
+def test_what_a_network_remembers_is_carried_and_ends_with_the_episode() -> None:
+    network = CountingNetwork()
+    Table([2, 3], network).play(4)
+    assert network.seen == [[0, 0], [1, 1], [0, 2], [1, 0], [0, 1], [1, 2]]
+
+
+def test_playing_turns_the_noise_off() -> None:
+    network = QLearning(network=Mlp(widths=(8,)), layers=Noisy()).build_network(SPEC, torch.Generator())
+    obs = torch.ones(1, 1, 2)
+    silent = network(obs)
+    network.resample(np.random.default_rng(0))
+    assert not torch.equal(network(obs), silent)
+    Table([2], network).play(3)
+    assert torch.equal(network(obs), silent)
+
+
+def test_a_stop_is_asked_for_before_every_vector_step_and_the_env_is_closed() -> None:
+    table, asked = Table([4, 4]), []
+
+    def requested_stop() -> str | None:
+        asked.append(None)
+        return "SIGINT" if len(asked) == 7 else None
+
+    with pytest.raises(StoppedWhileEvaluatingError, match="SIGINT after 2 of 8 episodes"):
+        table.play(8, requested_stop)
+    assert [env.is_closed for env in table.envs] == [True]
+    table.play(2)
+    assert [env.is_closed for env in table.envs] == [True, True]  # each play has an env of its own
+
+
+def play_cartpole(player: Player, *, seed: int, episodes: int = 6) -> list[tuple[float, int, int]]:
+    played = player.play(episodes, seed=seed, requested_stop=lambda: None)
+    return [(one.episode.total_reward, one.episode.key_seed, one.episode.key_offset_steps) for one in played]
+
+
+def test_the_seed_decides_the_games_and_weights_may_be_replaced_between_two_plays() -> None:
+    job = Job(env=CARTPOLE, algorithm=ALGORITHMS["dqn"].classic.algorithm)
+    spec = env_spec(CARTPOLE)
+    player = make_player(job, spec, device=CPU, num_envs=2, threads=1)
+    other = job.algorithm.build_network(spec, torch.Generator().manual_seed(1)).state_dict()
+    mine = {key: value.clone() for key, value in player.network.state_dict().items()}
+    first, elsewhere, again = (play_cartpole(player, seed=seed) for seed in (3, 4, 3))
+    assert first == again
+    assert not {key for _, key, _ in first} & {key for _, key, _ in elsewhere}
+    assert all(offset == 0 for _, _, offset in first)
+    player.network.load_state_dict(other)
+    learnt = play_cartpole(player, seed=3)
+    assert sorted(key for _, key, _ in learnt) == sorted(key for _, key, _ in first)
+    assert learnt != first
+    player.network.load_state_dict(mine)
+    assert play_cartpole(player, seed=3) == first
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_player(name: str) -> None:
+    job = Job(env=CARTPOLE, algorithm=ALGORITHMS[name].classic.algorithm)
+    player = make_player(job, env_spec(CARTPOLE), device=CPU, num_envs=2, threads=1)
+    assert len(play_cartpole(player, seed=1, episodes=3)) == 3
+
+
+def test_a_player_acts_greedily_with_the_epsilon_of_the_paper() -> None:
+    params = make_player(Job(), PICTURES, device=CPU, num_envs=1, threads=1).params
+    assert (params.explore, params.epsilon, params.is_silent) == (Greedy(), 0.05, True)
+    noisy = make_player(Job(algorithm=NOISY_DQN), PICTURES, device=CPU, num_envs=1, threads=1).params
+    assert noisy.epsilon == 0.0
+
+
+def test_each_evaluation_has_games_of_its_own_that_neither_training_nor_eval_plays() -> None:
+    seeds = [greedy_seed(run_seed, number) for run_seed in (0, 1, 2) for number in range(1, 200)]
+    seeds += [evaluation_seed(run_seed, seed) for run_seed in (0, 1, 2) for seed in range(200)]
+    assert len(set(seeds)) == len(seeds)
+    assert greedy_seed(1, 7) == greedy_seed(1, 7)
+    of_training = {key_seed(1, lane, number) for lane in range(8) for number in range(500)}
+    of_evaluations = {key_seed(greedy_seed(1, k), 0, number) for k in range(1, 100) for number in range(5)}
+    assert not of_training & of_evaluations
+
+
+@pytest.mark.parametrize(("record", "expected"), [("all", 8), ("4", 2), ("off", 0)])
+def test_of_the_episodes_that_count_as_many_are_recorded_as_asked_for(record: str, expected: int) -> None:
+    """Lanes that have played their share go on, and what they play then is not counted."""
+    job = Job(env=CARTPOLE, algorithm=ALGORITHMS["dqn"].classic.algorithm)
+    recording = RecordingConfig(record=record)
+    player = make_player(job, env_spec(CARTPOLE), device=CPU, num_envs=4, threads=1, recording=recording)
+    for seed in range(5):
+        played = player.play(8, seed=seed, requested_stop=lambda: None)
+        assert sum(one.episode.trace is not None for one in played) == expected
+
+
+def evaluator_of(job: Job, finished: list[NumberedEvaluation]) -> Evaluator:
+    return Evaluator(job, env_spec(job.env), evaluations=6, finished=finished.append)
+
+
+def test_an_evaluation_that_reaches_the_target_is_followed_by_one_that_confirms_it() -> None:
+    finished: list[NumberedEvaluation] = []
+    job = Job(env=CARTPOLE, algorithm=DQN_CLASSIC, seed=3, limits=Limits(target_eval_return=5.0))
+    evaluator = evaluator_of(job, finished)
+    evaluator.evaluate(400, lambda: None)
+    assert [(one.number, len(one.episodes), one.is_confirmation) for one in finished] == [(7, 10, False), (8, 30, True)]
+    assert [one.weights_steps for one in finished] == [400, 400]
+    games = {key_seed(greedy_seed(3, 7), lane, 0) for lane in range(10)}
+    assert {episode.key_seed for episode in finished[0].episodes} == games
+    evaluator_of(replace(job, limits=Limits(target_eval_return=501.0)), finished).evaluate(400, lambda: None)
+    assert [(one.number, one.is_confirmation) for one in finished[2:]] == [(7, False)]
+    assert finished[2].mean_return == finished[0].mean_return
+
+
+def test_a_number_whose_games_were_stopped_is_given_again() -> None:
+    finished: list[NumberedEvaluation] = []
+    evaluator = evaluator_of(Job(env=CARTPOLE, algorithm=DQN_CLASSIC), finished)
+    with pytest.raises(StoppedWhileEvaluatingError, match="SIGINT after 0 of 5 episodes"):
+        evaluator.evaluate(400, lambda: "SIGINT")
+    assert finished == []
+    evaluator.evaluate(404, lambda: None)
+    assert [(one.number, one.weights_steps, len(one.episodes)) for one in finished] == [(7, 404, 5)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "target", "expected"), [("inline", None, 2), ("async", 5.0, 2), ("inline", 5.0, 10)]
+)
+def test_an_inline_evaluation_with_a_target_has_an_env_for_each_episode(
+    topology: Any, target: float | None, expected: int
+) -> None:
+    job = Job(env=CARTPOLE, algorithm=DQN_CLASSIC, topology=topology, limits=Limits(target_eval_return=target))
+    job = replace(job, evaluator=EvaluatorConfig(envs=2))
+    assert evaluator_of(job, []).num_envs == expected
+
+
+def cartpole(log_dir: Path, algorithm: QLearning | OnPolicy = SHORT, **changes: Any) -> Job:
+    job = Job(
+        monitor=UNWATCHED, env=CARTPOLE, algorithm=algorithm, log_dir=log_dir, num_envs=4, limits=Limits(max_steps=800)
+    )
+    job = replace(job, evaluate_every_steps=200, evaluator=EvaluatorConfig(episodes=3, envs=2))
+    return replace(job, **changes)
+
+
+def shortened(algorithm: QLearning | OnPolicy) -> QLearning | OnPolicy:
+    if isinstance(algorithm, OnPolicy):
+        return replace(algorithm, rollout_steps=7, batch_size=14)
+    return replace(algorithm, replay=ReplayConfig(capacity=400), batch_size=32, samples_per_step=4.0, warmup_steps=100)
+
+
+def play(session: Session, requested_stop: Callable[[], str | None] = lambda: None) -> Path:
+    with session:
+        session.train(requested_stop)
+    return session.run.path
+
+
+def stopping_at(session: Session, steps: int) -> Callable[[], str | None]:
+    return lambda: "SIGTERM" if session.trainer.counters.steps >= steps else None
+
+
+def final_bytes(run: Path, steps: int = 800) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "checkpoints" / str(steps)).glob("*.safetensors")}
+
+
+def rows_of(run: Path, role: str) -> list[Row]:
+    return [row for row in read_records(run / "episodes.jsonl") if row["role"] == role]
+
+
+def timeless(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in ("time_s", "unix_s")} for row in rows]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_training_is_bit_for_bit_what_it_would_be_without(name: str, tmp_path: Path, listener: Any) -> None:
+    job = cartpole(tmp_path, shortened(ALGORITHMS[name].classic.algorithm))
+    watched = play(start_run(job, name, listener))
+    alone = play(start_run(replace(job, evaluate_every_steps=0), name, listener))
+    assert final_bytes(watched) == final_bytes(alone)
+    assert timeless(rows_of(watched, "actor")) == timeless(rows_of(alone, "actor"))
+    assert len(rows_of(watched, "greedy")) == 4 * 3
+    assert rows_of(alone, "greedy") == []
+
+
+def test_pictures_on_several_threads_are_learnt_alike_too(tmp_path: Path, listener: Any) -> None:
+    job = Job(
+        monitor=UNWATCHED,
+        env=EnvConfig("pong", size=40, max_episode_frames=200),
+        algorithm=replace(DQN, network=Small(), warmup_steps=60, replay=ReplayConfig(capacity=400)),
+        log_dir=tmp_path,
+        num_envs=2,
+        limits=Limits(max_steps=160),
+        learner=LearnerConfig(threads=2),
+        actor=ActorConfig(threads=1),
+        evaluator=EvaluatorConfig(episodes=2),
+    )
+    watched = play(start_run(replace(job, evaluate_every_steps=50), "dqn", listener))
+    alone = play(start_run(job, "dqn", listener))
+    assert final_bytes(watched, 160) == final_bytes(alone, 160)
+    rows = rows_of(watched, "greedy")
+    assert [row["steps"] for row in rows] == [50, 50, 100, 100, 150, 150]
+    assert all(row["length_steps"] * 4 <= 200 for row in rows)
+
+
+def test_rows_notes_and_events_tell_each_evaluation(tmp_path: Path, listener: Any) -> None:
+    run = play(start_run(cartpole(tmp_path), "dqn", listener))
+    rows = rows_of(run, "greedy")
+    assert [(row["evaluation"], row["steps"], row["weights_steps"]) for row in rows] == [
+        (number, 200 * number, 200 * number) for number in (1, 2, 3, 4) for _ in range(3)
+    ]
+    seeds = [row["seed"] for row in read_records(run / "episodes.jsonl")]
+    assert len(set(seeds)) == len(seeds)  # no game is played twice, by the actor or greedily
+    events = [row for row in read_records(run / "events.jsonl") if row["event"] == "evaluation"]
+    last = [row["return"] for row in rows[-3:]]
+    assert (events[-1]["number"], events[-1]["episodes"]) == (4, 3)
+    assert events[-1]["mean_return"] == pytest.approx(sum(last) / 3)
+    assert (events[-1]["min_return"], events[-1]["max_return"]) == (min(last), max(last))
+    notes = [note for note in listener.notes if note.startswith("evaluation")]
+    assert len(notes) == 4
+    assert f"evaluation 4 with the weights of step 800: mean {sum(last) / 3:.2f}, min {min(last):g}, " in notes[-1]
+    assert (listener.readings[-1].greedy_return, listener.readings[-1].greedy_at_steps) == (sum(last) / 3, 800)
+
+
+def test_greedy_episodes_count_for_nothing_else(tmp_path: Path, listener: Any) -> None:
+    job = cartpole(tmp_path, limits=Limits(max_episodes=20))
+    session = start_run(job, "dqn", listener)
+    run = play(session)
+    trained = rows_of(run, "actor")
+    assert len(rows_of(run, "greedy")) >= 3
+    assert session.trainer.counters.episodes == len(trained) < 25
+    assert list(session.trainer.scores.recent) == [row["return"] for row in trained]
+    assert session.trainer.scores.best == max(row["return"] for row in trained)
+    assert listener.readings[-1].mean_return_100 == pytest.approx(sum(r["return"] for r in trained) / len(trained))
+
+
+@pytest.mark.parametrize("stop_at", [196, 200, 204, 500])
+def test_a_resume_neither_repeats_nor_skips_one(stop_at: int, tmp_path: Path, listener: Any) -> None:
+    whole = play(start_run(cartpole(tmp_path), "dqn", listener))
+    session = start_run(cartpole(tmp_path), "dqn", listener)
+    run = play(session, lambda: "SIGTERM" if session.trainer.counters.vector_steps >= stop_at // 4 else None)
+    saved = read_run(run)
+    play(resume_run(saved, saved.job, listener))
+    dropped = stop_at == 200  # the request came before the evaluation: it is played one vector step later
+    expected = timeless(rows_of(whole, "greedy"))
+    found = timeless(rows_of(run, "greedy"))
+    if dropped:
+        assert [row["steps"] for row in found[:3]] == [204, 204, 204]
+        expected, found = expected[3:], found[3:]
+    assert found == expected
+    assert final_bytes(run) == final_bytes(whole)
+
+
+def test_a_stop_during_an_evaluation_drops_it_and_a_killed_resume_plays_it_once(tmp_path: Path, listener: Any) -> None:
+    session = start_run(cartpole(tmp_path, evaluator=EvaluatorConfig(episodes=10_000)), "dqn", listener)
+    asked_while_evaluating = []
+
+    def requested_stop() -> str | None:
+        if session.trainer.counters.steps == 200:
+            asked_while_evaluating.append(time.monotonic())
+        return "SIGINT" if len(asked_while_evaluating) > 50 else None
+
+    run = play(session, requested_stop)
+    assert any("evaluation 1 dropped: SIGINT after" in note for note in listener.notes)
+    assert (run / "checkpoints" / "200").is_dir()
+    assert rows_of(run, "greedy") == []
+    assert [row["event"] for row in read_records(run / "events.jsonl")][-2:] == ["stop", "checkpoint"]
+    saved = read_run(run)
+    job = replace(saved.job, evaluator=EvaluatorConfig(episodes=3))
+    session = resume_run(saved, job, listener)
+    with session:  # killed after the evaluation and before any checkpoint
+        session.checkpoint = lambda *, is_last: None  # type: ignore[method-assign]
+        session.train(stopping_at(session, 300))
+    assert len(rows_of(run, "greedy")) == 3
+    saved = read_run(run)
+    play(resume_run(saved, saved.job, listener))
+    rows = rows_of(run, "greedy")
+    assert [row["evaluation"] for row in rows] == [number for number in (1, 2, 3, 4) for _ in range(3)]
+    assert [row["steps"] for row in rows[::3]] == [204, 400, 600, 800]
+
+
+def test_the_newest_evaluation_is_shown_again_after_a_resume(tmp_path: Path, listener: Any) -> None:
+    session = start_run(cartpole(tmp_path), "dqn", listener)
+    run = play(session, lambda: "SIGTERM" if session.trainer.counters.steps >= 300 else None)
+    shown = listener.readings[-1]
+    saved = read_run(run)
+    session = resume_run(saved, saved.job, listener)
+    play(session, stopping_at(session, 320))
+    again = listener.readings[-1]
+    assert shown.greedy_return is not None
+    assert (again.greedy_return, again.greedy_at_steps) == (shown.greedy_return, 200)
+
+
+def test_the_time_of_evaluations_counts_towards_the_minutes_and_nothing_else(
+    tmp_path: Path, listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from redline.envs import classic
+
+    begun_s, slow = time.monotonic(), classic.ClassicVectorEnv.reset
+
+    def slow_reset(env: Any) -> Any:
+        time.sleep(1.0 if env.num_envs == 2 else 0.0)  # that of the evaluations
+        return slow(env)
+
+    monkeypatch.setattr(classic.ClassicVectorEnv, "reset", slow_reset)
+    job = cartpole(tmp_path, limits=Limits(max_steps=None, max_minutes=2.5 / 60))
+    session = start_run(job, "dqn", listener)
+    run = play(session)
+    passed_s = time.monotonic() - begun_s
+    counters = session.trainer.counters
+    assert 2.0 < passed_s < 60.0
+    assert counters.time_s < passed_s - 1.0 * counters.evaluations
+    assert counters.evaluations >= 1
+    assert listener.readings[-1].steps_per_s == pytest.approx(counters.steps / counters.time_s, rel=0.05)
+    assert len(rows_of(run, "greedy")) == 3 * counters.evaluations
+
+
+def test_the_minutes_end_an_evaluation_and_the_steps_do_not(tmp_path: Path, listener: Any) -> None:
+    endless = EvaluatorConfig(episodes=100_000)
+    session = start_run(cartpole(tmp_path, evaluator=endless, limits=Limits(max_minutes=1 / 60)), "dqn", listener)
+    with session:
+        assert session.train(lambda: None).reason == "max-minutes 0.0166667 reached"
+    assert any("evaluation 1 dropped: max-minutes" in note for note in listener.notes)
+    last = start_run(cartpole(tmp_path, limits=Limits(max_steps=200)), "dqn", listener)
+    assert len(rows_of(play(last), "greedy")) == 3
