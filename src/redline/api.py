@@ -234,7 +234,7 @@ class Run:
             config = EvaluationConfig(**_plain(settings))
         except TypeError as error:
             raise UserError(f"evaluate takes the settings of redline eval: {error}") from None
-        played = evaluate(read_run(self.path), found, config, progress=lambda share: None).played
+        played = evaluate(read_run(self.path).job, found, config, progress=lambda share: None).played
         episodes = [one.episode for one in played]
         return Evaluated([one.total_reward for one in episodes], [one.length_steps for one in episodes], found.steps)
 

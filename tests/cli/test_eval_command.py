@@ -171,7 +171,7 @@ def test_atari_is_compared_with_a_human_and_says_its_protocol(
         (["--seed", "-1"], "seed is -1"),
         (["--checkpoint", "123"], "has no checkpoint 123: it has 0, 400"),
         (["--checkpoint", "last"], "use newest, best or its steps"),
-        (["--sample"], "dqn learns values, which are no policy to draw from"),
+        (["--sample"], "learns values, which are no policy to draw from"),
         (["--sample", "--epsilon", "0.1"], "use one of them"),
         (["--frobnicate"], "frobnicate"),
     ],

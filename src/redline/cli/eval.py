@@ -87,7 +87,7 @@ def run(args: Sequence[str]) -> int:
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     try:
         with StopRequest() as stop, progress_bar(f"playing {flags.config.episodes} episodes", plain=plain) as progress:
-            evaluation = evaluate(saved, checkpoint, flags.config, progress=progress, requested_stop=stop.reason)
+            evaluation = evaluate(saved.job, checkpoint, flags.config, progress=progress, requested_stop=stop.reason)
     except StoppedWhileEvaluatingError as stopped:
         # those that ended are the shorter ones: their mean would be biased
         return refuse(f"{stopped}: nothing is reported, the run is as it was", as_json=flags.json, code=FAILED)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -44,9 +43,6 @@ from redline.runtime.solving import (
 )
 from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
-
-if TYPE_CHECKING:
-    from redline.runtime.resuming import SavedRun  # which itself imports sessions, and they evaluate
 
 WEIGHTS = "weights.safetensors"
 ARGMAX_PATIENCE_S = 20.0  # for greedy play of a policy
@@ -363,7 +359,7 @@ class Evaluation:
 
 
 def evaluate(
-    saved: "SavedRun",
+    job: Job,
     checkpoint: Checkpoint,
     config: EvaluationConfig,
     *,
@@ -371,10 +367,9 @@ def evaluate(
     requested_stop: RequestedStop = lambda: None,
     recording: RecordingConfig | None = None,
 ) -> Evaluation:
-    """Play the episodes that `config` asks for; recorded, if so wished."""
+    """Play the episodes that `config` asks for with the weights of a checkpoint; recorded, if so wished."""
     begun_s = time.monotonic()
-    job = saved.job
-    explore, epsilon = choose_acting(job.algorithm, saved.algorithm, config)
+    explore, epsilon = choose_acting(job.algorithm, config)
     device = find_device(config.device)
     num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
     spec = env_spec(job.env)
@@ -407,11 +402,11 @@ def evaluate(
     )
 
 
-def choose_acting(algorithm: Algorithm, name: str, config: EvaluationConfig) -> tuple[Exploration, float]:
+def choose_acting(algorithm: Algorithm, config: EvaluationConfig) -> tuple[Exploration, float]:
     """Return how actions are chosen, and ε: greedily, unless draws from a policy are asked for."""
     if config.sample:
         if not isinstance(algorithm.explore, Sampled):
-            raise UserError(f"{name} learns values, which are no policy to draw from: leave --sample away")
+            raise UserError("the run's algorithm learns values, which are no policy to draw from: leave --sample away")
         return Sampled(), 0.0
     return Greedy(), algorithm.explore.evaluation_epsilon() if config.epsilon is None else config.epsilon
 

@@ -47,7 +47,7 @@ def play_policy(
         with _alone(run, requested_stop):  # what can't be written is refused before anything is played
             pass
         evaluation = evaluate(
-            saved, found, config, progress=progress, requested_stop=requested_stop, recording=recording
+            saved.job, found, config, progress=progress, requested_stop=requested_stop, recording=recording
         )
         episodes = [played.episode for played in evaluation.played]
         setting = setting_of(replace(saved.job, recording=recording), env_spec(saved.job.env))
