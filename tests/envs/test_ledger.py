@@ -35,3 +35,15 @@ def test_long_histories_survive_growth_and_a_round_trip(num_actions, dtype):
     assert np.array_equal(again.next_seeds(both), ledger.next_seeds(both))
     again.record(actions[0])
     assert again.steps.tolist() == [3001, 2501]
+
+
+def test_actions_that_a_new_key_forgets_can_be_asked_for_until_the_next_one_is_noted():
+    ledger = Ledger(2, num_actions=4, run_seed=1)
+    ledger.rekey(np.array([True, True]))
+    for action in (1, 2, 3):
+        ledger.record(np.array([action, action]))
+    ledger.rekey(np.array([False, True]))
+    assert ledger.actions(1).tolist() == []
+    assert ledger.actions(1, 1, 3).tolist() == ledger.actions(0, 1, 3).tolist() == [2, 3]
+    ledger.record(np.array([0, 0]))
+    assert (ledger.actions(0).tolist(), ledger.actions(1).tolist()) == ([1, 2, 3, 0], [0])

@@ -6,6 +6,7 @@ import numpy as np
 
 from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
+from redline.envs.under_way import EpisodesUnderWay
 from redline.recordings.episode import EPISODE, Trace, encode_episode, encode_trace
 from redline.recordings.setting import SETTING, describe
 from redline.recordings.tracing import RecordingConfig, Tracer
@@ -30,17 +31,21 @@ def play_at_random(
     ended: list[tuple[int, Trace]] = []
     steps = 0
     try:
-        tracer = Tracer(env, recording)
+        under_way = EpisodesUnderWay(env)
+        tracer = Tracer(env, recording, under_way)
         env.reset()
+        under_way.begin(np.ones(num_envs, np.bool_))
         tracer.begin()
         while len(ended) < episodes:
             actions = rng.integers(env.spec.num_actions, size=num_envs)
             values = rng.normal(size=(num_envs, env.spec.num_actions)).astype(np.float32)
-            tracer.acted(actions, values if recording.record_values else None)
+            tracer.acted(values if recording.record_values else None)
             env.send(actions)
             step = env.recv()
             steps += num_envs
+            under_way.count(step)
             ended += [(steps, trace) for trace in tracer.stepped(step).values()]
+            under_way.begin(step.ended)
     finally:
         env.close()
     return ended[:episodes]

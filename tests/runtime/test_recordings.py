@@ -15,6 +15,7 @@ from redline.records import read_records
 from redline.runs.directory import RECORDINGS
 from redline.runtime.evaluation import EvaluationConfig
 from redline.runtime.policy_play import play_policy
+from redline.runtime.processes import shared_parts
 
 StartProgram = Callable[..., "subprocess.Popen[str]"]
 
@@ -135,6 +136,18 @@ def test_an_async_run_that_is_stopped_has_recorded_all_that_counts(start_program
     program.communicate(timeout=60)
     (run,) = tmp_path.glob("*/*/*")
     assert_every_episode_comes_back(run, at_least=100)
+
+
+def test_an_episode_too_large_for_its_ring_counts_without_a_recording_and_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shared_parts, "mail_bytes", lambda *_, **__: 200)
+    run = train(tmp_path, *CARTPOLE, *ASYNC, "--actors", "1", "--push", "chunk", "--max-steps", "1000")
+    assert len(read_records(run / "episodes.jsonl")) > 10
+    assert not (run / RECORDINGS).exists() or not open_library(run).entries
+    (warning,) = (row["message"] for row in read_records(run / "events.jsonl") if row["event"] == "warning")
+    assert "more than 100: such episodes count, but are not recorded" in warning
+    assert capsys.readouterr().out.count(warning) == 1
 
 
 def test_a_run_goes_on_beside_a_file_that_is_no_file_of_recordings(

@@ -160,9 +160,9 @@ class ClassicVectorEnv:
         """Actions [N] taken in the episode now running."""
         return self._ledger.steps
 
-    def actions_since_key(self, lane: int) -> Array:
-        """Return those actions of one lane."""
-        return self._ledger.actions(lane)
+    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+        """Return those actions of one lane, or a part; of an episode that has just ended, until the next `send`."""
+        return self._ledger.actions(lane, begin, end)
 
     def reset(self) -> Array:
         """Begin an episode in every lane from its next key seed."""

@@ -56,9 +56,12 @@ class Ledger:
         self._actions[self._lanes, self.steps] = actions
         self.steps = self.steps + 1
 
-    def actions(self, lane: int) -> Array:
-        """Return a copy of one lane's actions since its key."""
-        return self._actions[lane, : self.steps[lane]].copy()
+    def actions(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+        """Return a copy of one lane's actions since its key.
+
+        `begin` and `end` are steps after the key. What a new key forgets can be asked for so until the next `record`.
+        """
+        return self._actions[lane, begin : self.steps[lane] if end is None else end].copy()
 
     def script(self, joins: IntArray, *, idle: int) -> IntArray:
         """Return the actions [T, N] of lanes of which each begins at its own row and is idle before it."""

@@ -48,8 +48,11 @@ class VectorEnv(Protocol):
         """Actions [N] taken since that key seed."""
         ...
 
-    def actions_since_key(self, lane: int) -> Array:
-        """Return those actions of one lane, oldest first."""
+    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+        """Return those actions of one lane, oldest first, or the part from `begin` to `end` steps after the key.
+
+        An episode that has just ended can be asked for until the next `send`, even if a new key is in force.
+        """
         ...
 
     def reset(self) -> Array:

@@ -5,9 +5,14 @@ its tail. A writer puts the payload down first and then publishes it by moving t
 not exist. A writer that dies therefore leaves whole steps only, and holds nothing that others wait for. Its successor
 begins with a cut, so that the episode left unfinished ends there.
 
+A step that ends an episode may carry a letter: bytes in a second ring of the lane, its mail. Each record says where the
+lane's mail ends with it, so that the one head publishes both rings and a successor finds the published end of both. A
+writer takes a step only if each lane has room for a largest letter, half of its mail, and publishes a lane whose
+waiting mail is more than the other half: else the owner could never make that room.
+
 The owner takes what was published into its memory, a step of each lane at a time, and gives the room back when it
 likes: how far writers may run ahead is how much room there is. What is free is filled with poison, so that a record
-which nobody wrote can't pass for one.
+which nobody wrote can't pass for one. Mail needs none: only a record leads to it.
 
 The order of two stores is kept by x86-64 processors and seen in that order by others; elsewhere it would need fences
 that Python does not have, so elsewhere this is refused.
@@ -17,6 +22,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +38,6 @@ from redline.types import Array, BoolArray, FloatArray, IntArray
 STEP, BEGIN, CUT = 1, 2, 3  # kinds of records; 0 is poison
 RECORDS_AT_ONCE = 2  # at most: a step that ends an episode and the first frame of the next, or a cut and a beginning
 POISON = 0xA5
-NOTES = 4  # numbers that a writer may attach to a step
 
 
 class Taken(NamedTuple):
@@ -40,7 +45,7 @@ class Taken(NamedTuple):
 
     steps: int
     lanes: IntArray  # [M] in which an episode ended
-    notes: Array  # [M, NOTES] what the writer noted of each
+    letters: list[bytes]  # of each, as it was given to the writer
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,10 @@ BY_EPISODE = PushRule(records=None, records_ahead=1_020)
 class SharedLanes:
     """The rings, in memory that several processes map."""
 
-    def __init__(self, lanes: int, frame_shape: tuple[int, ...], frame_dtype: str, *, rule: PushRule) -> None:
+    def __init__(
+        self, lanes: int, frame_shape: tuple[int, ...], frame_dtype: str, *, rule: PushRule, mail_bytes: int = 0
+    ) -> None:
+        """Reserve the rings; a lane has room for `mail_bytes` of letters."""
         check_platform()
         depth = rule.depth
         words = CACHE_LINE_BYTES // 8
@@ -78,7 +86,9 @@ class SharedLanes:
             "reward": ((lanes, depth), "float32"),
             "kind": ((lanes, depth), "uint8"),
             "flags": ((lanes, depth), "uint8"),
-            "notes": ((lanes, depth, NOTES), "float64"),
+            "mail_end": ((lanes, depth), "int64"),
+            "mail_tail": ((lanes, words), "int64"),
+            "mail": ((lanes, mail_bytes), "uint8"),
         }
         self._look_at(SharedBlock("redline-lanes", fields), rule)
         self._poison(np.arange(lanes)[:, None], np.arange(depth)[None])
@@ -90,8 +100,14 @@ class SharedLanes:
         self.head: IntArray = block["head"][:, 0]  # records published, ever; the writer's
         self.tail: IntArray = block["tail"][:, 0]  # records taken and given back, ever; the owner's
         self.frame, self.action, self.reward = block["frame"], block["action"], block["reward"]
-        self.kind, self.flags, self.notes = block["kind"], block["flags"], block["notes"]
+        self.kind, self.flags = block["kind"], block["flags"]
+        self.mail = block["mail"]
+        self.mail_bytes = int(self.mail.shape[1])
+        self.largest_letter_bytes = self.mail_bytes // 2
+        self.mail_end: IntArray = block["mail_end"]  # bytes of mail, ever, up to and with each record; never poisoned
+        self.mail_tail: IntArray = block["mail_tail"][:, 0]  # bytes of mail taken and given back, ever; the owner's
         self._taken = self.tail.copy()  # records taken, ever
+        self._mail_taken = self.mail_tail.copy()
 
     def __len__(self) -> int:
         return len(self.head)
@@ -106,6 +122,11 @@ class SharedLanes:
     def num_bytes(self) -> int:
         """Bytes of all rings."""
         return self._block.num_bytes
+
+    def mail_places(self, begin: int, end: int) -> IntArray:
+        """Return where in a lane's ring the bytes are from `begin` to `end`."""
+        places: IntArray = np.arange(begin, end) % self.mail_bytes
+        return places
 
     def take(self, memory: ReplayMemory) -> Taken:
         """Take at most one step of each lane into the memory, and what comes before it.
@@ -125,7 +146,7 @@ class SharedLanes:
             self._taken[control] += 1
         lanes = self._waiting(head, STEP, is_kind=True)
         if not len(lanes):
-            return Taken(0, lanes, np.zeros((0, NOTES)))
+            return Taken(0, lanes, [])
         at = self._taken[lanes] % self.depth
         flags = self.flags[lanes, at]
         episode_ends = flags & EPISODE_ENDS != 0
@@ -140,7 +161,16 @@ class SharedLanes:
         )
         self._taken[lanes] += 1 + episode_ends  # the first frame of the next episode was the next record
         over = lanes[episode_ends]
-        return Taken(len(lanes), over, self.notes[lanes, at][episode_ends])
+        ends = self.mail_end[lanes, at][episode_ends]
+        letters = [self._take_letter(lane, end) for lane, end in zip(over.tolist(), ends.tolist(), strict=True)]
+        return Taken(len(lanes), over, letters)
+
+    def _take_letter(self, lane: int, end: int) -> bytes:
+        begin = int(self._mail_taken[lane])
+        if not 0 <= end - begin <= self.largest_letter_bytes:
+            raise ReplayError("the rings hold a letter that no actor wrote: shared memory was overwritten")
+        self._mail_taken[lane] = end
+        return bytes(self.mail[lane, self.mail_places(begin, end)])
 
     def release(self) -> IntArray:
         """Give the room of what was taken back to its writers; return their lanes."""
@@ -149,6 +179,7 @@ class SharedLanes:
             some = lanes[self.tail[lanes] + record < self._taken[lanes]]
             self._poison(some, (self.tail[some] + record) % self.depth)
         self.tail[lanes] = self._taken[lanes]
+        self.mail_tail[lanes] = self._mail_taken[lanes]
         return lanes
 
     @property
@@ -182,6 +213,8 @@ class LaneWriter:
         self._shared = shared
         self._lanes = lanes
         self._head: IntArray = shared.head[lanes]  # records written, ever
+        # bytes of mail written, ever; no predecessor has overwritten the record published last: it had to wait before
+        self._mail_end: IntArray = shared.mail_end[lanes, (self._head - 1) % shared.depth]
 
     @property
     def may_begin(self) -> bool:
@@ -190,14 +223,14 @@ class LaneWriter:
 
     @property
     def may_step(self) -> bool:
-        """Whether a step may be taken: the owner is not too far behind."""
-        return bool(self._waiting().max() <= self._shared.rule.records_ahead)
+        """Whether a step may be taken: the owner is not too far behind, and a largest letter has room."""
+        return bool(self._waiting().max() <= self._shared.rule.records_ahead and not self._has_much_mail().any())
 
     def begin(self, first_frames: Array) -> None:
         """Begin an episode in each lane; what a predecessor left unfinished is cut."""
         self._check(is_free=self.may_begin)
         self._shared.kind[self._lanes, self._head % self._shared.depth] = CUT
-        self._put_begin(self._lanes, self._head + 1, first_frames)
+        self._put_begin(np.arange(len(self._lanes)), self._head + 1, first_frames)
         self._head += 2
         self._shared.head[self._lanes] = self._head
 
@@ -210,7 +243,7 @@ class LaneWriter:
         episode_ends: BoolArray,  # [N] terminated or truncated
         frames: Array,  # [N, *frame] after the action
         first_frames: Array,  # [N, *frame] of the next episode; read where one ended
-        notes: Array | None = None,  # [N, NOTES] numbers given back with a step that ends an episode
+        letters: Sequence[bytes] = (),  # of the episodes that end, in the order of the lanes
     ) -> bool:
         """Add one step of each lane, and begin the next episode where one ended; return whether any was published."""
         self._check(is_free=self.may_step)
@@ -222,10 +255,12 @@ class LaneWriter:
         shared.kind[lanes, at] = STEP
         shared.flags[lanes, at] = return_ends * np.uint8(RETURN_ENDS) + episode_ends * np.uint8(EPISODE_ENDS)
         over = np.flatnonzero(episode_ends)
+        if letters:
+            for lane, letter in zip(over.tolist(), letters, strict=True):
+                self._put_letter(lane, letter)
+        shared.mail_end[lanes, at] = self._mail_end
         if len(over):
-            if notes is not None:
-                shared.notes[lanes[over], at[over]] = notes[over]
-            self._put_begin(lanes[over], self._head[over] + 1, first_frames[over])
+            self._put_begin(over, self._head[over] + 1, first_frames[over])
         self._head += 1 + episode_ends
         return self._publish(episode_ends)
 
@@ -236,6 +271,7 @@ class LaneWriter:
             is_due = episode_ends | (self._waiting() > rule.records_ahead)
         else:
             is_due = self._head - self._shared.head[self._lanes] >= rule.records
+        is_due |= self._has_much_mail()
         due = self._lanes[is_due]
         self._shared.head[due] = self._head[is_due]
         return len(due) > 0
@@ -244,10 +280,26 @@ class LaneWriter:
         waiting: IntArray = self._head - self._shared.tail[self._lanes]
         return waiting
 
-    def _put_begin(self, lanes: IntArray, record: IntArray, first_frames: Array) -> None:
-        at = record % self._shared.depth
+    def _has_much_mail(self) -> BoolArray:
+        """Tell which lanes have no room for a largest letter."""
+        shared = self._shared
+        waiting = self._mail_end - shared.mail_tail[self._lanes]
+        has_much: BoolArray = waiting > shared.mail_bytes - shared.largest_letter_bytes
+        return has_much
+
+    def _put_begin(self, own: IntArray, record: IntArray, first_frames: Array) -> None:
+        lanes, at = self._lanes[own], record % self._shared.depth
         self._shared.frame[lanes, at] = first_frames
         self._shared.kind[lanes, at] = BEGIN
+        self._shared.mail_end[lanes, at] = self._mail_end[own]
+
+    def _put_letter(self, own: int, letter: bytes) -> None:
+        shared, begin = self._shared, int(self._mail_end[own])
+        if len(letter) > shared.largest_letter_bytes:
+            raise ValueError(f"a letter of {len(letter):_} bytes: the largest has {shared.largest_letter_bytes:_}")
+        places = shared.mail_places(begin, begin + len(letter))
+        shared.mail[self._lanes[own], places] = np.frombuffer(letter, np.uint8)
+        self._mail_end[own] += len(letter)
 
     def _check(self, *, is_free: bool) -> None:
         if not is_free:

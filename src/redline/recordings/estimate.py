@@ -12,6 +12,7 @@ import numpy as np
 from redline.envs.atari import KEY_INTERVAL_STEPS
 from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
+from redline.envs.under_way import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
 from redline.recordings.episode import EPISODE, Trace, encode_episode, encode_trace, num_checks
 from redline.recordings.tracing import RecordingConfig, Tracer
@@ -153,7 +154,8 @@ class _Scale:
 
     def __init__(self, env: VectorEnv, recording: RecordingConfig) -> None:
         self._env = env
-        self._tracer = Tracer(env, recording)
+        self._under_way = EpisodesUnderWay(env)
+        self._tracer = Tracer(env, recording, self._under_way)
         self._has_values = recording.record_values
         self.num_steps = self.num_episodes = self.recorded_bytes = 0
 
@@ -161,18 +163,21 @@ class _Scale:
         """Play, and return the steps of all lanes."""
         env, lanes_ended = self._env, np.zeros(self._env.num_envs, np.bool_)
         env.reset()
+        self._under_way.begin(~lanes_ended)
         self._tracer.begin()
         begun_s, steps_played = time.monotonic(), 0
         while (share := (time.monotonic() - begun_s) / seconds) < 1.0 or not (lanes_ended.all() or share >= PATIENCE):
             actions = rng.integers(env.spec.num_actions, size=env.num_envs)
             values = rng.normal(size=(env.num_envs, env.spec.num_actions)) if self._has_values else None
-            self._tracer.acted(actions, None if values is None else values.astype(np.float32))
+            self._tracer.acted(None if values is None else values.astype(np.float32))
             env.send(actions)
             step = env.recv()
             lanes_ended |= step.ended
             steps_played += env.num_envs
+            self._under_way.count(step)
             for trace in self._tracer.stepped(step).values():
                 self._weigh(trace)
+            self._under_way.begin(step.ended)
             progress(min(share, 1.0))
         return steps_played
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redline.envs.under_way import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
 from redline.errors import UserError
 from redline.recordings.episode import CHECK_EVERY_STEPS, Trace, frame_checksum, reward_checksum
@@ -55,22 +56,22 @@ class Choice:
 
 
 class Tracer:
-    """Follows every lane of a vector env, of which the first has number `first_lane` in the run."""
+    """Follows every lane of a vector env, of which the first has number `first_lane` in the run.
 
-    def __init__(self, env: VectorEnv, config: RecordingConfig, *, first_lane: int = 0) -> None:
+    The env holds the actions, `under_way` is counted by the caller: before `stepped`, and begun anew after it.
+    """
+
+    def __init__(
+        self, env: VectorEnv, config: RecordingConfig, under_way: EpisodesUnderWay, *, first_lane: int = 0
+    ) -> None:
         self._env = env
+        self._under_way = under_way
         self._first_lane = first_lane
         self._choice = Choice(config)
         lanes = env.num_envs
         self._lanes = np.arange(lanes)
-        kind = np.uint8 if env.spec.num_actions <= 256 else np.uint32
-        self._actions: Array = np.zeros((lanes, FIRST_ROOM), kind)  # since `_from`
-        self._used: IntArray = np.zeros(lanes, np.int64)  # actions held of each lane
-        self._key_seed: IntArray = np.zeros(lanes, np.int64)
-        self._from: IntArray = np.zeros(lanes, np.int64)  # steps from the key to the first of them
-        self._length: IntArray = np.zeros(lanes, np.int64)  # steps of the episode under way
+        self._from: IntArray = np.zeros(lanes, np.int64)  # steps from the key to the first action not recorded yet
         self._rewards: FloatArray = np.zeros((lanes, CHECK_EVERY_STEPS), np.float32)  # since the last check
-        self._return = np.zeros(lanes)
         self._checks: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         self._checks_from: IntArray = np.zeros(lanes, np.int64)
         # of the episode under way; float16 is plenty for a picture of what was thought
@@ -82,90 +83,71 @@ class Tracer:
         """Start anew in every lane, at its key."""
         for lane in self._lanes.tolist():
             self._start_episode(lane)
-            self._start_record(lane)
+        self._from[:] = self._env.steps_since_key
 
-    def resume(self, *, lengths: IntArray, returns: Array) -> None:
+    def resume(self) -> None:
         """Go on in the middle of episodes: what was done since the key is known, the checks so far are not."""
         for lane in self._lanes.tolist():
-            actions = self._env.actions_since_key(lane)
-            while len(actions) > self._actions.shape[1]:
-                self._grow_actions()
             self._start_episode(lane)
-            self._start_record(lane)
-            self._from[lane] = 0
-            self._actions[lane, : len(actions)] = actions
-            self._used[lane] = len(actions)
-            self._length[lane], self._return[lane] = lengths[lane], returns[lane]
-            # the check under way would need rewards from before: the first whole one is the next
-            self._checks_from[lane] = -(-int(lengths[lane]) // CHECK_EVERY_STEPS)
+        self._from[:] = 0
+        # the check under way would need rewards from before: the first whole one is the next
+        self._checks_from[:] = -(-self._under_way.length_steps // CHECK_EVERY_STEPS)
 
-    def acted(self, actions: IntArray, preferences: FloatArray | None) -> None:
-        """Note what every lane does next, and what the agent thought."""
-        if self._used.max() == self._actions.shape[1]:
-            self._grow_actions()
-        self._actions[self._lanes, self._used] = actions
-        self._used += 1
+    def acted(self, preferences: FloatArray | None) -> None:
+        """Note what the agent thought before it acted."""
         if self._values is not None and preferences is not None:
-            if self._length.max() == self._values.shape[1]:
+            lengths = self._under_way.length_steps
+            if lengths.max() == self._values.shape[1]:
                 self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)], axis=1)
-            self._values[self._lanes, self._length] = preferences
+            self._values[self._lanes, lengths] = preferences
 
     def stepped(self, step: VectorStep) -> dict[int, Trace]:
         """Note what that gave; return the episodes that ended with it and are to be kept, by lane."""
-        self._rewards[self._lanes, self._length % CHECK_EVERY_STEPS] = step.reward
-        self._return += step.reward
-        self._length += 1
-        ended = step.ended
-        due = ended | (self._length % CHECK_EVERY_STEPS == 0)
+        lengths, ended = self._under_way.length_steps, step.ended
+        self._rewards[self._lanes, (lengths - 1) % CHECK_EVERY_STEPS] = step.reward
+        due = ended | (lengths % CHECK_EVERY_STEPS == 0)
         if not due.any():
             return {}
         for lane in np.flatnonzero(due).tolist():
             self._check(lane, step.frames[lane])
         traces: dict[int, Trace] = {}
         for lane in np.flatnonzero(ended).tolist():
-            is_kept = self._choice.takes(float(self._return[lane]))
+            is_kept = self._choice.takes(float(self._under_way.total_reward[lane]))
             if is_kept:
                 traces[lane] = self._trace(lane, is_truncated=not step.terminated[lane])
             self._start_episode(lane)
-            if is_kept or self._env.steps_since_key[lane] == 0:
-                self._start_record(lane)
+            if is_kept or self._env.steps_since_key[lane] == 0:  # recorded, or a new key has made them needless
+                self._from[lane] = self._env.steps_since_key[lane]
         return traces
 
     def _check(self, lane: int, frame: Array) -> None:
-        length = int(self._length[lane])
+        length = int(self._under_way.length_steps[lane])
         number = -(-length // CHECK_EVERY_STEPS) - 1
         if number >= self._checks_from[lane]:
             rewards = self._rewards[lane, : length - number * CHECK_EVERY_STEPS]
             self._checks[lane].append((frame_checksum(frame), reward_checksum(rewards)))
 
     def _trace(self, lane: int, *, is_truncated: bool) -> Trace:
-        length, used, begin = (int(values[lane]) for values in (self._length, self._used, self._from))
+        under_way = self._under_way
+        begin, offset, length = (
+            int(values[lane]) for values in (self._from, under_way.key_offset_steps, under_way.length_steps)
+        )
         return Trace(
             lane=self._first_lane + lane,
-            key_seed=int(self._key_seed[lane]),
-            key_offset_steps=begin + used - length,
+            key_seed=int(under_way.key_seed[lane]),
+            key_offset_steps=offset,
             length_steps=length,
-            total_reward=float(self._return[lane]),
+            total_reward=float(under_way.total_reward[lane]),
             is_truncated=is_truncated,
             actions_from=begin,
-            actions=self._actions[lane, :used].copy(),
+            actions=self._env.actions_since_key(lane, begin, offset + length),
             checks_from=int(self._checks_from[lane]),
             checks=np.array(self._checks[lane], np.uint32).reshape(-1, 2),
             values=None if self._values is None else self._values[lane, :length].copy(),
         )
 
     def _start_episode(self, lane: int) -> None:
-        self._length[lane], self._return[lane] = 0, 0.0
         self._checks[lane] = []
         self._checks_from[lane] = 0
         if self._values is not None:
             self._values[lane] = np.nan
-
-    def _start_record(self, lane: int) -> None:
-        """Forget the actions so far: they are recorded, or a new key has made them needless."""
-        self._used[lane] = 0
-        self._from[lane] = self._env.steps_since_key[lane]
-        self._key_seed[lane] = self._env.key_seed[lane]
-
-    def _grow_actions(self) -> None:
-        self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)

@@ -22,7 +22,8 @@ from redline.runtime.job import Job
 from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes import ring_world
 from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, WAITS, Board, Place
-from redline.runtime.processes.ring_world import RingWorld, notes_of
+from redline.runtime.processes.letters import encode_letter
+from redline.runtime.processes.ring_world import RingWorld
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.training import Trainer
 
@@ -74,7 +75,7 @@ def set_table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         spec, resources = settled.spec, ExitStack()
         learner = Learner(settled.job.algorithm, spec, seed=1, device=settled.device)
         board = Board(actors)
-        lanes = SharedLanes(ENVS * actors, spec.frame_shape, spec.frame_dtype, rule=rule)
+        lanes = SharedLanes(ENVS * actors, spec.frame_shape, spec.frame_dtype, rule=rule, mail_bytes=10_000)
         weights = SharedWeights(learner.online.state_dict(), readers=FIRST_ACTOR + actors)
         world = RingWorld(spec, lanes=lanes, weights=weights, place=Place(board, LEARNER), envs_per_actor=ENVS)
         source = build_source(settled, learner, resources)
@@ -93,9 +94,9 @@ def push(writer: LaneWriter, steps: int = 1, episodes: list[Episode] | None = No
     """Write steps of all lanes of an actor, at the last of which some episodes end."""
     nothing = np.zeros(ENVS, np.bool_)
     for step in range(steps):
+        ended = episodes or [] if step == steps - 1 else []
         over = nothing.copy()
-        if episodes is not None and step == steps - 1:
-            over[[episode.lane for episode in episodes]] = True
+        over[[episode.lane for episode in ended]] = True
         frames = np.full((ENVS, 4), step, np.float32)
         writer.append(
             actions=np.zeros(ENVS, np.int64),
@@ -104,7 +105,7 @@ def push(writer: LaneWriter, steps: int = 1, episodes: list[Episode] | None = No
             episode_ends=over,
             frames=frames,
             first_frames=frames,
-            notes=notes_of(episodes or [], ENVS),
+            letters=[encode_letter(episode) for episode in ended],
         )
 
 
@@ -275,10 +276,12 @@ def test_held_waits_for_actors_and_then_looks_for_orders(steps: int, set_table: 
     assert (table.trainer.counters.steps, table.trainer.counters.updates) == (steps * ENVS, updates)
 
 
-def test_episodes_come_out_as_they_were_noted(set_table: Callable[..., Table]) -> None:
+def test_episodes_come_out_as_they_were_played(set_table: Callable[..., Table]) -> None:
     table = set_table(actors=2)
     first = Episode(lane=1, total_reward=0.1 + 0.2, length_steps=108_000, key_seed=2**31 - 1, key_offset_steps=12_345)
-    second = Episode(lane=0, total_reward=-1e12, length_steps=1, key_seed=0, key_offset_steps=0)
+    second = Episode(
+        lane=0, total_reward=-1e12, length_steps=1, key_seed=0, key_offset_steps=0, trace=bytes(range(256))
+    )
     third = Episode(lane=1, total_reward=float("inf"), length_steps=2, key_seed=7, key_offset_steps=3)
     push(table.writers[0], episodes=[first])
     push(table.writers[1], episodes=[second, third])

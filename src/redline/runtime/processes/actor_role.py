@@ -13,12 +13,12 @@ from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.job import Job
 from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, STARTING_S, Board, Place
-from redline.runtime.processes.messages import Outbox, row_of
-from redline.runtime.processes.ring_world import notes_of
+from redline.runtime.processes.letters import encode_letter
+from redline.runtime.processes.messages import Outbox
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.training import epsilon_at, is_warmup
-from redline.types import Array, IntArray, VectorStep
+from redline.types import IntArray, VectorStep
 
 ACTOR = 0x6163746F  # part of the seeds of envs: never change it
 
@@ -67,14 +67,13 @@ class _Player:
         self._kit, self._job, self._env, self._place, self._outbox = kit, job, env, place, outbox
         self._device = torch.device(job.actor.device or "cpu")
         self._network = job.algorithm.build_network(env.spec, torch.Generator()).requires_grad_(False).to(self._device)
-        self._first_lane = kit.index * job.actor.envs
-        self._actor = Actor(
-            env, state_width=self._network.state_width, recording=job.recording, first_lane=self._first_lane
-        )
-        self.writer = LaneWriter(kit.lanes, np.arange(self._first_lane, self._first_lane + job.actor.envs))
+        first_lane = kit.index * job.actor.envs
+        self._actor = Actor(env, state_width=self._network.state_width, recording=job.recording, first_lane=first_lane)
+        self.writer = LaneWriter(kit.lanes, np.arange(first_lane, first_lane + job.actor.envs))
         self._version = kit.weights.read(self._network.state_dict())
         self._vector_step = kit.first_vector_step
         self._steps_since_sync = 0
+        self._told_of_size = False
 
     def begin(self) -> None:
         first_frames = self._env.reset()
@@ -97,23 +96,25 @@ class _Player:
         with place.waiting("envs"):
             step = self._env.recv()
         episodes = self._actor.observe(step)
-        self._send_recordings(episodes)
         self._steps_since_sync += self._env.num_envs
         self._vector_step += 1
         if self._steps_since_sync >= job.actor.sync_steps:
             self._kit.weights.ask(place.index)
-        if self._push(actions, step, notes_of(episodes, self._env.num_envs)):
+        if self._push(actions, step, [self._letter_of(episode) for episode in episodes]):
             board.bells[LEARNER].ring()
         place.played(self._env.num_envs)
 
-    def _send_recordings(self, episodes: list[Episode]) -> None:
-        """Hand recordings over before the steps: an episode that counts then has its recording."""
-        for episode in episodes:
-            if episode.trace is not None:
-                in_run = replace(episode, lane=self._first_lane + episode.lane)
-                self._outbox.send("recording", **row_of(in_run))
+    def _letter_of(self, episode: Episode) -> bytes:
+        letter, most = encode_letter(episode), self._kit.lanes.largest_letter_bytes
+        if len(letter) <= most:
+            return letter
+        if not self._told_of_size:
+            self._told_of_size = True
+            said = f"an episode of {episode.length_steps:,} steps takes {len(letter):,} bytes, more than {most:,}"
+            self._outbox.send("warning", message=f"{said}: such episodes count, but are not recorded")
+        return encode_letter(replace(episode, trace=None))
 
-    def _push(self, actions: IntArray, step: VectorStep, notes: Array) -> bool:
+    def _push(self, actions: IntArray, step: VectorStep, letters: list[bytes]) -> bool:
         return self.writer.append(
             actions=actions,
             reward=step.reward,
@@ -121,7 +122,7 @@ class _Player:
             episode_ends=step.ended,
             frames=step.frames,
             first_frames=step.first_frames,
-            notes=notes,
+            letters=letters,
         )
 
     def _sync(self) -> None:

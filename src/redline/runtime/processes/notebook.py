@@ -1,14 +1,12 @@
 """What the processes of a run have told their supervisor, written into the run's records as it comes."""
 
 import time
-from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
 from redline.recordings.setting import Setting
 from redline.runs.directory import RunDirectory
 from redline.runs.errors import CheckpointError
-from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
@@ -22,8 +20,6 @@ from redline.runtime.session import Solved, solved_by
 from redline.runtime.sinks import Sinks
 from redline.runtime.solving import is_confirmed
 from redline.runtime.watching import Watcher
-
-MAX_TRACES = 10_000  # that wait for the learner: far more than all rings hold
 
 
 class Notebook:
@@ -61,7 +57,6 @@ class Notebook:
         self.save_error: str | None = None  # why the newest could not be saved
         self.saves_answered = 0  # number of the newest order that was carried out, or could not be
         self.evaluated_s = 0.0  # monotonic time of the newest evaluation
-        self._traces: dict[tuple[int, int, int], bytes] = {}  # of episodes that the learner has not taken in yet
         self.is_ending = False  # all but the learner are gone: what they were doing before is what counts
 
     def close(self) -> None:
@@ -106,9 +101,7 @@ class Notebook:
             case "episodes":
                 self._follow(message["steps"], message["time_s"])
                 for row in message["rows"]:
-                    self._recorder.episode(self._with_trace(episode_of(row)))
-            case "recording":
-                self._keep_trace(message)
+                    self._recorder.episode(episode_of(row))
             case "reading":
                 self._take_reading(message)
             case "evaluation":
@@ -126,19 +119,10 @@ class Notebook:
             case "adjustment":
                 self._watcher.note(f"requested → effective: {message['message']}")
                 self.event("adjustment", message=message["message"])
+            case "warning":
+                self.warn(message["message"])
             case "limit":
                 self.limit = message["reason"]
-
-    def _keep_trace(self, message: Message) -> None:
-        """Keep what an actor recorded until the learner tells that the episode counts; an actor may die before."""
-        while len(self._traces) >= MAX_TRACES:
-            del self._traces[next(iter(self._traces))]
-        address = message["lane"], message["key_seed"], message["key_offset_steps"]
-        self._traces[address] = b64decode(message["trace"])
-
-    def _with_trace(self, episode: Episode) -> Episode:
-        trace = self._traces.pop((episode.lane, episode.key_seed, episode.key_offset_steps), None)
-        return replace(episode, trace=trace)
 
     def _follow(self, steps: int, time_s: float) -> None:
         self._counters.steps, self._counters.time_s = steps, time_s

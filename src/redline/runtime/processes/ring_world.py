@@ -3,10 +3,10 @@
 import numpy as np
 
 from redline.envs.vector import Progress
-from redline.experience.shared_lanes import SharedLanes, Taken
-from redline.runtime.actor import Episode
+from redline.experience.shared_lanes import SharedLanes
 from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, WAITS, Place
+from redline.runtime.processes.letters import decode_letter
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.runtime.training import Played, Turn, WorldRestored
 from redline.types import Array, EnvSpec
@@ -66,7 +66,8 @@ class RingWorld:
         taken = [self._lanes.take(source.memory)]
         while is_free and taken[-1].steps and len(taken) < TAKES_PER_UPDATE:
             taken.append(self._lanes.take(source.memory))
-        return Played(sum(part.steps for part in taken), [episode for part in taken for episode in _episodes(part)])
+        letters = [pair for part in taken for pair in zip(part.letters, part.lanes.tolist(), strict=True)]
+        return Played(sum(part.steps for part in taken), [decode_letter(letter, lane) for letter, lane in letters])
 
     def state(self) -> dict[str, Array]:
         """Return nothing: where the actors' envs are is not kept."""
@@ -75,23 +76,3 @@ class RingWorld:
     def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
         """Leave it to the actors to cut the episodes that were under way."""
         return WorldRestored(["with --topology async the episodes under way are cut and all envs start anew"], None)
-
-
-def _episodes(taken: Taken) -> list[Episode]:
-    return [
-        Episode(lane, float(note[0]), int(note[1]), int(note[2]), int(note[3]))
-        for lane, note in zip(taken.lanes.tolist(), taken.notes, strict=True)
-    ]
-
-
-def notes_of(episodes: list[Episode], num_envs: int) -> Array:
-    """Return what an actor notes of the episodes that ended [N, NOTES], for `_episodes` to find."""
-    notes = np.zeros((num_envs, 4))
-    for episode in episodes:
-        notes[episode.lane] = (
-            episode.total_reward,
-            episode.length_steps,
-            episode.key_seed,
-            episode.key_offset_steps,
-        )
-    return notes

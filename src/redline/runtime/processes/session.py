@@ -248,12 +248,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             self._take_loss(loss)
 
     def _take(self, messages: list[Message]) -> None:
-        """Take in what was told, recordings first.
-
-        The learner is read first. Whatever episodes it tells of, their actors have sent the recordings before: those
-        are among what was read after it, and must be known when the episodes are written down.
-        """
-        for message in sorted(messages, key=lambda message: message["kind"] != "recording"):
+        for message in messages:
             self._notebook.take(message)
 
     # Losses

@@ -22,6 +22,7 @@ from redline.experience.shared_lanes import (
 )
 from redline.runtime.job import Job
 from redline.runtime.processes.board import FIRST_ACTOR, Board
+from redline.runtime.processes.letters import mail_bytes
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.types import EnvSpec
 
@@ -32,11 +33,12 @@ STEP_RULES = {"lockstep": LOCKSTEP, "held": STEP_BY_STEP, "free": UNPACED}
 def check_rings(job: Job, spec: EnvSpec) -> None:
     """Refuse rings that the machine has no room for, before they are reserved."""
     record_bytes = prod(spec.frame_shape) * np.dtype(spec.frame_dtype).itemsize + RECORD_BYTES
-    needed = job.num_envs * _push_rule(job).depth * record_bytes
+    depth = _push_rule(job).depth
+    needed = job.num_envs * (depth * record_bytes + mail_bytes(job, spec, depth=depth))
     if needed > available_bytes() - MARGIN_BYTES:
         raise UserError(
             f"the rings of {job.num_envs} envs need {bytes_in_words(needed)} with --push {job.push}, "
-            f"{bytes_in_words(available_bytes())} is free: use --push step, or fewer envs"
+            f"{bytes_in_words(available_bytes())} is free: use --push step, fewer envs, or --record off"
         )
 
 
@@ -61,6 +63,12 @@ class SharedParts:
         example = job.algorithm.build_network(spec, torch.Generator().manual_seed(0)).state_dict()
         return cls(
             board=Board(job.actors),
-            lanes=SharedLanes(job.num_envs, spec.frame_shape, spec.frame_dtype, rule=rule),
+            lanes=SharedLanes(
+                job.num_envs,
+                spec.frame_shape,
+                spec.frame_dtype,
+                rule=rule,
+                mail_bytes=mail_bytes(job, spec, depth=rule.depth),
+            ),
             weights=SharedWeights(example, readers=FIRST_ACTOR + job.actors),
         )
