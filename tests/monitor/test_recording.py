@@ -55,7 +55,8 @@ def test_what_is_missed_is_not_made_up_for(tmp_path: Path) -> None:
 
     recording.finish(recording.run(wait))
     rows = read_records(tmp_path / "hardware.jsonl")
-    assert len(rows) <= 2  # one after the nap, perhaps one at the end
+    later_s = rows[-1]["elapsed_s"] - rows[0]["elapsed_s"]  # a busy machine may wake us late
+    assert len(rows) <= 2 + later_s * 20.0  # one after the nap and one at the end, not those that the nap missed
     assert rows[0]["interval_s"] >= 0.3
 
 
