@@ -29,7 +29,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_example_of_the_page_runs() -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 8
+    assert len(examples) == 9
     names: dict[str, object] = {}
     for example in examples:
         exec(compile(example, PAGE.name, "exec"), names)  # noqa: S102  our own page
