@@ -171,7 +171,7 @@ def test_actors_killed_as_soon_as_they_start_end_the_run_in_one_line(tmp_path: P
                     os.kill(pid, signal.SIGKILL)
         assert run.wait() == FAILED
         run.wait_until_gone()
-        assert "in a row without a step" in run.err.splitlines()[-1]
+        assert "was killed by SIGKILL, again and again: the run ends" in run.err.splitlines()[-1]
         assert "Traceback" not in run.err
     with WatchedRun(tmp_path, "resume", records.run, "--max-steps", records.saved_steps + 500, "--json") as run:
         assert run.wait() == DONE
