@@ -78,6 +78,14 @@ def test_a_loop_that_was_never_begun_holds_nothing(algorithm: str, topology: str
     assert loop.run.resume(topology="inline", max_steps=16).metrics[-1]["steps"] >= 16
 
 
+def test_what_a_resume_changes_gives_way_as_on_the_command_line() -> None:
+    run = redline.train("CartPole-v1", "dqn", max_steps=16, **CARTPOLE)
+    assert run.resume(num_envs=4, max_steps=32).facts["config"]["num_envs"] == 4
+    config = run.resume(topology="async", actors=2, max_steps=48).facts["config"]
+    assert (config["actors"], config["actor"]["envs"], config["num_envs"]) == (2, 2, 4)
+    assert config["evaluator"]["every_minutes"] > 0
+
+
 def test_a_script_that_ends_within_its_loop_has_saved_the_run() -> None:
     code = "import redline; loop = redline.training('CartPole-v1', 'ppo', monitor={'hz': 0.0}); next(loop)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -190,10 +198,11 @@ def test_what_a_run_sets_for_the_whole_process_is_said_and_can_be_left_alone(cap
     torch.set_num_threads(2)
     try:
         with caplog.at_level("INFO", logger="redline"):
-            redline.train("CartPole-v1", "ppo", max_steps=8, sets_process=False, **CARTPOLE).resume(
-                max_steps=16, sets_process=False
-            )
+            torch.set_flush_denormal(False)
+            run = redline.train("CartPole-v1", "ppo", max_steps=8, sets_process=False, **CARTPOLE)
+            run.resume(max_steps=16, sets_process=False).evaluate(episodes=1)
             assert torch.get_num_threads() == 2
+            assert torch.tensor(torch.finfo(torch.float32).tiny) / 2 > 0.0  # denormals are kept
             assert "in this process PyTorch has" not in caplog.text
             redline.train("CartPole-v1", "ppo", max_steps=8, **CARTPOLE)
         assert torch.get_num_threads() == 1  # a small network gains nothing by more

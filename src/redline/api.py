@@ -34,12 +34,15 @@ from redline.runtime.evaluation import EvaluationConfig, evaluate
 from redline.runtime.gauges import Gauges
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.session import Outcome
-from redline.runtime.settings import from_settings
+from redline.runtime.settings import flatten, from_settings
 from redline.runtime.sinks import RunStart, Sink
 from redline.runtime.starting import AnySession, start_run
+from redline.runtime.topology import reopened, share_out
 from redline.types import Array, FloatArray
 
 Callback = Callable[[Row], object]  # is given every reading; what it returns stops the run if it is true
+
+WARNING = "warning: "  # begins what a run tells that is not as it should be
 
 logger = logging.getLogger("redline")
 
@@ -78,7 +81,7 @@ def training(
     if env_id:
         allow_module(env_id)
     names = {"env": env_id, "algo": algorithm, "recipe": recipe}
-    args = [word for name, value in names.items() if value for word in (f"--{name}", str(value))]
+    args = [word for name, value in names.items() if value is not None for word in (f"--{name}", str(value))]
     flags = train_defaults(args, _plain(settings if seed is None else {**settings, "seed": seed}))
     known = None if recipe is None else find_recipe(recipe)
     session = start_run(flags.job, flags.algo, _Log(), recipe=known, sinks=sinks, sets_process=sets_process)
@@ -223,8 +226,9 @@ class Run:
 
     def resuming(self, sinks: Sequence[Sink] = (), *, sets_process: bool = True, **settings: Any) -> Training:
         """Go on with the run, and return an iterator over its readings."""
-        saved = read_run(self.path)
-        job = from_settings(saved.job, _plain(settings))
+        saved, plain = read_run(self.path), _plain(settings)
+        given = {key.replace("_", "-"): str(value) for key, value in flatten(plain)}
+        job = share_out(from_settings(reopened(saved.job, given), plain), given)
         return Training(resume_run(saved, job, _Log(), sinks=sinks, sets_process=sets_process))
 
     def evaluate(self, checkpoint: str | int = NEWEST, **settings: Any) -> Evaluated:
@@ -277,7 +281,8 @@ class _Log:
     """Takes what a run tells to Python's logging."""
 
     def note(self, text: str) -> None:
-        logger.info(text)
+        level = logging.WARNING if text.startswith(WARNING) else logging.INFO
+        logger.log(level, text.removeprefix(WARNING))
 
     def show(self, gauges: Gauges) -> None:
         """Readings go to whoever holds the loop."""

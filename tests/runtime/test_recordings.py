@@ -4,18 +4,24 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 from redline.cli.main import DONE, main
+from redline.envs.suites import register_env
 from redline.recordings.episode import Address
 from redline.recordings.library import Library, open_library
+from redline.recordings.tracing import FIRST_ROOM
 from redline.recordings.verifying import verify
 from redline.records import read_records
 from redline.runs.directory import RECORDINGS
 from redline.runtime.evaluation import EvaluationConfig
 from redline.runtime.policy_play import play_policy
 from redline.runtime.processes import shared_parts
+from redline.types import FloatArray
 
 StartProgram = Callable[..., "subprocess.Popen[str]"]
 
@@ -55,6 +61,39 @@ def assert_every_episode_comes_back(run: Path, *, at_least: int) -> Library:
         library.entries
     )
     return library
+
+
+class Long(gymnasium.Env[FloatArray, np.int64]):
+    """Ends after more steps than a tracer has room for at first."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = FIRST_ROOM + 50
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._left = self.steps
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        self._left -= 1
+        return np.full(1, self._left / self.steps, np.float32), float(action), self._left == 0, False, {}
+
+
+def test_values_of_long_episodes_in_the_warm_up_and_after_a_resume(tmp_path: Path) -> None:
+    register_env("test/Long", Long)
+    flags = ("--env", "test/Long", "--num-envs", "1", "--warmup-steps", str(Long.steps + 20), "--record-values")
+    run = train(tmp_path, *flags, "--max-steps", str(2 * Long.steps - 1))
+    assert main(["resume", str(run), "--max-steps", str(2 * Long.steps), "--plain"]) == DONE
+    library = assert_every_episode_comes_back(run, at_least=2)
+    first, second = (library.load(entry).trace.values for entry in library.entries)
+    assert first is not None
+    assert np.isnan(first).all()  # it was played at random
+    assert second is not None
+    assert np.isfinite(second[-1]).all()
+    assert len(first) == len(second) == Long.steps
 
 
 def test_an_inline_run_and_its_evaluations(tmp_path: Path) -> None:

@@ -68,8 +68,9 @@ def test_a_sink_is_told_what_the_files_are_told_also_after_a_resume(tmp_path: Pa
     [(Raises, "no more"), (Sleeps, "did not finish within 1 s")],
 )
 def test_training_goes_on_beside_a_hostile_sink_and_that_is_said_once(
-    hostile: Callable[[], Kept], said: str, tmp_path: Path
+    hostile: Callable[[], Kept], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger="redline")
     good, begun_s = Kept(), time.monotonic()
     run = redline.train("CartPole-v1", "ppo", log_dir=tmp_path, sinks=[hostile(), good], **CARTPOLE)
     assert time.monotonic() - begun_s < 30.0
@@ -77,6 +78,7 @@ def test_training_goes_on_beside_a_hostile_sink_and_that_is_said_once(
     (warning,) = warnings_of(run)
     assert said in warning
     assert hostile.__name__ in warning  # type: ignore[attr-defined]
+    assert caplog.messages == [warning]
 
 
 def test_training_goes_on_beside_a_sink_that_fills_the_disk(mount_disk: Callable[[str], Path]) -> None:

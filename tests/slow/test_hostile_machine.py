@@ -138,8 +138,9 @@ def test_an_env_that_fails_every_few_steps_ends_the_run(tmp_path: Path) -> None:
         assert len(find_run(tmp_path / "runs").events("process-lost")) < 100
 
 
-def test_training_goes_on_without_an_evaluator_that_fails_again_and_again(tmp_path: Path) -> None:
-    with begin_failing(tmp_path, "evaluator", "--evaluator.every-minutes", 0.01) as run:
+@pytest.mark.parametrize("step", [1, 5])
+def test_training_goes_on_without_an_evaluator_that_fails_again_and_again(step: int, tmp_path: Path) -> None:
+    with begin_failing(tmp_path, f"evaluator at step {step}", "--evaluator.every-minutes", 0.01) as run:
         records = find_run(tmp_path / "runs")
         wait_for(lambda: "training goes on without it" in run.err, "the evaluator is given up")
         assert "test/Failing-v0 failed in lane 0, key seed" in run.err

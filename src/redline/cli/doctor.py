@@ -18,7 +18,7 @@ from redline.runs.errors import free_bytes
 from redline.runs.host import host_facts, version
 
 PROGRAM = "redline doctor"
-OPTIONAL = ("tensorboard", "optuna", "av", "pygame", "nvidia-ml-py", "stable-baselines3")
+OPTIONAL = ("tensorboard", "optuna", "av", "pygame-ce", "nvidia-ml-py", "stable-baselines3")
 ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_VISIBLE_DEVICES")
 
 

@@ -95,10 +95,12 @@ class Tracer:
 
     def acted(self, preferences: FloatArray | None) -> None:
         """Note what the agent thought before it acted."""
-        if self._values is not None and preferences is not None:
-            lengths = self._under_way.length_steps
-            if lengths.max() == self._values.shape[1]:
-                self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)], axis=1)
+        if self._values is None:
+            return
+        lengths = self._under_way.length_steps
+        while lengths.max() >= self._values.shape[1]:  # also where nothing was thought: a recording has all its steps
+            self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)], axis=1)
+        if preferences is not None:
             self._values[self._lanes, lengths] = preferences
 
     def stepped(self, step: VectorStep) -> dict[int, Trace]:

@@ -172,7 +172,7 @@ def prepare_process(settled: Settled) -> None:
 
 
 def build_source(settled: Settled, learner: Learner, resources: ExitStack) -> Source:
-    """Return where batches come from, and add what it holds: the one place that tells the families apart."""
+    """Return where batches come from, a rollout or a replay memory, and add what it holds."""
     job = settled.job
     if isinstance(job.algorithm, OnPolicy):
         return RolloutSource(job.algorithm, settled.spec, num_envs=job.num_envs, seed=job.seed, learner=learner)

@@ -284,6 +284,18 @@ def _compute_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def _denormals_flushed() -> Iterator[None]:
+    """Count numbers as 0 that are too small for a usual exponent, as training does."""
+    smallest = torch.tensor(torch.finfo(torch.float32).tiny)
+    were_flushed = not bool(smallest / 2)  # torch does not tell otherwise
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(were_flushed)
+
+
 def record_evaluation(
     evaluation: NumberedEvaluation, *, job: Job, scores: Scores, recorder: Recorder, watcher: Watcher
 ) -> None:
@@ -373,8 +385,6 @@ def evaluate(
     device = find_device(config.device)
     num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
     spec = env_spec(job.env)
-    torch.set_flush_denormal(True)  # as in training
-    torch.set_num_threads(cores if spec.is_image else 1)
     player = make_player(
         job,
         spec,
@@ -385,12 +395,13 @@ def evaluate(
         recording=recording,
     )
     load_weights(player.network, checkpoint)
-    played = player.play(
-        config.episodes,
-        seed=evaluation_seed(job.seed, config.seed),
-        progress=progress,
-        requested_stop=requested_stop,
-    )
+    with _compute_threads(cores if spec.is_image else 1), _denormals_flushed():
+        played = player.play(
+            config.episodes,
+            seed=evaluation_seed(job.seed, config.seed),
+            progress=progress,
+            requested_stop=requested_stop,
+        )
     return Evaluation(
         played=played,
         epsilon=epsilon,

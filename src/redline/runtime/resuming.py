@@ -115,7 +115,9 @@ def read_run(path: Path) -> SavedRun:
 def check_env(saved: SavedRun, typed: str | None) -> None:
     """Refuse an env that is not the run's: it is typed to allow a module, not to choose another."""
     if typed not in (None, saved.job.env.id):
-        raise UserError(f"{saved.path} was trained on {saved.job.env.id}, not on {typed}: leave --env out")
+        own = saved.job.env.id
+        remedy = f"type --env {own}" if ":" in own else "leave --env out"
+        raise UserError(f"{saved.path} was trained on {own}, not on {typed}: {remedy}")
 
 
 class StoppedWhileResumingError(Exception):

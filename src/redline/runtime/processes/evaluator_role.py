@@ -35,11 +35,7 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
     torch.set_flush_denormal(True)
     torch.set_num_threads(config.threads)
 
-    has_stepped = False  # since the envs were made
-
     def send(evaluation: NumberedEvaluation) -> None:
-        nonlocal has_stepped
-        has_stepped = False
         outbox.send(
             "evaluation",
             number=evaluation.number,
@@ -51,11 +47,8 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
         place.beat(STARTING_S)  # games that confirm it have envs made anew
 
     def requested_stop() -> str | None:  # asked before every vector step
-        nonlocal has_stepped
         place.beat()
-        if has_stepped:  # one that fails at its first step has played nothing
-            place.played(evaluator.num_envs)
-        has_stepped = True
+        place.played(evaluator.num_envs)
         return "the run ended" if kit.board.is_stopped else None
 
     evaluator = Evaluator(kit.job, kit.spec, evaluations=kit.evaluations, finished=send)

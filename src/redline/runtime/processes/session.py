@@ -88,9 +88,11 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         )
         self._monitor = RunMonitor(settled.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._lives: dict[str, int] = {}  # times that each process was started
-        self._idle_losses: dict[tuple[str, bool], int] = {}  # in a row, without a step in between; was it killed?
+        self._idle_losses: dict[
+            tuple[str, bool], int
+        ] = {}  # in a row, without anything done in between; was it killed?
         self._failures_s: deque[float] = deque(maxlen=FAILURES_AT_ONCE)  # monotonic times of the newest
-        self._steps_at_start: dict[str, int] = {}
+        self._done_at_start: dict[str, int] = {}
         self._is_new = True  # without a checkpoint, until the learner has saved the first
         self._given_up: Exception | None = None  # why the run can't go on, although its learner can
 
@@ -140,7 +142,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     def _start(self, name: str, place: int, work: Callable[..., None], kit: object) -> None:
         restarts = self._lives.get(name, 0)
         self._lives[name] = restarts + 1
-        self._steps_at_start[name] = int(self._board.steps[place])
+        self._done_at_start[name] = self._done_by(place)
         member = self._crew.start(name, place, work, kit, restarts=restarts)
         self.event("process", role=name, pid=member.pid, restarts=restarts)
 
@@ -286,15 +288,19 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     def _is_worth_replacing(self, loss: Loss) -> bool:
         """Tell whether a process does anything before it is lost, and is not lost by its own fault all the time."""
         member, now_s = loss.member, time.monotonic()
-        has_played = int(self._board.steps[member.place]) > self._steps_at_start[member.name]
+        has_done_some = self._done_by(member.place) > self._done_at_start[member.name]
         key = member.name, loss.was_killed
-        self._idle_losses[key] = count = 1 if has_played else self._idle_losses.get(key, 0) + 1
+        self._idle_losses[key] = count = 1 if has_done_some else self._idle_losses.get(key, 0) + 1
         if loss.was_killed:
             return count < KILLS_IN_A_ROW
         if member.place != EVALUATOR:
             self._failures_s.append(now_s)
         are_many = len(self._failures_s) == FAILURES_AT_ONCE and now_s - self._failures_s[0] < AT_ONCE_S
         return count < FAILURES_IN_A_ROW and not are_many
+
+    def _done_by(self, place: int) -> int:
+        """Return what a process has brought so far: the evaluator evaluations, others steps."""
+        return self._notebook.evaluations if place == EVALUATOR else int(self._board.steps[place])
 
     def _give_up(self, loss: Loss, said: str) -> None:
         """Go on without an evaluator, but not without an actor."""

@@ -40,7 +40,7 @@ class Failing(Endless):
             raise ZeroDivisionError("inside")
         if self._how == "every 5 steps" and self._t == 5:
             raise ZeroDivisionError("inside")
-        if self._how == "evaluator" and role() == "redline-evaluat":
+        if self._how == f"evaluator at step {self._t}" and role() == "redline-evaluat":
             raise ZeroDivisionError("inside")
         if self._how == "hangs" and self._t == 100 and self._life == 0:
             time.sleep(3_600.0)
