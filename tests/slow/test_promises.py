@@ -15,7 +15,7 @@ def measure(script: str, *args: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["CartPole-v1", "pong"])
+@pytest.mark.parametrize("env", ["cartpole", "pong"])
 def test_twenty_kills_at_random_moments_lose_and_double_nothing(env: str) -> None:
     done = measure("kill_resume.py", "--env", env)
     assert done.returncode == 0, done.stderr[-3_000:]
