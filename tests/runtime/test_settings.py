@@ -76,5 +76,9 @@ def test_bad_settings_are_named(settings: dict[str, object], message: str) -> No
         from_settings(Job(), settings)
 
 
+def test_whole_numbers_do_for_words_that_may_be_numbers() -> None:
+    assert from_settings(Job(), {"record": 3}).recording.record == "3"
+
+
 def test_whole_numbers_do_for_fractions() -> None:
     assert from_settings(Job(), {"samples_per_step": 4}).algorithm.samples_per_step == 4.0

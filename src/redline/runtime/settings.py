@@ -97,7 +97,7 @@ def _replace(value: T, settings: Mapping[str, Any], *, path: str, known: list[st
 
 
 def _convert(value: Any, hint: Any, *, key: str) -> Any:
-    """Check a plain value against a field's type, widening int → float and list → tuple."""
+    """Check a plain value against a field's type, widening int → float and str (`record = 3`) and list → tuple."""
     if get_origin(hint) in (Union, types.UnionType):
         if value in (None, NONE) and type(None) in get_args(hint):
             return None
@@ -108,8 +108,8 @@ def _convert(value: Any, hint: Any, *, key: str) -> Any:
         return value
     if hint is Path and isinstance(value, str):
         return Path(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if hint in (float, str) and isinstance(value, int) and not isinstance(value, bool):
+        return hint(value)
     if get_origin(hint) is tuple and isinstance(value, list | tuple):
         return tuple(_convert(item, get_args(hint)[0], key=key) for item in value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
