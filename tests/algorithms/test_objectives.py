@@ -57,9 +57,7 @@ def test_a_normalised_policy_gradient_is_the_same_for_rewards_a_hundred_times_as
     objective = PolicyGradient(entropy_weight=0.0, value_weight=0.0, normalise="update")
     out = torch.tensor([[*QUARTERS, 0.0]]).repeat(2, 1)
     for scale in (1.0, 100.0):
-        batch = rows(
-            action=[1, 1], advantage=[scale, 5.0 * scale], target=[0.0, 0.0], probability=[0.75, 0.75]
-        )
+        batch = rows(action=[1, 1], advantage=[scale, 5.0 * scale], target=[0.0, 0.0], probability=[0.75, 0.75])
         # 1 and 5 have mean 3 and standard deviation √8
         expected = [math.log(0.75) / math.sqrt(2), -math.log(0.75) / math.sqrt(2)]
         assert objective.losses(out, batch).tolist() == pytest.approx(expected)

@@ -105,7 +105,14 @@ def test_the_row_of_an_algorithm_holds_what_the_newest_records_say(tmp_path: Pat
         put_record(tmp_path / "records", name, unix_s=2.0, summary={"algorithms": {"dqn": result}})
         put_record(tmp_path / "records", name, unix_s=1.0, summary={"algorithms": {}})
     assert tables.main(flags) == 0
-    assert algorithm_row(tmp_path / "algorithms.md", "dqn")[3:] == ["2 of 3, 61,200", "3 of 3, 25,600", "–", "–", "163", "−3.2"]
+    assert algorithm_row(tmp_path / "algorithms.md", "dqn")[3:] == [
+        "2 of 3, 61,200",
+        "3 of 3, 25,600",
+        "–",
+        "–",
+        "163",
+        "−3.2",
+    ]
     assert algorithm_row(tmp_path / "algorithms.md", "ppo")[3:] == ["–"] * 6
 
 
