@@ -28,7 +28,7 @@ DQN_CLASSIC = replace(
     explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=10_000), evaluation=0.0),
     optimizer=Adam(lr=5e-4, eps=1e-8),
     batch_size=64,
-    samples_per_step=16.0,
+    samples_per_step=32.0,
     warmup_steps=1_000,
     target_sync_updates=100,
 )
