@@ -1,4 +1,4 @@
-"""Does every algorithm learn? The first step at which mean-100 reached a target on CartPole or on Catch, by seed."""
+"""Does every algorithm learn? The first step at which mean-100 reached a target on a task, by seed."""
 
 import statistics
 import sys

@@ -11,10 +11,13 @@ COLUMNS = (
     "changes",
     "paper",
     "CartPole-v1: seeds passed, median steps",
+    "Acrobot-v1: seeds passed, median steps",
+    "LunarLander-v3: seeds passed, median steps",
     "Catch: steps",
     "Pong: steps/s",
     "Pong: greedy mean",
 )
+CLASSIC_RECORDS = ("algorithms-cartpole-v1", "algorithms-acrobot-v1", "algorithms-lunarlander-v3")
 NONE = "–"
 
 Result = Mapping[str, Any]
@@ -28,7 +31,7 @@ def make_algorithms_table(records: Mapping[str, Mapping[str, Any]]) -> str:
             f"`{name}`",
             entry.changes,
             entry.paper,
-            _seeds_and_steps(_result(records, "algorithms-cartpole-v1", name)),
+            *(_seeds_and_steps(_result(records, record, name)) for record in CLASSIC_RECORDS),
             _number(_result(records, "algorithms-catch", name), "first_reached_steps"),
             _number(_result(records, "algorithms-pong-speed", name), "steps_per_s"),
             as_text(_result(records, "algorithms-pong-score", name).get("mean_return")),

@@ -40,7 +40,7 @@ def test_names_of_several_words_have_dashes_and_underscores_do_too() -> None:
 
 def test_the_support_of_atoms_is_per_domain() -> None:
     assert find_part("predict", "categorical") == Categorical(low=-10.0, high=10.0)
-    assert find_part("predict", "categorical", sees_pictures=False) == Categorical(low=-100.0, high=100.0)
+    assert find_part("predict", "categorical", sees_pictures=False) == Categorical(atoms=101, low=-200.0, high=200.0)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -48,9 +48,9 @@ def test_every_algorithm_learns_on_both_domains_from_named_parts(name: str) -> N
     entry = ALGORITHMS[name]
     assert entry.changes
     assert entry.paper
-    for preset, torso in ((entry.atari, "nature"), (entry.classic, "mlp")):
+    for preset, torsos in ((entry.atari, ("nature",)), (entry.classic, ("mlp", "twin"))):
         assert preset.source
-        assert part_name(preset.algorithm.network) == torso
+        assert part_name(preset.algorithm.network) in torsos
         for field in part_fields(preset.algorithm):
             part = getattr(preset.algorithm, field)
             assert type(find_part(field, part_name(part))) is type(part)

@@ -53,6 +53,16 @@ def test_a_policy_gradient_is_in_proportion_to_the_advantage_whatever_the_other_
     assert objective.losses(out, batch).tolist() == pytest.approx([-math.log(0.75), -5 * math.log(0.75)])
 
 
+def test_a_normalised_policy_gradient_is_the_same_for_rewards_a_hundred_times_as_large() -> None:
+    objective = PolicyGradient(entropy_weight=0.0, value_weight=0.0, normalise="update")
+    out = torch.tensor([[*QUARTERS, 0.0]]).repeat(2, 1)
+    for scale in (1.0, 100.0):
+        batch = rows(action=[1, 1], advantage=[scale, 5.0 * scale], target=[0.0, 0.0], probability=[0.75, 0.75])
+        # 1 and 5 have mean 3 and standard deviation √8
+        expected = [math.log(0.75) / math.sqrt(2), -math.log(0.75) / math.sqrt(2)]
+        assert objective.losses(out, batch).tolist() == pytest.approx(expected)
+
+
 def test_more_entropy_weight_makes_a_flat_policy_cheaper() -> None:
     batch = rows(action=[0, 0], advantage=[0.0, 0.0], target=[0.0, 0.0], probability=[0.5, 0.5])
     out = torch.tensor([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0]])  # flat, sharp

@@ -90,12 +90,13 @@ def test_every_algorithm_has_a_row_with_dashes_where_nothing_is_recorded(tmp_pat
     assert tables.main(flags) == 0
     for name, entry in ALGORITHMS.items():
         row = algorithm_row(tmp_path / "algorithms.md", name)
-        assert row == [f"`{name}`", entry.changes, entry.paper, "–", "–", "–", "–"]
+        assert row == [f"`{name}`", entry.changes, entry.paper, *["–"] * 6]
 
 
 def test_the_row_of_an_algorithm_holds_what_the_newest_records_say(tmp_path: Path, flags: list[str]) -> None:
     reached = {
         "algorithms-cartpole-v1": {"seeds": 3, "seeds_passed": 2, "first_reached_steps": 61_200.5},
+        "algorithms-acrobot-v1": {"seeds": 3, "seeds_passed": 3, "first_reached_steps": 25_600},
         "algorithms-catch": {"seeds": 1, "seeds_passed": 0, "first_reached_steps": None},
         "algorithms-pong-speed": {"steps_per_s": 163.4},
         "algorithms-pong-score": {"mean_return": -3.25},
@@ -104,8 +105,15 @@ def test_the_row_of_an_algorithm_holds_what_the_newest_records_say(tmp_path: Pat
         put_record(tmp_path / "records", name, unix_s=2.0, summary={"algorithms": {"dqn": result}})
         put_record(tmp_path / "records", name, unix_s=1.0, summary={"algorithms": {}})
     assert tables.main(flags) == 0
-    assert algorithm_row(tmp_path / "algorithms.md", "dqn")[3:] == ["2 of 3, 61,200", "–", "163", "−3.2"]
-    assert algorithm_row(tmp_path / "algorithms.md", "ppo")[3:] == ["–", "–", "–", "–"]
+    assert algorithm_row(tmp_path / "algorithms.md", "dqn")[3:] == [
+        "2 of 3, 61,200",
+        "3 of 3, 25,600",
+        "–",
+        "–",
+        "163",
+        "−3.2",
+    ]
+    assert algorithm_row(tmp_path / "algorithms.md", "ppo")[3:] == ["–"] * 6
 
 
 def test_check_fails_where_only_the_page_of_algorithms_is_out_of_date(tmp_path: Path, flags: list[str]) -> None:

@@ -25,7 +25,7 @@ def test_parts_are_mixed_freely() -> None:
 
 def test_a_part_starts_as_the_domain_needs_it() -> None:
     algorithm = parse_train([*CARTPOLE, "--algo", "dqn", "--predict", "categorical"]).job.algorithm
-    assert algorithm.predict == Categorical(low=-100.0, high=100.0)  # type: ignore[union-attr]
+    assert algorithm.predict == Categorical(atoms=101, low=-200.0, high=200.0)  # type: ignore[union-attr]
     algorithm = parse_train(["--env", "pong", "--algo", "dqn", "--predict", "categorical"]).job.algorithm
     assert algorithm.predict == Categorical(low=-10.0, high=10.0)  # type: ignore[union-attr]
 
@@ -69,7 +69,7 @@ def test_flags_and_file_name_parts_together(tmp_path: Path) -> None:
     parse_train([*CARTPOLE, "--config", str(config), "--algo", "ppo", "--explore", "epsilon-greedy"])
     config.write_text('[predict]\nname = "categorical"\natoms = 21\n')
     algorithm = parse_train([*CARTPOLE, "--config", str(config)]).job.algorithm
-    assert algorithm.predict == Categorical(atoms=21, low=-100.0, high=100.0)  # type: ignore[union-attr]
+    assert algorithm.predict == Categorical(atoms=21, low=-200.0, high=200.0)  # type: ignore[union-attr]
     algorithm = parse_train([*CARTPOLE, "--config", str(config), "--predict", "expected"]).job.algorithm
     assert algorithm.predict == ALGORITHMS["dqn"].classic.algorithm.predict  # type: ignore[union-attr]
 

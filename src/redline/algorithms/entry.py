@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 
+CLASSIC_SOURCE = (
+    "chosen on CartPole, Acrobot and LunarLander; records algorithms-cartpole-v1, -acrobot-v1 and -lunarlander-v3"
+)
+
 
 @dataclass(frozen=True)
 class Preset:

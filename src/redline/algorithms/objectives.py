@@ -117,13 +117,16 @@ class PolicyGradient(ActorCritic):
     """Steps before it begins to fall."""
     value_weight: float = 0.5
     """Weight of the squared error of the value."""
+    normalise: Literal["never", "update"] = "never"
+    """Normalise advantages over the rows of each update: the policy's step no longer grows with the rewards."""
 
     def __post_init__(self) -> None:
         self.check()
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
-        gain = log_policy.gather(1, batch.action[:, None]).squeeze(1) * batch.advantage
+        advantage = normalised(batch.advantage) if self.normalise == "update" else batch.advantage
+        gain = log_policy.gather(1, batch.action[:, None]).squeeze(1) * advantage
         value_error = (self.state_values(out) - batch.target).square()
         return self.value_weight * value_error - gain - self.entropy_weight_at(steps) * entropy(log_policy)
 

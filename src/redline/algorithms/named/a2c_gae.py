@@ -5,7 +5,7 @@ arXiv:1506.02438. Departures: the paper's policy step is a trust region, here it
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.a2c import A2C, A2C_CLASSIC
 
 A2C_GAE = replace(A2C, returns=replace(A2C.returns, trace=0.95))
@@ -15,5 +15,5 @@ ENTRY = Entry(
     changes="a2c with generalised advantages, λ 0.95",
     paper="arXiv:1506.02438",
     atari=Preset(A2C_GAE, source="1506.02438 (λ), the rest as a2c", num_envs=16),
-    classic=Preset(A2C_GAE_CLASSIC, source="as a2c; record algorithms-cartpole-v1"),
+    classic=Preset(A2C_GAE_CLASSIC, source=f"as a2c; {CLASSIC_SOURCE}", num_envs=4),
 )

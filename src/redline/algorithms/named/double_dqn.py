@@ -6,16 +6,15 @@ arXiv:1509.06461. Departures: DQN's own settings here, not the paper's tuned one
 from dataclasses import replace
 
 from redline.algorithms.bootstraps import OnlineChooses
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 
 DOUBLE_DQN = replace(DQN, bootstrap=OnlineChooses())
-# a target network that is copied as often as dqn's hardly differs from the online one, and one of three seeds passed
-DOUBLE_DQN_CLASSIC = replace(DQN_CLASSIC, bootstrap=OnlineChooses(), target_sync_updates=150)
+DOUBLE_DQN_CLASSIC = replace(DQN_CLASSIC, bootstrap=OnlineChooses())
 
 ENTRY = Entry(
     changes="dqn; online net chooses, target net values",
     paper="arXiv:1509.06461",
     atari=Preset(DOUBLE_DQN, source="1509.06461, where untuned: DQN's settings"),
-    classic=Preset(DOUBLE_DQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+    classic=Preset(DOUBLE_DQN_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}"),
 )

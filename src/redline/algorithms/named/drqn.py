@@ -8,7 +8,7 @@ others. During the warm-up nothing is remembered: episodes under way at its end 
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.networks import Gru
 
@@ -19,5 +19,5 @@ ENTRY = Entry(
     changes="dqn with a recurrent core, learnt from sequences",
     paper="arXiv:1507.06527",
     atari=Preset(DRQN, source="1507.06527, with the departures in its file", stack=1),
-    classic=Preset(DRQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1", stack=1),
+    classic=Preset(DRQN_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}", stack=1),
 )

@@ -6,7 +6,7 @@ norm 10. Departures: single DQN's target instead of double's; gradients into the
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.exploration import EpsilonGreedy
@@ -19,5 +19,5 @@ ENTRY = Entry(
     changes="dqn with value and advantage streams",
     paper="arXiv:1511.06581",
     atari=Preset(DUELING_DQN, source="1511.06581 (clipping), the rest as dqn"),
-    classic=Preset(DUELING_DQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+    classic=Preset(DUELING_DQN_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}"),
 )

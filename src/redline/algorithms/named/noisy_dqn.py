@@ -6,7 +6,7 @@ evaluation. Departures: weights start as He et al. propose; σ₀ is the paper's
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.exploration import Greedy
 from redline.networks import Noisy
@@ -19,5 +19,5 @@ ENTRY = Entry(
     changes="dqn with noisy layers, no ε",
     paper="arXiv:1706.10295",
     atari=Preset(NOISY_DQN, source="1706.10295 (σ₀), the rest as dqn"),
-    classic=Preset(NOISY_DQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+    classic=Preset(NOISY_DQN_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}"),
 )

@@ -7,7 +7,7 @@ implementation; the clipping range does not fall with the learning rate; the val
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.a2c_gae import A2C_GAE, A2C_GAE_CLASSIC
 from redline.algorithms.objectives import Clipped
 from redline.algorithms.optimizers import Adam
@@ -22,11 +22,12 @@ PPO = replace(
 )
 PPO_CLASSIC = replace(
     A2C_GAE_CLASSIC,
-    objective=Clipped(clip=0.2, entropy_weight=0.0),
+    objective=Clipped(clip=0.2),
     optimizer=Adam(lr=1e-3, eps=1e-5, clip_norm=0.5),
-    returns=replace(A2C_GAE_CLASSIC.returns, trace=0.8),
-    rollout_steps=32,
-    epochs=8,
+    # a lander is paid when it stands, hundreds of steps after it began to fall
+    returns=replace(A2C_GAE_CLASSIC.returns, gamma=0.995),
+    rollout_steps=128,
+    epochs=10,
     batch_size=64,
 )
 
@@ -34,5 +35,5 @@ ENTRY = Entry(
     changes="a2c-gae with a clipped objective, 4 epochs × 4 batches",
     paper="arXiv:1707.06347",
     atari=Preset(PPO, source="1707.06347 (Atari); epochs, value weight and clipping as in OpenAI's ppo2"),
-    classic=Preset(PPO_CLASSIC, source="record algorithms-cartpole-v1"),
+    classic=Preset(PPO_CLASSIC, source=CLASSIC_SOURCE),
 )

@@ -6,7 +6,7 @@ learning rate is Rainbow's 6.25e-5, lower than DQN's as in the paper (there a qu
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.samplings import Prioritized
@@ -19,5 +19,5 @@ ENTRY = Entry(
     changes="dqn; drawn by priority",
     paper="arXiv:1511.05952",
     atari=Preset(PRIORITIZED_DQN, source="1511.05952 (α, β), 1710.02298 (lr), the rest as dqn"),
-    classic=Preset(PRIORITIZED_DQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+    classic=Preset(PRIORITIZED_DQN_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}"),
 )

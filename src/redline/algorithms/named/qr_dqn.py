@@ -5,7 +5,7 @@ arXiv:1710.10044. Departures: DQN's schedule of ε, memory and target network as
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.predictions import Quantiles
@@ -23,5 +23,5 @@ ENTRY = Entry(
     changes="dqn that predicts 200 quantiles",
     paper="arXiv:1710.10044",
     atari=Preset(QR_DQN, source="1710.10044 (quantiles, Adam), the rest as dqn"),
-    classic=Preset(QR_DQN_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+    classic=Preset(QR_DQN_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}"),
 )

@@ -6,7 +6,7 @@ less (α = 0.3), because quantile losses differ more between transitions than di
 
 from dataclasses import replace
 
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.rainbow import RAINBOW, RAINBOW_CLASSIC
 from redline.algorithms.predictions import Quantiles
 from redline.algorithms.samplings import Prioritized
@@ -23,5 +23,5 @@ ENTRY = Entry(
     changes="rainbow with quantiles instead of atoms",
     paper="arXiv:1710.02298, 1710.10044",
     atari=Preset(QUANTILE_RAINBOW, source="as rainbow; quantiles and α as others used on Pong"),
-    classic=Preset(QUANTILE_RAINBOW_CLASSIC, source="as rainbow; record algorithms-cartpole-v1"),
+    classic=Preset(QUANTILE_RAINBOW_CLASSIC, source=f"as rainbow; {CLASSIC_SOURCE}"),
 )

@@ -8,7 +8,7 @@ steps; the online network chooses the next action with the same noise with which
 from dataclasses import replace
 
 from redline.algorithms.bootstraps import OnlineChooses
-from redline.algorithms.entry import Entry, Preset
+from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.predictions import Categorical
@@ -34,7 +34,7 @@ RAINBOW_CLASSIC = replace(
     DQN_CLASSIC,
     layers=Noisy(),
     streams=Dueling(),
-    predict=Categorical(low=-100.0, high=100.0),
+    predict=Categorical(atoms=101, low=-200.0, high=200.0),
     bootstrap=OnlineChooses(),
     explore=Greedy(),
     sample=Prioritized(alpha=0.5, beta=Linear(0.4, 1.0, over_steps=100_000)),
@@ -45,5 +45,5 @@ ENTRY = Entry(
     changes="double + dueling + noisy + prioritized + 3 steps + c51",
     paper="arXiv:1710.02298",
     atari=Preset(RAINBOW, source="1710.02298, table 1"),
-    classic=Preset(RAINBOW_CLASSIC, source="as dqn; record algorithms-cartpole-v1"),
+    classic=Preset(RAINBOW_CLASSIC, source=f"as dqn; {CLASSIC_SOURCE}"),
 )
