@@ -13,11 +13,11 @@ from redline.networks import Twin
 from redline.returns import Traces
 
 A2C = OnPolicy(returns=Traces(trace=1.0))
-# few rows per update, for many updates: a value of a hundred is reached by small steps
+# 32 rows per update: with 128 rows Acrobot took three times as many steps
 A2C_CLASSIC = OnPolicy(
     network=Twin((64, 64)),  # in shared layers, value errors of a hundred would drown the policy's gradient
     objective=PolicyGradient(entropy_weight=0.03, normalise="update"),
-    # a norm over policy and value is that of the value: clipped to it, the policy would hardly move
+    # the norm over both towers is that of the value's gradient: clipping it would slow the policy, too
     optimizer=Rmsprop(lr=3e-3, clip_norm=0.0),
     returns=Traces(trace=1.0, clip_rewards=False),
     rollout_steps=8,

@@ -75,11 +75,12 @@ def replay_learner(setting: DqnSetting) -> QLearning:
 
 def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
     """Return PPO or A2C as Redline's catalog has it, with the setting's numbers."""
-    objective = PolicyGradient(entropy_weight=setting.entropy_weight, value_weight=setting.value_weight)
-    is_ppo = setting.clip is not None
+    entropy_weight, value_weight, is_ppo = setting.entropy_weight, setting.value_weight, setting.clip is not None
     return replace(
         PPO if is_ppo else A2C,
-        objective=objective if setting.clip is None else Clipped(clip=setting.clip, **vars(objective)),
+        objective=PolicyGradient(entropy_weight=entropy_weight, value_weight=value_weight)
+        if setting.clip is None
+        else Clipped(clip=setting.clip, entropy_weight=entropy_weight, value_weight=value_weight),
         optimizer=(Adam if is_ppo else Rmsprop)(
             lr=setting.learning_rate,
             eps=setting.optimizer_eps,
