@@ -57,7 +57,7 @@ def test_a_run_directory_is_complete(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert summary["steps"] == 1_000
     assert summary["frames"] == 1_000
     # the updates of a vector step draw from what was complete before it: 992 steps, 200 of them warm-up
-    assert summary["updates"] == (992 - 200) * 32 // 128
+    assert summary["updates"] == (992 - 200) * 32 // 64
 
 
 def test_lines_and_the_summary_name_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_help_shows_the_chosen_domains_defaults(capsys: pytest.CaptureFixture[st
         assert stop.value.code == 0
         texts[env] = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "Transitions in one update. (default: 32)" in texts["pong"]
-    assert "Transitions in one update. (default: 128)" in texts["CartPole-v1"]
+    assert "Transitions in one update. (default: 64)" in texts["CartPole-v1"]
     assert "--network.widths" in texts["CartPole-v1"]
     for flag in ("--model", "--algo", "--env", "--max-frames", "--target-return", "--checkpoint-minutes", "--config"):
         assert flag in texts["pong"]
