@@ -6,7 +6,8 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 
 CLASSIC_SOURCE = (
-    "chosen on CartPole, Acrobot and LunarLander; records algorithms-cartpole-v1, -acrobot-v1 and -lunarlander-v3"
+    "chosen on CartPole and Acrobot, of dqn, ppo and a2c on LunarLander too; "
+    "records algorithms-cartpole-v1, -acrobot-v1 and -lunarlander-v3"
 )
 
 

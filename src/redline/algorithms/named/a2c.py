@@ -13,7 +13,7 @@ from redline.networks import Twin
 from redline.returns import Traces
 
 A2C = OnPolicy(returns=Traces(trace=1.0))
-# 32 rows per update: with 128 rows Acrobot took three times as many steps
+# few rows per update, so that there are many updates
 A2C_CLASSIC = OnPolicy(
     network=Twin((64, 64)),  # in shared layers, value errors of a hundred would drown the policy's gradient
     objective=PolicyGradient(entropy_weight=0.03, normalise="update"),

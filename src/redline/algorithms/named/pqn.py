@@ -29,7 +29,7 @@ PQN_CLASSIC = OnPolicy(
     objective=QLambda(),
     explore=EpsilonGreedy(Linear(1.0, 0.02, over_steps=20_000), evaluation=0.0),
     optimizer=Radam(lr=1e-3),
-    # Acrobot is paid once, after a hundred steps or more: shorter returns took longer, or did not get there
+    # Acrobot is paid once, after a hundred steps or more
     returns=Traces(trace=0.95, clip_rewards=False),
     rollout_steps=64,
     epochs=4,
