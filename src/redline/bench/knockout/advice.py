@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.algorithms.samplings import Prioritized
 from redline.bench.knockout.costs import ENV_AND_LEARNER, LEARNER_PARTS
@@ -84,10 +83,8 @@ def _larger_batch(job: Job) -> Setting | None:
 
 
 def _fewer_batches(job: Job) -> Setting | None:
-    algorithm = job.algorithm
-    if not isinstance(algorithm, OnPolicy) or 2 * algorithm.batch_size > algorithm.rollout_steps * job.num_envs:
-        return None
-    return "batch_size", 2 * algorithm.batch_size
+    size, rollout_steps = job.algorithm.batch_size, job.algorithm.paces().get("rollout_steps", 0)
+    return ("batch_size", 2 * size) if 2 * size <= rollout_steps * job.num_envs else None
 
 
 def _smaller_network(job: Job) -> Setting | None:
@@ -95,10 +92,10 @@ def _smaller_network(job: Job) -> Setting | None:
 
 
 def _learn_less(job: Job) -> Setting | None:
-    algorithm = job.algorithm
-    if isinstance(algorithm, OnPolicy):
-        return ("epochs", algorithm.epochs // 2) if algorithm.epochs > 1 else None
-    return "samples_per_step", algorithm.samples_per_step / 2
+    paces = job.algorithm.paces()
+    if "samples_per_step" in paces:
+        return "samples_per_step", paces["samples_per_step"] / 2
+    return ("epochs", int(paces["epochs"]) // 2) if paces["epochs"] > 1 else None
 
 
 def _prefetch(job: Job) -> Setting | None:

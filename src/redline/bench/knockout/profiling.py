@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redline.algorithms.q_learning import QLearning
 from redline.bench.host_result import result_head
 from redline.bench.knockout.advice import advise
 from redline.bench.knockout.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, low_high, median_of, overlap
@@ -25,7 +24,7 @@ from redline.bench.other_work import OtherWork, busy_facts
 from redline.errors import UserError
 from redline.runtime.building import build_trainer, prepare_process, settle
 from redline.runtime.job import Job
-from redline.runtime.settings import to_settings
+from redline.runtime.settings import from_settings, to_settings
 from redline.runtime.topology import carry_over, check_topology
 from redline.types import Adjustment
 
@@ -107,12 +106,11 @@ def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
         adjustments.append(Adjustment("topology", job.topology, "inline", why))
         job, left = carry_over(job, replace(job, topology="inline"))
         adjustments += left
-    algorithm = job.algorithm
-    if isinstance(algorithm, QLearning) and algorithm.warmup_steps > MOST_WARMUP_STEPS:
+    if job.algorithm.warmup_steps > MOST_WARMUP_STEPS:
         why = "for the profile only: enough to draw from"
-        asked, steps = f"{algorithm.warmup_steps:,}", f"{MOST_WARMUP_STEPS:,}"
+        asked, steps = f"{job.algorithm.warmup_steps:,}", f"{MOST_WARMUP_STEPS:,}"
         adjustments.append(Adjustment("warmup-steps", asked, steps, why))
-        job = replace(job, algorithm=replace(algorithm, warmup_steps=MOST_WARMUP_STEPS))
+        job = from_settings(job, {"warmup_steps": MOST_WARMUP_STEPS})
     return job, adjustments
 
 

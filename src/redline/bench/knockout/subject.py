@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 
 from redline.algorithms.family import ActorExtras
-from redline.algorithms.on_policy import OnPolicy
 from redline.bench.knockout.record_keeping import RecordKeeping
 from redline.bench.knockout.replacing import tapped
 from redline.learner import batch_tensors
@@ -76,8 +75,8 @@ def period_steps(job: Job) -> int:
 
     Where no short period is that regular, the best one is taken, in which something is learnt.
     """
-    if isinstance(job.algorithm, OnPolicy):
-        return job.algorithm.rollout_steps
+    if (rollout_steps := job.algorithm.paces().get("rollout_steps")) is not None:
+        return int(rollout_steps)
     updates = job.algorithm.updates_per_vector_step(job.num_envs)
     if updates * FINEST_PERIOD_STEPS < 1:
         return ceil(1 / updates)
