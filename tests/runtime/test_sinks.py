@@ -106,12 +106,17 @@ def test_training_goes_on_beside_a_sink_that_fills_the_disk(mount_disk: Callable
     assert "No space left on device" in warning
 
 
-def test_a_run_that_is_refused_reaches_no_sink(small_disk: Path) -> None:
-    (small_disk / "filler").write_bytes(b"x" * 900_000)
-    kept = Kept()
-    with pytest.raises(redline.UserError, match="free"):
-        redline.train("CartPole-v1", "ppo", log_dir=small_disk, sinks=[kept], **CARTPOLE)
-    assert not any(kept.rows.values())
+def test_a_run_that_is_refused_before_it_trains_opens_no_sink() -> None:
+    opened = []
+
+    def open_sink(start: RunStart) -> Kept:
+        opened.append(start)
+        return Kept()
+
+    sinks = Sinks({"far": open_sink}, RunStart(Path(), {}, 0))
+    sinks.write("events", {"event": "start", "steps": 0})
+    sinks.close()
+    assert opened == []
 
 
 def test_a_hostile_sink_changes_nothing_of_what_is_learnt(tmp_path: Path) -> None:
