@@ -3,7 +3,9 @@
 import hashlib
 import os
 import re
+import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from importlib import import_module
@@ -90,23 +92,38 @@ def steps_of(row: Row) -> int:
 
 
 class TensorBoard:
-    """Writes event files into the run directory, against steps."""
+    """Writes an event file into the run directory, against steps.
+
+    torch's SummaryWriter would write on one more thread, and print a traceback when the disk is full.
+    """
 
     def __init__(self, start: RunStart) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  an extra, and slow to import
-
-        # whatever an earlier invocation wrote beyond its checkpoint is hidden, not shown twice
-        purge = start.steps + 1 if start.steps > 0 else None
-        self._writer: Any = SummaryWriter(str(start.path / "tensorboard"), purge_step=purge)
+        events = import_module("tensorboard.compat.proto.event_pb2")
+        records = import_module("tensorboard.summary.writer.record_writer")
+        self._event, self._summary = events.Event, import_module("tensorboard.compat.proto.summary_pb2").Summary
+        folder = start.path / "tensorboard"
+        folder.mkdir(exist_ok=True)
+        name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
+        self._file: Any = records.RecordWriter((folder / f"{name}.{start.steps}").open("wb"))
+        self._add(file_version="brain.Event:2", wall_time=time.time())
+        if start.steps > 0:  # hide what an earlier invocation wrote beyond its checkpoint
+            begin = events.SessionLog(status=events.SessionLog.START)
+            self._add(session_log=begin, step=start.steps + 1, wall_time=time.time())
+        self._file.flush()
 
     def write(self, kind: str, row: Row) -> None:
         """Add one point to every curve that the row tells of."""
-        for tag, value in points_of(kind, row).items():
-            self._writer.add_scalar(tag, value, steps_of(row), walltime=row["unix_s"])
+        if points := points_of(kind, row):
+            values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in points.items()]
+            self._add(summary=self._summary(value=values), step=steps_of(row), wall_time=row["unix_s"])
+            self._file.flush()
 
     def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
+        """Close the file."""
+        self._file.close()
+
+    def _add(self, **fields: Any) -> None:
+        self._file.write(self._event(**fields).SerializeToString())
 
 
 class WeightsAndBiases:
