@@ -25,7 +25,7 @@ from redline.algorithms.named.dqn import DQN
 from redline.algorithms.optimizers import Radam, Rmsprop
 from redline.bench.measuring import Contender, alternate
 from redline.cli.spinning import LONG_SPIN, SHORT_SPIN
-from redline.runtime.allocator import keep_freed_memory
+from redline.runtime.building import keep_freed_memory
 from trial_learners import (
     Bf16,
     Learning,
@@ -52,7 +52,7 @@ from trial_torsos import (
     space_to_depth,
 )
 
-WORKER_TURNS, WORKER_GROUP = 3, 2  # of a process: how often it is timed, and batches foreseen at once
+WORKER_TURNS, WORKER_GROUP = 3, 2  # of a process: how often it is timed, and batches precomputed at once
 
 SLICES = 4  # of a turn
 

@@ -16,7 +16,7 @@ from redline.cli.flags import default_job, with_parts
 from redline.errors import UserError
 from redline.records import Row, read_records
 from redline.runs.directory import read_run_json
-from redline.runtime.settings import flatten, to_settings
+from redline.runtime.config import flatten, to_settings
 from redline_process import run_redline
 
 REQUIRED_MEAN = 10.0

@@ -25,9 +25,10 @@ from redline.cli.flags import parse_train
 from redline.recordings import tracing
 from redline.recordings.library import open_library, recordings_path
 from redline.records import read_records
-from redline.runtime import actor, recording
-from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
+from redline.runtime import actor
+from redline.runtime.gauges import Display
+from redline.runtime.launch import start_run
+from redline.runtime.run_log import RunLog
 
 GAMES = (
     *("alien", "assault", "asteroids", "beam_rider", "boxing", "breakout"),
@@ -44,7 +45,7 @@ QUICK = (
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.1", "--evaluator.episodes", "2")
 
 
-class Silent(Watcher):
+class Silent(Display):
     """Listens to nothing."""
 
     def note(self, text: str) -> None:
@@ -179,7 +180,7 @@ class Clock:
     def around_recording(self) -> "Replaced":
         """Return a context in which all that recording does is timed."""
         places: list[tuple[Any, str]] = [(tracing.Tracer, "acted"), (tracing.Tracer, "stepped")]
-        places += [(actor, "encode_trace"), (recording.Recorder, "_recording")]
+        places += [(actor, "encode_trace"), (RunLog, "_recording")]
         return Replaced({place: self.timed(getattr(*place)) for place in places})
 
 

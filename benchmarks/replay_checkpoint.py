@@ -19,11 +19,10 @@ from redline.bench.played_games import LANES, PlayedGame, play_game
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig, ReplayMemory
 from redline.records import read_records
-from redline.runtime.building import settle
+from redline.runtime.config import Job
 from redline.runtime.gauges import Gauges
-from redline.runtime.job import Job
+from redline.runtime.launch import start_run
 from redline.runtime.session import Session
-from redline.runtime.starting import start_inline
 
 FIRST_GOAL_S, LATER_GOAL_S = 5.0, 1.0
 
@@ -64,7 +63,10 @@ def measure(options: Namespace, folder: Path) -> list[dict[str, Any]]:
     played = play_game("pong", num_transitions=options.transitions, seed=1)
     replay = ReplayConfig(capacity=options.capacity, codec=options.codec)
     job = Job(env=EnvConfig("pong"), algorithm=replace(DQN, replay=replay), num_envs=LANES, log_dir=folder)
-    with start_inline(settle(job), "dqn", Silent()) as session:
+    session = start_run(job, "dqn", Silent())
+    if not isinstance(session, Session):
+        raise TypeError("this job trains inline")
+    with session:
         session.run.open_records()
         say(f"filling a memory of {options.capacity:,} transitions")
         insert(session, played, options.capacity + played.num_transitions)

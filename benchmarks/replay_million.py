@@ -20,8 +20,7 @@ from redline.bench.our_memory import Sampling
 from redline.bench.played_games import LANES, STACK, play_game
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayLayout, ReplayMemory, with_budget
-from redline.runtime.compression import measure_compression
-from redline.runtime.replay_sizing import MEASURED_STEPS
+from redline.runtime.replay_sizing import MEASURED_STEPS, measure_codecs
 
 MILLION = 1_000_000
 GOAL_BYTES = {"pong": 0.15e9, "yars_revenge": 1.4e9}  # for a million; the second is the worst game
@@ -31,7 +30,7 @@ def fill(options: Namespace) -> dict[str, Any]:
     """Fill a memory in this process and return what it took."""
     game = options.child
     played = play_game(game, num_transitions=options.transitions, seed=options.seed)
-    measured = measure_compression(EnvConfig(id=game), codec="zstd", steps=MEASURED_STEPS, num_envs=LANES)
+    measured = measure_codecs(EnvConfig(id=game), ("zstd",), steps=MEASURED_STEPS, num_envs=LANES)["zstd"]
     layout = with_budget(
         ReplayLayout(
             capacity=options.capacity,

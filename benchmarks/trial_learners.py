@@ -27,7 +27,7 @@ Torso = Callable[[ConvolutionalTorso], torch.nn.Module]
 
 
 class Learning:
-    """A learner that learns from a few batches in turn, `group` of them foreseen at once."""
+    """A learner that learns from a few batches in turn, `group` of them precomputed at once."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class Learning:
     def __call__(self, count: int) -> None:
         for first in range(0, count, self._group):
             group = [self.batches[i % NUM_BATCHES] for i in range(first, min(first + self._group, count))]
-            for batch, foreseen in zip(group, self.learner.foresee(group), strict=True):
-                self.learner.update(batch, steps=0, rng=self._rng, foreseen=foreseen)
+            for batch, precomputed in zip(group, self.learner.precompute_targets(group), strict=True):
+                self.learner.update(batch, steps=0, rng=self._rng, precomputed=precomputed)
 
 
 def of_recipe(torso: Torso | None = None) -> Learning:

@@ -27,17 +27,16 @@ from redline.errors import UserError
 from redline.recipes import find_recipe
 from redline.records import Row, read_records
 from redline.runs.directory import read_run_json
-from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.locating import locate_run
-from redline.runtime.agent import Agent
-from redline.runtime.evaluation import EvaluationConfig, evaluate
+from redline.runs.manifest import NEWEST, find_checkpoint
+from redline.runtime.config import flatten, from_settings
 from redline.runtime.gauges import Gauges
-from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.launch import AnySession, resume_run, start_run
+from redline.runtime.playing import Agent, EvaluationConfig, evaluate
+from redline.runtime.resolve import reopened, share_out
+from redline.runtime.resuming import read_run
 from redline.runtime.session import Outcome
-from redline.runtime.settings import flatten, from_settings
 from redline.runtime.sinks import RunStart, Sink
-from redline.runtime.starting import AnySession, start_run
-from redline.runtime.topology import reopened, share_out
 from redline.types import Array, FloatArray
 
 Callback = Callable[[Row], object]  # is given every reading; what it returns stops the run if it is true

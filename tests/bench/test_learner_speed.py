@@ -14,12 +14,12 @@ from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
 from redline.errors import UserError
-from redline.runtime.building import Settled
-from redline.runtime.job import Job
+from redline.runtime.config import Job
+from redline.runtime.resolve import ResolvedJob
 from redline.types import Batch
 
 
-def settled_on_pong(name: str, batch_size: int | None = None) -> Settled:
+def settled_on_pong(name: str, batch_size: int | None = None) -> ResolvedJob:
     return LearnerBench(algo=name, batch_size=batch_size)._settle()
 
 

@@ -17,7 +17,7 @@ from recording import make_record
 from redline.algorithms import catalog
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import default_job, parse_train
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
 
 TRAININGS = [Training("task", name, 1, ("--max-steps", "8")) for name in ("dqn", "ppo")]
 SUMMARY = {"steps": 1_000, "time_s": 4.0, "updates": 10, "episodes": 120, "samples_per_step": 8.0}

@@ -9,7 +9,7 @@ import preemption
 from recording import make_record
 from redline.cli.flags import parse_train
 from redline.errors import UserError
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
 from watched_run import Ending
 
 

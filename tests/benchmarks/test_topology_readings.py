@@ -14,7 +14,7 @@ from learning_tasks import TASKS
 from recording import make_record
 from redline.cli.flags import parse_train
 from redline.errors import UserError
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
 from training_window import find_window, median_waiting, read_window, who_waits
 from watched_run import find_run
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UserError
+from redline.files import explain
 from redline.records import read_records
 from redline.runs.directory import MAX_RUN_JSON_BYTES, RunDirectory, read_run_json, slug
-from redline.runs.errors import explain
 from redline.runs.host import host_facts, version
 from redline.runs.lock import is_held
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.errors import CheckpointError, DamagedError
 from redline.runs import segments
-from redline.runs.errors import CheckpointError, DamagedError
 from redline.runs.segments import Location, SegmentStore, find_locations
 
 
@@ -149,7 +149,7 @@ def test_locations_are_found_at_any_depth() -> None:
 FILE_SIZE_LIMITED = """
 import sys
 from pathlib import Path
-from redline.runs.errors import CheckpointError
+from redline.errors import CheckpointError
 from redline.runs.segments import SegmentStore
 
 with SegmentStore(Path(sys.argv[1])) as store:

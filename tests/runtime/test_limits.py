@@ -4,8 +4,8 @@ from collections import deque
 
 import pytest
 
+from redline.runtime.config import Limits
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.limits import Limits
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from redline.runtime import loop as module
 from redline.runtime.counters import Counters
 from redline.runtime.loop import Every, Loop
-from redline.runtime.phases import Stopwatch
+from redline.runtime.training import Stopwatch
 
 
 class Clock:

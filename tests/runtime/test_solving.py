@@ -16,11 +16,11 @@ from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
 from redline.records import read_records
 from redline.runtime import evaluation, session
+from redline.runtime.config import SOLVED, Job, Limits, MonitorConfig
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
 from redline.runtime.evaluation import PlayedEpisode, Player, StoppedWhileEvaluatingError
-from redline.runtime.job import Job
-from redline.runtime.limits import SOLVED, Limits
-from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.gauges import Display
+from redline.runtime.launch import start_run
 from redline.runtime.session import Outcome
 from redline.runtime.solving import (
     CONFIRMING_EPISODES,
@@ -32,8 +32,6 @@ from redline.runtime.solving import (
     projected_s,
     way_done,
 )
-from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
 
 TARGET = 18.0
 
@@ -174,7 +172,7 @@ def test_a_target_is_a_finite_number(target: float) -> None:
         Limits(target_eval_return=target)
 
 
-class Silent(Watcher):
+class Silent(Display):
     def note(self, text: str) -> None: ...
 
     def show(self, gauges: object) -> None: ...

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from redline.cli.main import BAD_INPUT, main
-from redline.runtime import trackers
-from redline.runtime.sinks import EVENTS, RunStart
-from redline.runtime.trackers import TensorBoard
+from redline.runtime import sinks
+from redline.runtime.sinks import EVENTS, RunStart, TensorBoard
 
 
 def points_of(run: Path, tag: str) -> list[tuple[int, float]]:
@@ -69,7 +68,7 @@ def test_weights_and_biases_keeps_a_run_offline_where_nobody_is_logged_in(tmp_pa
 def test_a_tracker_that_is_not_there_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    monkeypatch.setattr(sinks, "find_spec", lambda name: None)
     for name, said in (("wandb", "pip install 'redline[wandb]'"), ("wndb", "did you mean wandb")):
         assert main(["train", "--env", "CartPole-v1", "--track", name, "--log-dir", str(tmp_path)]) == BAD_INPUT
         assert said in capsys.readouterr().err

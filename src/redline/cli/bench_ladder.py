@@ -26,7 +26,7 @@ from redline.cli.parsing import parse
 from redline.cli.tables import print_table
 from redline.cli.wording import duration, number
 from redline.errors import UserError
-from redline.runs.errors import explain
+from redline.files import explain
 
 ENOUGH_SEEDS = 3  # to tell a rung that learns less from bad luck
 MISSING_CHARACTERS = 40

@@ -20,7 +20,7 @@ from redline.envs.catalog import resolve
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
-from redline.runs.errors import explain
+from redline.files import explain
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from redline.cli.main import DONE
 from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_facts
 from redline.cli.wording import size
-from redline.runs.errors import free_bytes
+from redline.files import free_bytes
 from redline.runs.host import host_facts, version
 
 PROGRAM = "redline doctor"

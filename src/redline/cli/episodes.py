@@ -13,10 +13,10 @@ from redline.cli.parsing import parse, split_run
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.errors import UserError, unknown_name
+from redline.files import explain
 from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalogue
 from redline.recordings.library import Library, open_library
 from redline.records import plain_text
-from redline.runs.errors import explain
 from redline.runs.locating import is_recorded
 
 PROGRAM = "redline episodes RUN"

@@ -17,9 +17,9 @@ from redline.cli.wording import duration, number
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
-from redline.runs.finding import NEWEST, find_checkpoint
-from redline.runs.manifest import Checkpoint
-from redline.runtime.evaluation import Evaluation, EvaluationConfig, StoppedWhileEvaluatingError, evaluate
+from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
+from redline.runtime.evaluation import StoppedWhileEvaluatingError
+from redline.runtime.playing import Evaluation, EvaluationConfig, evaluate
 from redline.runtime.resuming import SavedRun, check_env, read_run
 
 PROGRAM = "redline eval RUN"

@@ -17,6 +17,7 @@ from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.wording import duration, number, size
 from redline.errors import UserError
+from redline.files import explain
 from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
@@ -24,7 +25,6 @@ from redline.monitor.process_files import read_stat
 from redline.monitor.recording import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRoles, Recording, check_hz
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row
-from redline.runs.errors import explain
 
 HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"
 

@@ -19,9 +19,9 @@ from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import available_bytes
 from redline.experience.budget import RESERVE_BYTES, SURPLUS
+from redline.files import free_bytes
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
-from redline.runs.errors import free_bytes
-from redline.runtime.compression import measure_codecs
+from redline.runtime.replay_sizing import measure_codecs
 
 SUBJECTS = ("memory", "disk")
 MIN_CAPACITY, MAX_CAPACITY = 1_000, 10**12

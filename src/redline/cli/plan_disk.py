@@ -21,13 +21,13 @@ from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience.config import ReplayConfig
+from redline.files import explain, free_bytes
 from redline.plan.disk import DiskPlan, plan_disk
 from redline.recordings.estimate import measure_recordings
 from redline.recordings.tracing import RecordingConfig
-from redline.runs.errors import explain, free_bytes
-from redline.runtime.building import KEPT_CHECKPOINTS, Settled, checkpoint_bytes, settle
-from redline.runtime.job import Job
-from redline.runtime.roles import usable_cores
+from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
+from redline.runtime.config import Job, usable_cores
+from redline.runtime.resolve import ResolvedJob, resolve_job
 
 PROGRAM = "redline plan disk"
 MOST_STEPS = 10**12
@@ -88,7 +88,7 @@ def run_disk(args: Sequence[str]) -> int:
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     try:
         with progress_bar(f"playing {env.id}", plain=plain) as progress:
-            settled = settle(with_replay(replace(usual, env=env), flags.replay, is_asked=flags.replay != replay))
+            settled = resolve_job(with_replay(replace(usual, env=env), flags.replay, is_asked=flags.replay != replay))
             measured = measure_recordings(
                 settled.job.env,
                 values=flags.recording.record_values,
@@ -143,7 +143,7 @@ def with_replay(job: Job, replay: ReplayConfig, *, is_asked: bool) -> Job:
     return job
 
 
-def checkpoints_of(settled: Settled) -> tuple[int, int]:
+def checkpoints_of(settled: ResolvedJob) -> tuple[int, int]:
     """Return what all kept checkpoints take at most: without the replay memories that they name, and those."""
     weights_bytes = checkpoint_bytes(replace(settled, layout=None))
     in_use_bytes = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path

@@ -17,6 +17,7 @@ from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, progress_bar
 from redline.cli.wording import command, number, size, typed_env
 from redline.errors import UserError
+from redline.files import explain
 from redline.recordings.catalogue import BEST, Listed, list_episodes, select
 from redline.recordings.episode import RecordingError
 from redline.recordings.library import Entry, Library, open_library
@@ -25,9 +26,8 @@ from redline.recordings.pictures import StoppedWhilePlayingError
 from redline.recordings.video import check_target
 from redline.records import plain_text
 from redline.runs.directory import read_run_json
-from redline.runs.errors import explain
-from redline.runs.finding import NEWEST
 from redline.runs.locating import locate_run
+from redline.runs.manifest import NEWEST
 from redline.runtime.resuming import check_env, read_run
 
 PROGRAM = "redline play RUN"
@@ -178,8 +178,8 @@ def play(folder: Path, flags: PlayFlags) -> int:
 def play_afresh(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
     """Let the policy play, and return what was recorded of it."""
     from redline.envs.vector import EnvError
-    from redline.runtime.evaluation import EvaluationConfig, StoppedWhileEvaluatingError
-    from redline.runtime.policy_play import play_policy
+    from redline.runtime.evaluation import StoppedWhileEvaluatingError
+    from redline.runtime.playing import EvaluationConfig, play_policy
 
     config = EvaluationConfig(
         episodes=flags.episodes,

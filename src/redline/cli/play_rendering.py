@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.errors import UserError
+from redline.files import explain, replace_file
 from redline.recordings.catalogue import Listed
 from redline.recordings.library import Entry, Library
 from redline.recordings.overlay import (
@@ -24,8 +25,6 @@ from redline.recordings.pictures import Progress, RequestedStop, iterate_picture
 from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import plain_text
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
 from redline.types import Array
 
 VIDEOS = "videos"  # folder in a run

@@ -20,12 +20,12 @@ from redline.cli.stopping import StopRequest
 from redline.cli.tables import progress_bar
 from redline.cli.wording import number, size
 from redline.errors import UserError
+from redline.files import explain
 from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
 from redline.recordings.library import open_library
 from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError
 from redline.recordings.video import find_encoder
 from redline.records import measured, read_records
-from redline.runs.errors import explain
 
 GREEDY = "greedy"
 EVENTS = "events.jsonl"

@@ -17,11 +17,11 @@ from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import number
 from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
+from redline.files import explain
 from redline.report.contact_sheet import contact_sheet
 from redline.report.drawn_transitions import draw_transitions
 from redline.report.replay_statistics import ReplayStatistics, replay_statistics
 from redline.report.saved_replay import SavedReplay, read_replay
-from redline.runs.errors import explain
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
 

@@ -16,6 +16,7 @@ from redline.cli.parsing import parse
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import number, size
 from redline.errors import UserError
+from redline.files import explain, replace_file
 from redline.records import as_json_value, encode_row
 from redline.report.chart_drawing import draw
 from redline.report.episode_means import joined_rows
@@ -24,8 +25,6 @@ from redline.report.page import Page, build_page
 from redline.report.relation import Relation, relate
 from redline.report.run_files import RunFiles, load_runs
 from redline.report.run_summary import RunSummary, summarise
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
 
 WITH_VALUE = ("--out", "--png", "--episodes")
 USUAL_NAMES = {"--out": "report.html", "--episodes": "episodes.jsonl"}

@@ -11,9 +11,10 @@ from redline.cli.flags import ENV_COUNTS, scan
 from redline.cli.parsing import parse, split_run
 from redline.cli.stopping import StopRequest
 from redline.cli.train import command_begun_s, display, train
-from redline.runtime.job import Job
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.topology import reopened, share_out
+from redline.runtime.config import Job
+from redline.runtime.launch import resume_run
+from redline.runtime.resolve import reopened, share_out
+from redline.runtime.resuming import read_run
 
 # flags that decide what others, where not typed, are to be
 DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}

@@ -29,18 +29,16 @@ from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, print_table
 from redline.cli.wording import command, duration, number, rate, size, typed_env
 from redline.envs.vector import EnvError
-from redline.errors import UserError
+from redline.errors import CheckpointError, UserError
 from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.recipes import find_recipe
-from redline.runs.errors import CheckpointError
-from redline.runtime.processes.session import LearnerLostError
-from redline.runtime.resuming import StoppedWhileResumingError
-from redline.runtime.session import Outcome, Solved
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
+from redline.runtime.gauges import Display
+from redline.runtime.launch import AnySession, start_run
+from redline.runtime.processes.supervisor import LearnerLostError
+from redline.runtime.session import Outcome, Solved, StoppedWhileResumingError
 from redline.runtime.solving import CONFIRMING_EPISODES
-from redline.runtime.starting import AnySession, start_run
-from redline.runtime.watching import Watcher
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
 
@@ -64,7 +62,7 @@ def run(args: Sequence[str]) -> int:
             return train(partial(start, flags, watcher, begun_s=command_begun_s()), watcher, stop, as_json=flags.json)
 
 
-def start(flags: TrainFlags, watcher: Watcher, *, begun_s: float | None = None) -> AnySession:
+def start(flags: TrainFlags, watcher: Display, *, begun_s: float | None = None) -> AnySession:
     """Begin the run that the flags ask for; the user waits since `begun_s`, or since now."""
     recipe = None if flags.recipe is None else find_recipe(flags.recipe)
     if recipe is not None:

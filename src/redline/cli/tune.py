@@ -21,12 +21,10 @@ from redline.cli.train import display
 from redline.cli.wording import command, typed_env
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
+from redline.files import explain
 from redline.runs.directory import slug
-from redline.runs.errors import explain
-from redline.runtime.job import Job
-from redline.runtime.roles import usable_cores
-from redline.runtime.settings import flatten, to_settings
-from redline.runtime.topology import check_topology
+from redline.runtime.config import Job, flatten, to_settings, usable_cores
+from redline.runtime.resolve import check_topology
 from redline.tune.goals import parse_goal, usual_window
 from redline.tune.settings_file import canonical_key, to_toml, write_settings
 from redline.tune.space import SettingsCheck, Space, check_space, parse_space, read_space, shipped_space

@@ -14,8 +14,7 @@ from redline.cli.main import DONE
 from redline.cli.parsing import parse, split_run
 from redline.cli.wording import duration
 from redline.records import Row, plain_text
-from redline.runs.following import FollowedRun
-from redline.runs.locating import newest_recorded
+from redline.runs.locating import FollowedRun, newest_recorded
 from redline.runtime.gauges import Gauges
 
 PROGRAM = "redline watch RUN"

@@ -14,7 +14,7 @@ from typing import Any
 
 from redline.errors import UserError
 from redline.experience import ReplayLayout, with_budget
-from redline.runtime.compression import CAPACITY, Measured, layout_for
+from redline.runtime.replay_sizing import CAPACITY, Measured, layout_for
 from redline.types import EnvSpec
 
 SCHEMA = 1

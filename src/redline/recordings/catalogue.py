@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.errors import UserError
+from redline.files import explain
 from redline.recordings.episode import Address
 from redline.recordings.library import Entry, Library
 from redline.records import SCHEMA, Row, iterate_lines, measured, plain_text
-from redline.runs.errors import explain
 
 EPISODES = "episodes.jsonl"
 POLICY = "policy"  # role of the episodes that `redline play --policy` made

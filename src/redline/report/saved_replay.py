@@ -14,8 +14,7 @@ from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory, without_damage
 from redline.experience.prioritized import PrioritizedSampler
-from redline.runs.finding import NEWEST, find_checkpoint
-from redline.runs.manifest import REPLAY, Checkpoint
+from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from redline.runs.atomic import BytesLike, sync_directory, write_synced
-from redline.runs.errors import CheckpointError, DamagedError, explain
+from redline.errors import CheckpointError, DamagedError
+from redline.files import BytesLike, explain, sync_directory, write_synced
 from redline.runs.manifest import (
     CHECKPOINTS,
     FILE_NAME,
@@ -36,7 +36,7 @@ REMOVING = ".removing-"
 
 
 class LockedRun(Protocol):
-    """A run directory that nobody else writes to."""
+    """A run directory that this process has locked."""
 
     @property
     def path(self) -> Path:
@@ -74,9 +74,8 @@ class CheckpointStore:
     ) -> Path:
         """Write `checkpoints/<steps>` and return its path once it is durable.
 
-        `replay` holds locations from `segments.append`, at any depth. A checkpoint of the same steps is
-        replaced: the state that was saved last is the one to go on from. On any error the earlier
-        checkpoints are as they were.
+        `replay` holds locations from `segments.append`, at any depth. A checkpoint of the same steps is replaced: the
+        state that was saved last is the one to go on from. On any error the earlier checkpoints stay as they were.
         """
         contents = {**_checked(files), STATE: encode_json(state)}
         for location in find_locations(replay):
@@ -102,7 +101,7 @@ class CheckpointStore:
         return target
 
     def prune(self) -> list[int]:
-        """Remove all but the newest three and the best, then the segments none of those names.
+        """Remove all but the newest three and the best, then the segments that none of these names.
 
         Checkpoints known as damaged are not counted and go too. Returns the removed ones' steps.
         """

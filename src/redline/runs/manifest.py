@@ -1,7 +1,7 @@
-"""What a checkpoint's folder holds and how it is verified; reading needs no lock.
+"""What a checkpoint's folder holds, how it is verified and how one is found; reading needs no lock.
 
-`manifest.json` is written last. It carries size and sha256 of every other file, the places of the
-replay's chunks, and a sha256 of itself, so that no altered byte goes unnoticed.
+`manifest.json` is written last. It carries size and sha256 of every other file, the locations of the replay's chunks,
+and a sha256 of itself, so that no altered byte goes unnoticed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redline.errors import UserError
+from redline.errors import DamagedError, UserError
+from redline.files import explain, read_json_object, sha256_of_file
 from redline.records import SCHEMA, as_python
-from redline.runs.atomic import open_regular, sha256_of_file
-from redline.runs.errors import DamagedError, explain
 from redline.runs.segments import find_locations, read_chunk
 
 MANIFEST = "manifest.json"
@@ -30,6 +30,8 @@ MAX_JSON_BYTES = 64_000_000
 MAX_FILE_BYTES = 32_000_000_000
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 FOLDER_NAME = re.compile(r"(0|[1-9][0-9]{0,17})(\.replaced)?", re.ASCII)
+
+NEWEST, BEST = "newest", "best"  # of the checkpoints of a run
 
 Manifest = dict[str, Any]
 
@@ -102,8 +104,8 @@ def read_manifest(folder: Path) -> Manifest:
 def load_checkpoint(folder: Path, *, with_replay: bool = True) -> Checkpoint:
     """Load a checkpoint after verifying it; damage of any file is a `DamagedError`.
 
-    Damage of the replay costs experience, which can be had again, and is only listed. `with_replay` false leaves its
-    chunks unread: for playing and evaluating.
+    Damage of the replay costs only experience, and is only listed. Without `with_replay` its chunks are not read: for
+    playing and evaluating.
     """
     manifest = read_manifest(folder)
     files = {name: _verify_file(folder, name, facts) for name, facts in manifest["files"].items()}
@@ -194,16 +196,38 @@ def _verify_file(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        with open_regular(path) as file:
-            content = file.read(MAX_JSON_BYTES + 1)
+        return read_json_object(path, max_bytes=MAX_JSON_BYTES)
     except OSError as error:
         raise DamagedError(explain(error, path)) from error
-    if len(content) > MAX_JSON_BYTES:
-        raise DamagedError(f"{path} is larger than {MAX_JSON_BYTES:_} bytes")
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DamagedError(f"{path} is no JSON object")
-    return value
+
+
+def find_checkpoint(run: Path, which: str | int, *, with_replay: bool) -> Checkpoint:
+    """Load the newest valid checkpoint, the best one, or the one of so many steps."""
+    if which == NEWEST:
+        return newest_valid(run, with_replay=with_replay)
+    folders = {steps_of(folder): folder for folder in checkpoint_folders(run / CHECKPOINTS)}
+    if which == BEST:
+        return load_checkpoint(_best_folder(run, list(folders.values())), with_replay=with_replay)
+    steps = which if isinstance(which, int) else _parse_steps(which, example=max(folders, default=0))
+    if steps not in folders:
+        known = ", ".join(str(count) for count in sorted(folders)) or "none"
+        raise UserError(f"{run} has no checkpoint {steps}: it has {known}")
+    return load_checkpoint(folders[steps], with_replay=with_replay)
+
+
+def _parse_steps(text: str, *, example: int) -> int:
+    digits = text.replace(",", "").replace("_", "")
+    if not (digits.isascii() and digits.isdigit()):
+        raise UserError(f"checkpoint is {text!r}: use {NEWEST}, {BEST} or its steps, such as {example}")
+    return int(digits)
+
+
+def _best_folder(run: Path, folders: list[Path]) -> Path:
+    scores: dict[Path, float] = {}
+    for folder in folders:
+        with suppress(DamagedError):
+            if (score := read_manifest(folder)["score"]) is not None:
+                scores[folder] = float(score)
+    if not scores:
+        raise UserError(f"no checkpoint of {run} has a score, which takes 100 episodes: use --checkpoint {NEWEST}")
+    return max(scores, key=lambda folder: (scores[folder], steps_of(folder)))

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
-from redline.records import write_all
-from redline.runs.atomic import BytesLike, open_regular, sync_directory
-from redline.runs.errors import CheckpointError, DamagedError, explain
+from redline.errors import CheckpointError, DamagedError
+from redline.files import BytesLike, explain, open_regular, sync_directory, write_all
 
 MAX_SEGMENT_BYTES = 64_000_000
 SEGMENT_NAME = re.compile(r"segment-([0-9]{6,12})\.bin", re.ASCII)

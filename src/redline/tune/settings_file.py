@@ -7,8 +7,7 @@ from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
+from redline.files import explain, replace_file
 
 
 def canonical_key(key: str) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 import optuna
 
 from redline.errors import UserError
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
+from redline.files import explain, replace_file
 from redline.tune.checking import Check, Verdict, has_default_settings
 from redline.tune.search import Search, SearchFailedError, Stop
 from redline.tune.space import Space

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from child_work import PATIENCE_S, StartChild, answer
 
-from redline.runtime.processes.doorbell import Doorbell
+from redline.runtime.processes.shared_status import Doorbell
 
 
 def seconds_waited(bell: Doorbell, timeout_s: float) -> float:

@@ -15,9 +15,9 @@ from redline.experience.shared_lanes import BY_EPISODE, STEP_BY_STEP
 from redline.recordings.episode import Trace, encode_trace, num_checks
 from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Episode
-from redline.runtime.job import Job
+from redline.runtime.config import Job
 from redline.runtime.processes import shared_parts
-from redline.runtime.processes.letters import LARGEST_BYTES, decode_letter, encode_letter, mail_bytes
+from redline.runtime.processes.messages import LARGEST_BYTES, decode_letter, encode_letter, mail_bytes
 
 ATARI = Job(env=EnvConfig("ALE/Breakout-v5"))
 SPEC = replace(env_spec(ATARI.env), num_actions=18)

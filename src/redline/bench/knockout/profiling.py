@@ -22,10 +22,9 @@ from redline.bench.ladder.progress import Kind, TimeLeft
 from redline.bench.measuring import Contender, Told, alternate
 from redline.bench.other_work import OtherWork, busy_facts
 from redline.errors import UserError
-from redline.runtime.building import build_trainer, prepare_process, settle
-from redline.runtime.job import Job
-from redline.runtime.settings import from_settings, to_settings
-from redline.runtime.topology import carry_over, check_topology
+from redline.runtime.building import build_trainer, prepare_process
+from redline.runtime.config import Job, from_settings, to_settings
+from redline.runtime.resolve import carry_over, check_topology, resolve_job
 from redline.types import Adjustment
 
 MOST_ROUNDS = 1_000
@@ -54,7 +53,7 @@ class Profile:
         """Measure every variant by turns and return the result as one plain object."""
         begin_s = time.perf_counter()
         job, adjustments = profiled_job(self.job)
-        settled = settle(job)
+        settled = resolve_job(job)
         prepare_process(settled)
         notes = [f"requested → effective: {item}" for item in (*adjustments, *settled.adjustments)]
         with ExitStack() as stack:

@@ -15,9 +15,8 @@ from redline.monitor.attaching import Watcher
 from redline.runs.directory import RunDirectory
 from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
-from redline.runtime.recording import Recorder, recording_setting
-from redline.runtime.sinks import RunStart
-from redline.runtime.trackers import open_sinks
+from redline.runtime.run_log import RunLog, recording_setting
+from redline.runtime.sinks import RunStart, open_sinks
 from redline.runtime.training import Trainer
 
 
@@ -37,7 +36,7 @@ class RecordKeeping:
     def __init__(self, trainer: Trainer, run: RunDirectory, monitor: Watcher | None) -> None:
         self._trainer = trainer
         self._loop = Loop(trainer, folder=run.path)
-        self._recorder = Recorder(
+        self._recorder = RunLog(
             run,
             trainer.counters,
             Unwatched(),

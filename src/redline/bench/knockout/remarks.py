@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.envs.atari_games import find_game
-from redline.runtime.job import Job
+from redline.runtime.config import Job
 
 
 def can_overlap(job: Job) -> bool:

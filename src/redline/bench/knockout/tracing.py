@@ -29,7 +29,7 @@ def write_trace(subject: Subject, path: Path) -> int:
     marks: list[tuple[object, str, Callable[..., Any]]] = [
         (trainer.world, "start_step", _marked("act", trainer.world.start_step)),
         (trainer.source, "batches_due", _marked_batches(trainer.source.batches_due)),
-        (trainer.learner, "foresee", _marked("learn", trainer.learner.foresee)),
+        (trainer.learner, "precompute_targets", _marked("learn", trainer.learner.precompute_targets)),
         (trainer.learner, "update", _marked("learn", trainer.learner.update)),
         (trainer.world, "finish_step", _marked("keep", trainer.world.finish_step)),
     ]

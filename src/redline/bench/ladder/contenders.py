@@ -10,8 +10,8 @@ import torch
 
 from redline.envs.vector import EnvError
 from redline.experience import ReplayError
+from redline.runtime.config import usable_cores
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.roles import usable_cores
 
 SETTLE_STEPS = 100  # of learning: allocator and caches have seen every shape
 

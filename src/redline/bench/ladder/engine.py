@@ -15,8 +15,9 @@ from redline.errors import kind_name
 from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
 from redline.returns import NStep
-from redline.runtime.building import Settled, build_trainer, settle
-from redline.runtime.job import Job
+from redline.runtime.building import build_trainer
+from redline.runtime.config import Job
+from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.runtime.training import Trainer
 from redline.schedules import Linear
 
@@ -24,7 +25,7 @@ FRAME_BYTES = 84 * 84  # uncompressed: with so many for each transition nothing 
 SPARE_BYTES = 16 * 1024**2
 
 
-def settled_job(parts: LoopParts, task: Task, *, seed: int) -> Settled:
+def settled_job(parts: LoopParts, task: Task, *, seed: int) -> ResolvedJob:
     """Return the job that does in Redline's engine what `parts` do in the plain loop."""
     algorithm = replace(
         DQN,
@@ -40,10 +41,10 @@ def settled_job(parts: LoopParts, task: Task, *, seed: int) -> Settled:
     )
     env = EnvConfig(id=task.env, stack=STACK)
     device = str(parts.device.device)
-    return settle(Job(env=env, algorithm=algorithm, num_envs=parts.env.num_envs, seed=seed, device=device))
+    return resolve_job(Job(env=env, algorithm=algorithm, num_envs=parts.env.num_envs, seed=seed, device=device))
 
 
-def make_trainer(settled: Settled) -> Trainer:
+def make_trainer(settled: ResolvedJob) -> Trainer:
     """Return the real trainer, without a run directory: nothing is recorded, no checkpoint is taken."""
     trainer = build_trainer(settled, env_seed=settled.job.seed)
     trainer.begin()

@@ -23,7 +23,7 @@ import psutil
 from redline.bench.ladder.contenders import ContenderError, Turn, gpu_share
 from redline.bench.other_work import tree_cpu_s
 from redline.records import Row, read_records
-from redline.runtime.roles import usable_cores
+from redline.runtime.config import usable_cores
 
 POLL_S = 0.1
 STARTING_S = 300.0  # until the first updates, on a slow machine
@@ -35,7 +35,7 @@ MOST_WINDOWS = 2  # for a turn, if the first is void
 # becomes a command that the kernel kills as soon as whoever started it ends, however that is: a halted run would stay
 TIED = """
 import os, sys
-from redline.runtime.processes.child import end_with_parent
+from redline.runtime.processes.process_pool import end_with_parent
 end_with_parent()
 os.execv(sys.argv[1], sys.argv[1:])
 """

@@ -21,10 +21,10 @@ from redline.bench.training.turns import Turns
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
 from redline.returns import Traces
-from redline.runtime.building import settle
+from redline.runtime.config import Job
 from redline.runtime.gauges import Gauges
-from redline.runtime.job import Job
-from redline.runtime.starting import start_inline
+from redline.runtime.launch import start_run
+from redline.runtime.session import Session
 from redline.schedules import Linear
 
 
@@ -96,7 +96,10 @@ def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
 
 def train(job: Job, algorithm: str, turns: Turns) -> None:
     """Train whenever it is its turn, until no more are wanted."""
-    with start_inline(settle(job), algorithm, Silence()) as session:
+    session = start_run(job, algorithm, Silence())
+    if not isinstance(session, Session):
+        raise TypeError("this job trains inline")
+    with session:
         counters, recent, told = session.trainer.counters, session.trainer.scores.recent, 0
 
         def no_more_turns() -> str | None:  # asked before every vector step

@@ -11,10 +11,7 @@ from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.networks import Mlp, Small
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.roles import ActorConfig, EvaluatorConfig
-from redline.runtime.settings import from_settings, to_settings
+from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, Limits, from_settings, to_settings
 
 
 def test_a_job_survives_json() -> None:

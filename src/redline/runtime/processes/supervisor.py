@@ -1,160 +1,151 @@
-"""The supervisor: starts the processes of a run, takes in what they tell, replaces the lost, and ends them all."""
+"""The supervisor: a session that starts the processes of a run, takes their messages, and replaces lost ones."""
 
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from typing import Self
 
 from redline.envs.vector import EnvError
-from redline.errors import UserError
+from redline.errors import CheckpointError, UserError
 from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.runs.directory import RunDirectory
-from redline.runs.errors import CheckpointError
-from redline.runtime.building import Settled
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import Display, Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every
 from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
-from redline.runtime.processes.board import EVALUATOR, FIRST_ACTOR, LEARNER
-from redline.runtime.processes.crew import Crew, Loss
 from redline.runtime.processes.evaluator_role import EvaluatorKit, run_evaluator
 from redline.runtime.processes.learner_role import LearnerKit, run_learner
+from redline.runtime.processes.message_log import MessageLog, RoleReadings
 from redline.runtime.processes.messages import Message
-from redline.runtime.processes.notebook import Notebook
-from redline.runtime.processes.role_readings import RoleReadings
+from redline.runtime.processes.process_pool import Loss, ProcessPool
 from redline.runtime.processes.shared_parts import SharedParts
-from redline.runtime.recording import recording_setting
-from redline.runtime.run_monitor import RunMonitor
-from redline.runtime.session import Outcome, Readings, drain, run_out
+from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
+from redline.runtime.resolve import ResolvedJob
+from redline.runtime.run_log import RunMonitor, recording_setting
+from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out
 from redline.runtime.sinks import Sinks
-from redline.runtime.watching import Watcher
 
 TICK_S = 0.2
 FINAL_SAVE_S = 600.0
 FAILURES_IN_A_ROW = 3  # of a process that raises an error each time, without a step in between
-KILLS_IN_A_ROW = 20  # of one that something else kills each time
-FAILURES_AT_ONCE = 10  # of all actors, within:
-AT_ONCE_S = 300.0
+KILLS_IN_A_ROW = 20  # of a process that something else kills each time
+MAX_ACTOR_FAILURES = 10  # of all actors, per FAILURE_WINDOW_S
+FAILURE_WINDOW_S = 300.0
 
 ERRORS = {kind.__name__: kind for kind in (UserError, NonFiniteError, CheckpointError, EnvError, ReplayError)}
 
 
 class LearnerLostError(Exception):
-    """The learner ended without having been asked to; the newest checkpoint stands."""
-
-
-class StoppedWhileStartingError(Exception):
-    """A stop was requested before the learner was there."""
+    """The learner ended unexpectedly; the newest checkpoint stands."""
 
 
 class AsyncSession(AbstractContextManager["AsyncSession"]):
-    """A locked run directory, the processes of the run, and whoever watches."""
+    """A locked run directory, the processes of the run, and a display."""
 
     def __init__(
         self,
-        *,
         run: RunDirectory,
-        settled: Settled,
-        watcher: Watcher,
+        resolved: ResolvedJob,
         counters: Counters,
         scores: Scores,
-        begun_s: float,
+        *,
+        display: Display,
         sinks: Sinks,
+        begun_s: float,
     ) -> None:
         """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
         self._waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
         self.run = run
-        self.outcome: Outcome | None = None  # how it ended, once it has
-        self._settled = settled
-        self._job = settled.job
-        self._watcher = watcher
-        self._parts = SharedParts.for_job(settled.job, settled.spec)
-        self._board = self._parts.board
-        self._crew = Crew(self._board)
-        self._notebook = Notebook(
+        self.outcome: Outcome | None = None  # once the run has ended
+        self._resolved = resolved
+        self._job = resolved.job
+        self._display = display
+        self._parts = SharedParts.for_job(resolved.job, resolved.spec)
+        self._status = self._parts.status
+        self._pool = ProcessPool(self._status)
+        self._messages = MessageLog(
             run,
             counters,
-            board=self._board,
-            readings=RoleReadings(self._crew),
-            watcher=watcher,
-            setting=recording_setting(settled.job, settled.spec),
-            job=settled.job,
+            status=self._status,
+            readings=RoleReadings(self._pool),
+            display=display,
+            setting=recording_setting(resolved.job, resolved.spec),
+            job=resolved.job,
             scores=scores,
             waited_from_s=self._waited_from_s,
             sinks=sinks,
         )
-        self._monitor = RunMonitor(settled.job.monitor, run.path, pid=os.getpid(), event=self.event)
-        self._lives: dict[str, int] = {}  # times that each process was started
-        self._idle_losses: dict[
-            tuple[str, bool], int
-        ] = {}  # in a row, without anything done in between; was it killed?
-        self._failures_s: deque[float] = deque(maxlen=FAILURES_AT_ONCE)  # monotonic times of the newest
+        self._monitor = RunMonitor(resolved.job.monitor, run.path, pid=os.getpid(), event=self.event)
+        self._starts: dict[str, int] = {}  # of each process
+        # losses in a row without any progress in between, by process and whether it was killed
+        self._idle_losses: dict[tuple[str, bool], int] = {}
+        self._failures_s: deque[float] = deque(maxlen=MAX_ACTOR_FAILURES)  # monotonic times of the newest
         self._done_at_start: dict[str, int] = {}
         self._is_new = True  # without a checkpoint, until the learner has saved the first
-        self._given_up: Exception | None = None  # why the run can't go on, although its learner can
-
-    def __enter__(self) -> Self:
-        return self
+        self._given_up: Exception | None = None  # why the run ends although its learner could go on
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End all processes, and let others in."""
+        """End all processes, and release the run directory."""
         self._monitor.close()
-        self._crew.close()
-        self._notebook.close()
+        self._pool.close()
+        self._messages.close()
         self.run.close()
 
     def event(self, name: str, **details: object) -> None:
-        """Write down that something happened."""
-        self._notebook.event(name, **details)
+        """Write an event."""
+        self._messages.event(name, **details)
 
     # Starting
 
     def launch(self, *, is_resumed: bool, requested_stop: Callable[[], str | None]) -> list[str]:
-        """Start the learner and wait until it can learn; return what of a checkpoint could not be brought back."""
+        """Start the learner and wait until it is ready; return what a resume could not restore."""
         parts = self._parts
         self._is_new = not is_resumed
         kit = LearnerKit(
-            settled=self._settled,
+            resolved=self._resolved,
             run=self.run.path,
             lock=self.run.share_lock(),
             is_resumed=is_resumed,
-            board=parts.board,
+            status=parts.status,
             lanes=parts.lanes,
             weights=parts.weights,
             waited_from_s=self._waited_from_s,
         )
         self._start("learner", LEARNER, run_learner, kit)
         kit.lock.close()
-        while (lost := self._notebook.lost) is None:
+        while (lost := self._messages.lost) is None:
             if reason := requested_stop():
-                raise StoppedWhileStartingError(reason)
+                raise StoppedWhileResumingError(reason)
             self._attend()
-        if self._is_new and self._notebook.save_error is not None:
-            raise CheckpointError(self._notebook.save_error)
+        if self._is_new and self._messages.save_error is not None:
+            raise CheckpointError(self._messages.save_error)
         return lost
 
-    def _start(self, name: str, place: int, work: Callable[..., None], kit: object) -> None:
-        restarts = self._lives.get(name, 0)
-        self._lives[name] = restarts + 1
-        self._done_at_start[name] = self._done_by(place)
-        member = self._crew.start(name, place, work, kit, restarts=restarts)
+    def save_first(self) -> None:
+        """Start the learner of a new run, which saves a checkpoint before its first step."""
+        self.launch(is_resumed=False, requested_stop=lambda: None)
+
+    def _start(self, name: str, slot: int, work: Callable[..., None], kit: object) -> None:
+        restarts = self._starts.get(name, 0)
+        self._starts[name] = restarts + 1
+        self._done_at_start[name] = self._done_by(slot)
+        member = self._pool.start(name, slot, work, kit, restarts=restarts)
         self.event("process", role=name, pid=member.pid, restarts=restarts)
 
     def _start_actor(self, index: int) -> None:
-        name, job, parts, steps = f"actor-{index}", self._job, self._parts, self._board.run_steps
+        name, job, parts, steps = f"actor-{index}", self._job, self._parts, self._status.run_steps
         kit = ActorKit(
             job=job,
             index=index,
-            env_seed=actor_seed(job, index=index, incarnation=self._lives.get(name, 0), steps=steps),
-            # a predecessor may have been ahead of what counts: other random numbers than it had
-            first_vector_step=steps // job.num_envs + self._lives.get(name, 0) * parts.lanes.depth,
-            board=parts.board,
+            env_seed=actor_seed(job, index=index, incarnation=self._starts.get(name, 0), steps=steps),
+            # a lost actor may have been ahead of what counts: draw other random numbers than it did
+            first_vector_step=steps // job.num_envs + self._starts.get(name, 0) * parts.lanes.depth,
+            status=parts.status,
             lanes=parts.lanes,
             weights=parts.weights,
         )
@@ -164,10 +155,10 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         every_s = (self._job.evaluator.every_minutes or 0.0) * 60
         kit = EvaluatorKit(
             job=self._job,
-            spec=self._settled.spec,
-            evaluations=self._notebook.evaluations,
-            wait_s=max(0.0, self._notebook.evaluated_s + every_s - time.monotonic()),
-            board=self._board,
+            spec=self._resolved.spec,
+            evaluations=self._messages.evaluations,
+            wait_s=max(0.0, self._messages.evaluated_s + every_s - time.monotonic()),
+            status=self._status,
             weights=self._parts.weights,
         )
         self._start("evaluator", EVALUATOR, run_evaluator, kit)
@@ -179,30 +170,30 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         return drain(self.readings(requested_stop))
 
     def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
-        """Train in the same way, and yield every reading; whoever closes the generator requests a stop."""
+        """Do the same, and yield every reading; closing the generator requests a stop."""
         return run_out(self._train(requested_stop), self._finish)
 
     def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
-        job, notebook = self._job, self._notebook
+        job, messages = self._job, self._messages
         self.run.open_records()
         self.event("process", role="supervisor", pid=os.getpid())
         self._monitor.begin()
         for index in range(job.actors):
             self._start_actor(index)
-        notebook.begin()
+        messages.begin()
         if job.evaluator.every_minutes:
             self._start_evaluator()
         metrics, save = Every(METRICS_INTERVAL_S, at_once=True), Every(job.checkpoint_minutes * 60)
         told: Gauges | None = None
-        while (reason := requested_stop() or notebook.limit or self._reason_to_give_up()) is None:
+        while (reason := requested_stop() or messages.limit or self._reason_to_give_up()) is None:
             self._attend()
             if metrics.is_due():
-                notebook.record()
+                messages.record()
                 self._monitor.attend()
             if save.is_due():
-                self._board.order_save()
-            if notebook.gauges is not None and notebook.gauges is not told:
-                told = notebook.gauges
+                self._status.order_save()
+            if messages.gauges is not None and messages.gauges is not told:
+                told = messages.gauges
                 yield told
         return reason
 
@@ -210,48 +201,48 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         return None if self._given_up is None else str(self._given_up)
 
     def _finish(self, reason: str) -> Outcome:
-        """End all but the learner, which saves a last checkpoint; raise the error of a run that gave up."""
-        notebook, board = self._notebook, self._board
-        notebook.is_ending = True
+        """End all processes but the learner, let it save a last checkpoint, and raise the error if the run gave up."""
+        messages, status = self._messages, self._status
+        messages.is_ending = True
         self._monitor.close()
-        for member in list(self._crew.members.values()):
-            if member.place != LEARNER:
-                self._take(self._crew.end(member))
+        for member in list(self._pool.members.values()):
+            if member.slot != LEARNER:
+                self._take(self._pool.end(member))
         self.event("stop", reason=reason)
-        board.order_save(is_last=True)
+        status.order_save(is_last=True)
         end_s = time.monotonic() + FINAL_SAVE_S
-        while notebook.saves_answered < board.saves_ordered and time.monotonic() < end_s:
+        while messages.saves_answered < status.saves_ordered and time.monotonic() < end_s:
             self._attend()
-        if notebook.save_error is not None or notebook.checkpoint is None or notebook.gauges is None:
-            raise CheckpointError(notebook.save_error or "the learner did not save a last checkpoint in time")
-        notebook.record()
+        if messages.save_error is not None or messages.checkpoint is None or messages.gauges is None:
+            raise CheckpointError(messages.save_error or "the learner did not save a last checkpoint in time")
+        messages.record()
         if self._given_up is not None:
             raise self._given_up
         self.outcome = Outcome(
             reason=reason,
-            gauges=notebook.gauges,
-            learning_steps_per_s=notebook.learning_steps_per_s,
+            gauges=messages.gauges,
+            learning_steps_per_s=messages.learning_steps_per_s,
             run=self.run.path,
             env_id=self._job.env.id,
-            checkpoint=notebook.checkpoint,
-            solved=notebook.solved(),
+            checkpoint=messages.checkpoint,
+            solved=messages.solved(),
         )
         return self.outcome
 
     def _attend(self) -> None:
-        """Take in what the processes tell, and replace those that are lost."""
-        self._take(self._crew.receive(TICK_S))
-        if not self._crew.is_look_due:
+        """Take messages, and replace lost processes."""
+        self._take(self._pool.receive(TICK_S))
+        if not self._pool.is_look_due:
             return
-        losses = self._crew.find_lost()
+        losses = self._pool.find_lost()
         if losses:
-            self._take([message for loss in losses for message in loss.messages] + self._crew.receive(0.0))
-        for loss in sorted(losses, key=lambda loss: loss.member.place):  # the learner's first
+            self._take([message for loss in losses for message in loss.messages] + self._pool.receive(0.0))
+        for loss in sorted(losses, key=lambda loss: loss.member.slot):  # the learner's first
             self._take_loss(loss)
 
     def _take(self, messages: list[Message]) -> None:
         for message in messages:
-            self._notebook.take(message)
+            self._messages.take(message)
 
     # Losses
 
@@ -259,23 +250,23 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         member, error = loss.member, loss.error
         said = f"{loss.why}: {error['type']}: {error['message']}" if error else loss.why
         self.event("process-lost", role=member.name, pid=member.pid, why=said, trace=error["trace"] if error else None)
-        if member.place == LEARNER:
+        if member.slot == LEARNER:
             self._end_without_learner(error, said)
         elif not self._is_worth_replacing(loss):
             self._give_up(loss, said)
         else:
-            self._watcher.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
-            if member.place == EVALUATOR:
+            self._display.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
+            if member.slot == EVALUATOR:
                 self._start_evaluator()
             else:
-                self._start_actor(member.place - FIRST_ACTOR)
+                self._start_actor(member.slot - FIRST_ACTOR)
 
     def _end_without_learner(self, error: Message | None, said: str) -> None:
         if error is not None:
             if error["type"] in ERRORS:
                 raise ERRORS[error["type"]](error["message"])
             raise RuntimeError(f"the learner failed\n{error['trace']}")
-        saved, steps = self._notebook.checkpoint, self._board.run_steps
+        saved, steps = self._messages.checkpoint, self._status.run_steps
         if self._is_new and saved is None:
             raise CheckpointError(f"the learner {said} before it had saved a first checkpoint: nothing can be resumed")
         env_id = self._job.env.id
@@ -286,27 +277,27 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         )
 
     def _is_worth_replacing(self, loss: Loss) -> bool:
-        """Tell whether a process does anything before it is lost, and is not lost by its own fault all the time."""
+        """Tell whether a process makes progress before it is lost, and does not fail again and again."""
         member, now_s = loss.member, time.monotonic()
-        has_done_some = self._done_by(member.place) > self._done_at_start[member.name]
+        has_done_some = self._done_by(member.slot) > self._done_at_start[member.name]
         key = member.name, loss.was_killed
         self._idle_losses[key] = count = 1 if has_done_some else self._idle_losses.get(key, 0) + 1
         if loss.was_killed:
             return count < KILLS_IN_A_ROW
-        if member.place != EVALUATOR:
+        if member.slot != EVALUATOR:
             self._failures_s.append(now_s)
-        are_many = len(self._failures_s) == FAILURES_AT_ONCE and now_s - self._failures_s[0] < AT_ONCE_S
+        are_many = len(self._failures_s) == MAX_ACTOR_FAILURES and now_s - self._failures_s[0] < FAILURE_WINDOW_S
         return count < FAILURES_IN_A_ROW and not are_many
 
-    def _done_by(self, place: int) -> int:
-        """Return what a process has brought so far: the evaluator evaluations, others steps."""
-        return self._notebook.evaluations if place == EVALUATOR else int(self._board.steps[place])
+    def _done_by(self, slot: int) -> int:
+        """Return the progress of a process: evaluations of the evaluator, steps of the others."""
+        return self._messages.evaluations if slot == EVALUATOR else int(self._status.steps[slot])
 
     def _give_up(self, loss: Loss, said: str) -> None:
-        """Go on without an evaluator, but not without an actor."""
+        """Go on without an evaluator; end the run without an actor."""
         name, error = loss.member.name, loss.error
-        if loss.member.place == EVALUATOR:
-            self._notebook.warn(f"{name} {said}, again and again: training goes on without it")
+        if loss.member.slot == EVALUATOR:
+            self._messages.warn(f"{name} {said}, again and again: training goes on without it")
             return
         kind = ERRORS.get(error["type"], EnvError) if error else EnvError
         self._given_up = kind(f"{name} {said}, again and again: the run ends, its checkpoint stands")

@@ -2,7 +2,8 @@ import time
 
 import pytest
 
-from redline.runtime.phases import PHASES, Stopwatch, busy_shares
+from redline.runtime.loop import busy_shares
+from redline.runtime.training import PHASES, Stopwatch
 
 
 def test_every_moment_belongs_to_one_phase() -> None:
