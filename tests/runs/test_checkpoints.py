@@ -166,7 +166,7 @@ def test_run_without_a_valid_checkpoint_is_an_error(store: CheckpointStore) -> N
     with pytest.raises(UserError, match="holds no valid checkpoint to resume from: none was ever completed"):
         store.newest_valid()
     flip_bit(save(store, 100) / WEIGHTS)
-    with pytest.raises(UserError, match=r"holds no valid checkpoint .*weights\.safetensors has not the sha256"):
+    with pytest.raises(UserError, match=r"holds no valid checkpoint .*weights\.safetensors does not have the sha256"):
         store.newest_valid()
 
 

@@ -93,7 +93,7 @@ def test_altered_missing_and_truncated_chunks_are_damage(folder: Path) -> None:
         first, second = store.append(b"first"), store.append(b"second")
     path = folder / first["segment"]
     path.write_bytes(b"fiRst" + b"secon")
-    with pytest.raises(DamagedError, match=r"chunk at 0 has not the sha256"):
+    with pytest.raises(DamagedError, match=r"chunk at 0 does not have the sha256"):
         store.read(first)
     with pytest.raises(DamagedError, match=r"ends at 10, before its chunk at 5 \+ 6"):
         store.read(second)

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from redline.errors import UserError
-from redline.files import (
-    READ_BYTES,
-    AppendedFile,
-    open_regular,
-    replace_file,
-    sync_directory,
-    with_appended,
-    write_all,
-)
+from redline.files import READ_BYTES, AppendedFile, open_regular, replace_file, sync_directory, with_appended, write_all
 
 FILE_MAGIC = b"redline recordings 1\n"
 BLOCK_MAGIC = b"RLrc"

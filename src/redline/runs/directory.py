@@ -47,7 +47,7 @@ def read_run_json(directory: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(explain(error, path)) from error
     if run.get("schema") != SCHEMA:
-        raise UserError(f"{path} has not schema {SCHEMA}: written by another version of Redline")
+        raise UserError(f"{path} does not have schema {SCHEMA}: another version of Redline wrote it")
     return run
 
 

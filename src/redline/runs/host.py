@@ -65,11 +65,7 @@ def commit() -> str | None:
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         answer = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=GIT_TIMEOUT_S,
+            ["git", "-C", str(folder), *arguments], capture_output=True, check=True, text=True, timeout=GIT_TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -178,7 +178,7 @@ class FollowedRun:
         if held or (held is None and not ended and self._silence_s() < SILENCE_ELSEWHERE_S):
             return Status("running", "", self._heard_unix_s)
         if not ended:
-            return Status("killed", "no process holds it, and it did not say that it stopped", self._heard_unix_s)
+            return Status("killed", "no process holds its lock, and it wrote no stop event", self._heard_unix_s)
         reason = self._turn.get("reason") or f"error: {self._turn.get('message')}"
         return Status("stopped", str(reason), measured(self._turn.get("unix_s")))
 
@@ -193,7 +193,7 @@ class FollowedRun:
         silence_s = self._silence_s()
         if silence_s < min(max(SILENCE_S, SILENT_SAMPLES * period_s), SILENCE_ELSEWHERE_S):
             return Status("running", "", self._heard_unix_s)
-        return Status("killed", "the monitor writes no more, and did not say that it stopped", self._heard_unix_s)
+        return Status("killed", "the monitor writes nothing more, and wrote no stop event", self._heard_unix_s)
 
     def _silence_s(self) -> float:
         """Return the seconds since anything was written, by the clock of the file system."""

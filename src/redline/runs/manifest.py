@@ -64,11 +64,7 @@ def describe_file(data: bytes | bytearray | memoryview) -> dict[str, object]:
 
 
 def encode_manifest(
-    *,
-    steps: int,
-    score: float | None,
-    files: Mapping[str, Mapping[str, object]],
-    replay: Mapping[str, object] | None,
+    *, steps: int, score: float | None, files: Mapping[str, Mapping[str, object]], replay: Mapping[str, object] | None
 ) -> bytes:
     """Return the content of `manifest.json`."""
     manifest: Manifest = {
@@ -92,9 +88,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         actual = hashlib.sha256(encode_json(manifest)).hexdigest()
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} holds what Redline never writes: {error}") from error
+        raise DamagedError(f"{path} holds values that Redline never writes: {error}") from error
     if actual != expected:
-        raise DamagedError(f"{path} has not the sha256 that was written")
+        raise DamagedError(f"{path} does not have the sha256 that was written")
     _check_structure(path, manifest)
     if manifest["steps"] != steps_of(folder):
         raise DamagedError(f"{path} is of step {manifest['steps']}")
@@ -160,7 +156,7 @@ def steps_of(folder: Path) -> int:
     """Return the step a checkpoint's folder is named after."""
     match = FOLDER_NAME.fullmatch(folder.name)
     if match is None:
-        raise DamagedError(f"{folder} is no checkpoint: its name is no number of steps")
+        raise DamagedError(f"{folder} is no checkpoint: its name is not a number of steps")
     return int(match[1])
 
 
@@ -176,7 +172,7 @@ def _check_structure(path: Path, manifest: Manifest) -> None:
         and all(isinstance(facts, dict) and type(facts.get("bytes")) is int for facts in files.values())
     )
     if not is_sound:
-        raise DamagedError(f"{path} lacks what a manifest must hold")
+        raise DamagedError(f"{path} lacks fields of a manifest")
 
 
 def _verify_file(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
@@ -188,7 +184,7 @@ def _verify_file(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
         if size_bytes != facts["bytes"] or size_bytes > MAX_FILE_BYTES:
             raise DamagedError(f"{path} has {size_bytes:_} bytes, not {facts['bytes']:_}")
         if sha256_of_file(path) != facts.get("sha256"):
-            raise DamagedError(f"{path} has not the sha256 that was written")
+            raise DamagedError(f"{path} does not have the sha256 that was written")
     except OSError as error:
         raise DamagedError(explain(error, path)) from error
     return path

@@ -68,7 +68,7 @@ def read_chunk(folder: Path, location: Mapping[str, Any]) -> bytes:
     except OSError as error:
         raise DamagedError(explain(error, path)) from error
     if hashlib.sha256(data).hexdigest() != location.get("sha256"):
-        raise DamagedError(f"{path}: the chunk at {location['offset']:_} has not the sha256 that was written")
+        raise DamagedError(f"{path}: the chunk at {location['offset']:_} does not have the sha256 that was written")
     return data
 
 

@@ -89,12 +89,7 @@ class Player:
         self._choice = None if recording is None or recording.is_off else Choice(recording)
         self._tracing = None if self._choice is None else replace(recording or RecordingConfig(), record="all")
         self.params = ActorParams(
-            algorithm,
-            network,
-            epsilon,
-            next(network.parameters()).device,
-            explore=explore,
-            is_silent=True,
+            algorithm, network, epsilon, next(network.parameters()).device, explore=explore, is_silent=True
         )
 
     @contextmanager
@@ -241,7 +236,7 @@ class Evaluator:
 
         def requested_or_late() -> str | None:
             if time.monotonic() > end_s:
-                return f"no end after {ARGMAX_PATIENCE_S:g} s, it may go round in circles,"
+                return f"no end after {ARGMAX_PATIENCE_S:g} s (greedy play may loop)"
             return requested_stop()
 
         with self._player.acting_by(Greedy()):

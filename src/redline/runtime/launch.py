@@ -232,7 +232,7 @@ def _tell_progress(display: Display, requested_stop: RequestedStop) -> Callable[
             raise StoppedWhileResumingError(reason)
         if time.monotonic() >= next_s:
             next_s = time.monotonic() + PROGRESS_INTERVAL_S
-            display.note(f"bringing the emulators back to where they were: {share:.0%}")
+            display.note(f"restoring the emulators: {share:.0%}")
 
     return tell
 
@@ -251,12 +251,7 @@ def _write_resume(
 
 
 def _tell_resume(
-    display: Display,
-    checkpoint: Checkpoint,
-    *,
-    inexact: list[str],
-    lost_rows: dict[str, int],
-    changes: dict[str, str],
+    display: Display, checkpoint: Checkpoint, *, inexact: list[str], lost_rows: dict[str, int], changes: dict[str, str]
 ) -> None:
     display.note(f"resumed at step {checkpoint.steps:,}")
     for key, change in changes.items():

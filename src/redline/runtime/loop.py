@@ -16,6 +16,7 @@ from redline.monitor.machine import read_disk_free_bytes, read_load_average, rea
 from redline.monitor.usage import ProcessUsage
 from redline.runtime.actor import Episode
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
+from redline.runtime.replay_sizing import full_replay
 from redline.runtime.solving import projected_s
 from redline.runtime.training import Trainer
 
@@ -50,6 +51,7 @@ class Loop:
         self.invocation_s = 0.0  # of training since `begin`
         self._measurer = Measurer(trainer, folder=folder, role=role)
         self._steps_at_start = trainer.counters.steps
+        self._is_replay_reported = False
         self.begin()
 
     def begin(self) -> None:
@@ -81,6 +83,12 @@ class Loop:
         gauges = self._measurer.read()
         self.trainer.check_loss(gauges.loss)
         return gauges
+
+    def take_adjustment(self) -> str | None:
+        """Say once that the replay memory holds fewer transitions than requested, as soon as that is known."""
+        adjustment = None if self._is_replay_reported else full_replay(self.trainer.source.memory)
+        self._is_replay_reported |= adjustment is not None
+        return None if adjustment is None else str(adjustment)
 
     @contextmanager
     def pause(self) -> Iterator[None]:

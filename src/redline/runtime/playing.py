@@ -291,12 +291,7 @@ class Agent:
         is_single, stack = self._stacked(given, stacked)
         draws = isinstance(self.algorithm.explore, Sampled) and not greedy
         params = ActorParams(
-            self.algorithm,
-            self.network,
-            0.0,
-            self.device,
-            explore=Sampled() if draws else Greedy(),
-            is_silent=True,
+            self.algorithm, self.network, 0.0, self.device, explore=Sampled() if draws else Greedy(), is_silent=True
         )
         rng = stream(self._seed, Purpose.EVALUATE, self._acted)
         self._acted += 1

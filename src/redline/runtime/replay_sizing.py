@@ -49,11 +49,7 @@ def resolve_replay(
     if saved is not None and saved["budget_bytes"] is not None and _is_as_saved(layout, saved):
         return replace(layout, budget_bytes=saved["budget_bytes"]), []
     measured = measure_codecs(
-        job.env,
-        (layout.codec,),
-        steps=MEASURED_STEPS,
-        capacity=layout.capacity,
-        num_envs=min(job.num_envs, NUM_ENVS),
+        job.env, (layout.codec,), steps=MEASURED_STEPS, capacity=layout.capacity, num_envs=min(job.num_envs, NUM_ENVS)
     )[layout.codec]
     layout = with_budget(layout, measured.bytes_per_frame * measured.frames_per_transition)
     why = f"{measured.bytes_per_frame:.0f} bytes per frame with {layout.codec}, measured by playing; × {SURPLUS}"
@@ -76,9 +72,7 @@ def full_replay(memory: ReplayMemory | None) -> Adjustment | None:
 def pacing_of(job: Job, algorithm: QLearning) -> Pacing:
     """Return how much is learnt per step in a job."""
     return Pacing(
-        samples_per_step=algorithm.samples_per_step,
-        warmup_steps=algorithm.warmup_steps,
-        is_free=job.pacing == "free",
+        samples_per_step=algorithm.samples_per_step, warmup_steps=algorithm.warmup_steps, is_free=job.pacing == "free"
     )
 
 

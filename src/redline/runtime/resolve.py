@@ -158,9 +158,7 @@ def resolve_roles(job: Job, *, is_image: bool) -> tuple[Job, list[Adjustment]]:
     if job.pacing != "lockstep" or job.actor.sync_steps == 1:
         return job, []
     why = "in lockstep an actor has the newest weights at every step"
-    return _write(job, {"actor.sync_steps": 1}), [
-        Adjustment("actor.sync-steps", str(job.actor.sync_steps), "1", why),
-    ]
+    return _write(job, {"actor.sync_steps": 1}), [Adjustment("actor.sync-steps", str(job.actor.sync_steps), "1", why)]
 
 
 def check_topology(job: Job) -> None:

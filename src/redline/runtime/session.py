@@ -16,15 +16,9 @@ from redline.runs.directory import RunDirectory
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.evaluation import (
-    Evaluator,
-    NumberedEvaluation,
-    StoppedWhileEvaluatingError,
-    record_evaluation,
-)
+from redline.runtime.evaluation import Evaluator, NumberedEvaluation, StoppedWhileEvaluatingError, record_evaluation
 from redline.runtime.gauges import Display, Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
-from redline.runtime.replay_sizing import full_replay
 from redline.runtime.run_log import RunLog, RunMonitor, recording_setting
 from redline.runtime.sinks import Sinks
 from redline.runtime.solving import EPISODES, EXPECTED_S, describe_acting, evaluation_is_due
@@ -119,7 +113,6 @@ class Session(AbstractContextManager["Session"]):
         self._started_s = time.monotonic()
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
         self._last_checkpoint: Path | None = None
-        self._told_of_replay = False
         self._skipped_steps = trainer.counters.skipped_steps  # when the display last heard of it
 
     def __exit__(self, *_: object) -> None:
@@ -153,7 +146,7 @@ class Session(AbstractContextManager["Session"]):
         self._started_s = time.monotonic()
         metrics, checkpoint = Every(METRICS_INTERVAL_S, at_once=True), Every(self.trainer.job.checkpoint_minutes * 60)
         self._loop.begin()
-        while (reason := requested_stop() or self._limit_reached(self.trainer.job.limits)) is None:
+        while (reason := requested_stop() or self._limit_reached()) is None:
             for episode in self._loop.step():
                 self._log.episode(episode)
             if self._evaluation_is_due():
@@ -237,7 +230,9 @@ class Session(AbstractContextManager["Session"]):
         gauges = self._loop.read()
         self._display.show(gauges)
         self._monitor.attend()
-        self._tell_if_replay_is_full()
+        if (adjustment := self._loop.take_adjustment()) is not None:
+            self._display.note(f"requested → effective: {adjustment}")
+            self.event("adjustment", message=adjustment)
         self._tell_if_annealing()
         return gauges
 
@@ -256,15 +251,6 @@ class Session(AbstractContextManager["Session"]):
             return
         self.event("checkpoint", path=self._last_checkpoint.name, stalled_s=time.monotonic() - started_s)
 
-    def _tell_if_replay_is_full(self) -> None:
-        """Show once that the replay memory holds fewer transitions than requested."""
-        adjustment = None if self._told_of_replay else full_replay(self.trainer.source.memory)
-        if adjustment is None:
-            return
-        self._told_of_replay = True
-        self._display.note(f"requested → effective: {adjustment}")
-        self.event("adjustment", message=str(adjustment))
-
     def _tell_if_annealing(self) -> None:
         """Show once that annealing began because of `anneal_at_return`."""
         counters = self.trainer.counters
@@ -273,7 +259,7 @@ class Session(AbstractContextManager["Session"]):
         self._skipped_steps = counters.skipped_steps
         at_return = self.trainer.job.anneal_at_return
         self._display.note(
-            f"ten episodes have a mean return of {at_return:g} or more: learning is annealed from now on"
+            f"ten episodes have a mean return of at least {at_return:g}: annealing begins now"
         )
         self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
 
@@ -281,11 +267,5 @@ class Session(AbstractContextManager["Session"]):
         """Write a row to events.jsonl."""
         self._log.event(name, **details)
 
-    def _limit_reached(self, limits: Limits) -> str | None:
-        trainer = self.trainer
-        return limits.reached(
-            trainer.counters,
-            trainer.scores,
-            frames_per_step=trainer.spec.frames_per_step,
-            invocation_s=time.monotonic() - self._started_s,
-        )
+    def _limit_reached(self, limits: Limits | None = None) -> str | None:
+        return self.trainer.limit_reached(invocation_s=time.monotonic() - self._started_s, limits=limits)

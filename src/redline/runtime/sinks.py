@@ -18,6 +18,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from redline.errors import UserError, unknown_name
@@ -109,8 +110,7 @@ class _Outlet:
 
     def __init__(self, name: str, open_sink: OpenSink, start: RunStart) -> None:
         self._name = name
-        self._rows: deque[tuple[str, Row] | None] = deque()  # None is the end
-        self._has_row = threading.Semaphore(0)
+        self._rows: SimpleQueue[tuple[str, Row] | None] = SimpleQueue()  # None is the end
         self._troubles: deque[str] = deque()
         self._is_behind = False
         self._has_failed = False
@@ -122,22 +122,22 @@ class _Outlet:
     def put(self, kind: str, row: Row) -> None:
         if self._has_failed:
             return
-        if len(self._rows) >= MOST_WAITING:
+        if self._rows.qsize() >= MOST_WAITING:
             if not self._is_behind:
                 self._is_behind = True
                 self._troubles.append(f"{self._name} does not keep up, rows are left out; training goes on")
             return
-        self._append((kind, row))
+        self._rows.put((kind, row))
 
     def end(self) -> None:
-        self._append(None)
+        self._rows.put(None)
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            waiting = sum(item is not None for item in tuple(self._rows))
+            waiting = max(0, self._rows.qsize() - 1)  # without the end
             self._troubles.append(
-                f"{self._name} did not finish within {CLOSING_S:g} s: {waiting:,} rows wait for it in vain"
+                f"{self._name} did not finish within {CLOSING_S:g} s: {waiting:,} rows are not written"
             )
 
     def take_troubles(self) -> list[str]:
@@ -147,29 +147,21 @@ class _Outlet:
                 found.append(self._troubles.popleft())
         return found
 
-    def _append(self, item: tuple[str, Row] | None) -> None:
-        self._rows.append(item)
-        self._has_row.release()
-
     def _run(self, open_sink: OpenSink, start: RunStart) -> None:
         sink: Sink | None = None
         try:
             sink = open_sink(start)
-            while (item := self._next()) is not None:
+            while (item := self._rows.get()) is not None:
                 sink.write(*item)
             closing, sink = sink, None
             closing.close()
         except BaseException as error:  # foreign code may raise anything: it ends only its own thread
             self._has_failed = True
-            self._rows.clear()
+            self._rows = SimpleQueue()
             self._troubles.append(f"{self._name} failed: {error!r}; training goes on without it")
             if sink is not None:
                 with suppress(BaseException):
                     sink.close()
-
-    def _next(self) -> tuple[str, Row] | None:
-        self._has_row.acquire()
-        return self._rows.popleft()
 
 
 def open_sinks(names: Sequence[str], start: RunStart, own: Sequence[Sink] = ()) -> Sinks:

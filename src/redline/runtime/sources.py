@@ -98,12 +98,7 @@ class Source(Protocol):
         ...
 
     def restore(
-        self,
-        checkpoint: Checkpoint,
-        arrays: dict[str, Array],
-        store: CheckpointStore,
-        *,
-        first_frames: Array | None,
+        self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
     ) -> list[str]:
         """Go on from a checkpoint; return what was lost.
 
@@ -235,17 +230,12 @@ class ReplaySource:
         return SavedSource(arrays, replay.manifest)
 
     def restore(
-        self,
-        checkpoint: Checkpoint,
-        arrays: dict[str, Array],
-        store: CheckpointStore,
-        *,
-        first_frames: Array | None,
+        self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
     ) -> list[str]:
         """Restore the memory, the sampler and the batches drawn ahead."""
         lost: list[str] = []
         if checkpoint.replay is None:
-            raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of such a run")
+            raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a run with replay")
         replay, num_damaged = without_damage(checkpoint.replay, checkpoint.damaged_replay)
         if num_damaged:
             lost.append(
@@ -415,12 +405,7 @@ class RolloutSource:
         return SavedSource(prefixed("rollout", self.buffer.state()), None)
 
     def restore(
-        self,
-        checkpoint: Checkpoint,
-        arrays: dict[str, Array],
-        store: CheckpointStore,
-        *,
-        first_frames: Array | None,
+        self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
     ) -> list[str]:
         """Go on with the rollout under way, if its episodes do."""
         if first_frames is None:

@@ -22,7 +22,7 @@ from redline.envs.vector import Progress, VectorEnv
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
 from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Actor, Episode
-from redline.runtime.config import Job
+from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import Source, part_of, prefixed
@@ -287,6 +287,12 @@ class Trainer:
         counters.updates += 1
         counters.samples += source.num_samples(batch)
         self._after_update()
+
+    def limit_reached(self, *, invocation_s: float, limits: Limits | None = None) -> str | None:
+        """Return which limit the run has reached, in words, if any; of the job's limits, or of others."""
+        per_step = self.spec.frames_per_step
+        limits = limits or self.job.limits
+        return limits.reached(self.counters, self.scores, frames_per_step=per_step, invocation_s=invocation_s)
 
     def check_loss(self, loss: float | None) -> None:
         """Raise an error that describes the last batch if the mean loss is not finite."""

@@ -9,12 +9,12 @@ from redline.algorithms.family import ActorParams
 from redline.envs.factory import make_vector_env
 from redline.envs.suites import allow_module
 from redline.envs.vector import VectorEnv
-from redline.experience.shared_lanes import LaneWriter, SharedLanes
+from redline.experience.shared_lanes import LaneWriter
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job
 from redline.runtime.processes.messages import Outbox, encode_letter
-from redline.runtime.processes.shared_parts import SharedWeights
-from redline.runtime.processes.shared_status import FIRST_ACTOR, LEARNER, STARTING_S, SharedStatus, Slot
+from redline.runtime.processes.shared_parts import SharedParts
+from redline.runtime.processes.shared_status import FIRST_ACTOR, LEARNER, STARTING_S, Slot
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.training import epsilon_at, is_warmup
 from redline.types import IntArray, VectorStep
@@ -30,9 +30,7 @@ class ActorKit:
     index: int
     env_seed: int
     first_vector_step: int
-    status: SharedStatus
-    lanes: SharedLanes
-    weights: SharedWeights
+    parts: SharedParts
 
 
 def actor_seed(job: Job, *, index: int, incarnation: int, steps: int) -> int:
@@ -48,12 +46,12 @@ def run_actor(kit: ActorKit, outbox: Outbox) -> None:
     allow_module(job.env.id)  # the supervisor was allowed to
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)  # small batches gain nothing from more
-    slot = Slot(kit.status, FIRST_ACTOR + kit.index)
+    slot = Slot(kit.parts.status, FIRST_ACTOR + kit.index)
     slot.beat(STARTING_S)  # some envs start slowly
     env = make_vector_env(job.env, num_envs=job.actor.envs, seed=kit.env_seed, threads=job.actor.threads)
     player = _Player(kit, env, slot, outbox)
     player.begin()
-    while not kit.status.is_stopped and slot.wait_until(lambda: player.writer.may_step, on="learner"):
+    while not kit.parts.status.is_stopped and slot.wait_until(lambda: player.writer.may_step, on="learner"):
         slot.beat()
         player.step()
 
@@ -68,8 +66,8 @@ class _Player:
         self._network = job.algorithm.build_network(env.spec, torch.Generator()).requires_grad_(False).to(self._device)
         first_lane = kit.index * job.actor.envs
         self._actor = Actor(env, state_width=self._network.state_width, recording=job.recording, first_lane=first_lane)
-        self.writer = LaneWriter(kit.lanes, np.arange(first_lane, first_lane + job.actor.envs))
-        self._version = kit.weights.read(self._network.state_dict())
+        self.writer = LaneWriter(kit.parts.lanes, np.arange(first_lane, first_lane + job.actor.envs))
+        self._version = kit.parts.weights.read(self._network.state_dict())
         self._vector_step = kit.first_vector_step
         self._steps_since_sync = 0
         self._warned_of_size = False
@@ -78,11 +76,11 @@ class _Player:
         first_frames = self._env.reset()
         if self._slot.wait_until(lambda: self.writer.may_begin, on="learner"):
             self.writer.begin(first_frames)
-            self._kit.status.bells[LEARNER].ring()
+            self._kit.parts.status.bells[LEARNER].ring()
         self._actor.begin(first_frames)
 
     def step(self) -> None:
-        job, status, slot = self._job, self._kit.status, self._slot
+        job, status, slot = self._job, self._kit.parts.status, self._slot
         self._sync()
         steps = status.run_steps
         params = ActorParams(
@@ -98,13 +96,13 @@ class _Player:
         self._steps_since_sync += self._env.num_envs
         self._vector_step += 1
         if self._steps_since_sync >= job.actor.sync_steps:
-            self._kit.weights.ask(slot.index)
+            self._kit.parts.weights.ask(slot.index)
         if self._push(actions, step, [self._letter_of(episode) for episode in episodes]):
             status.bells[LEARNER].ring()
         slot.played(self._env.num_envs)
 
     def _letter_of(self, episode: Episode) -> bytes:
-        letter, most = encode_letter(episode), self._kit.lanes.largest_letter_bytes
+        letter, most = encode_letter(episode), self._kit.parts.lanes.largest_letter_bytes
         if len(letter) <= most:
             return letter
         if not self._warned_of_size:
@@ -126,6 +124,7 @@ class _Player:
 
     def _sync(self) -> None:
         """Read newer weights, if it is time and there are any."""
-        if self._steps_since_sync >= self._job.actor.sync_steps and self._kit.weights.number > self._version.number:
-            self._version = self._kit.weights.read(self._network.state_dict())
+        weights = self._kit.parts.weights
+        if self._steps_since_sync >= self._job.actor.sync_steps and weights.number > self._version.number:
+            self._version = weights.read(self._network.state_dict())
             self._steps_since_sync = 0

@@ -9,8 +9,8 @@ from redline.networks import Network
 from redline.runtime.config import Job
 from redline.runtime.evaluation import Evaluator, NumberedEvaluation, StoppedWhileEvaluatingError
 from redline.runtime.processes.messages import Outbox, row_of
-from redline.runtime.processes.shared_parts import SharedWeights
-from redline.runtime.processes.shared_status import EVALUATOR, STARTING_S, SharedStatus, Slot
+from redline.runtime.processes.shared_parts import SharedParts, SharedWeights
+from redline.runtime.processes.shared_status import EVALUATOR, STARTING_S, Slot
 from redline.runtime.solving import TIME_SHARE
 from redline.types import EnvSpec
 
@@ -23,13 +23,12 @@ class EvaluatorKit:
     spec: EnvSpec
     evaluations: int  # of the run so far
     wait_s: float  # before the next one
-    status: SharedStatus
-    weights: SharedWeights
+    parts: SharedParts
 
 
 def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
     """Evaluate again and again until the run ends."""
-    config, slot = kit.job.evaluator, Slot(kit.status, EVALUATOR)
+    config, slot = kit.job.evaluator, Slot(kit.parts.status, EVALUATOR)
     slot.beat(STARTING_S)
     allow_module(kit.job.env.id)  # the supervisor was allowed to
     torch.set_flush_denormal(True)
@@ -49,13 +48,13 @@ def run_evaluator(kit: EvaluatorKit, outbox: Outbox) -> None:
     def requested_stop() -> str | None:  # called before every vector step
         slot.beat()
         slot.played(evaluator.num_envs)
-        return "the run ended" if kit.status.is_stopped else None
+        return "the run ended" if kit.parts.status.is_stopped else None
 
     evaluator = Evaluator(kit.job, kit.spec, evaluations=kit.evaluations, finished=send)
     wait_s = kit.wait_s
-    while not kit.status.is_stopped:
+    while not kit.parts.status.is_stopped:
         slot.wait_until(lambda: False, on="rest", timeout_s=wait_s)
-        weights_steps = _read_weights(kit.weights, evaluator.network, slot)
+        weights_steps = _read_weights(kit.parts.weights, evaluator.network, slot)
         slot.beat(STARTING_S)  # an evaluation makes new envs
         try:
             evaluator.evaluate(weights_steps, requested_stop)
@@ -71,6 +70,6 @@ def _read_weights(weights: SharedWeights, network: Network, slot: Slot) -> int:
     """Give the network the newest weights, and return the steps at which they were taken."""
     before = weights.number
     weights.ask(EVALUATOR)
-    # a learner that has learnt nothing since has nothing newer to give
+    # there is none if the learner has done no update since
     slot.wait_until(lambda: weights.number > before, on="learner", timeout_s=5.0)
     return weights.read(network.state_dict()).steps

@@ -19,17 +19,15 @@ from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
 from redline.runtime.loop import Loop
 from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes.messages import Outbox, decode_letter, row_of
-from redline.runtime.processes.shared_parts import SharedWeights
+from redline.runtime.processes.shared_parts import SharedParts, SharedWeights
 from redline.runtime.processes.shared_status import (
     EVALUATOR,
     FIRST_ACTOR,
     LEARNER,
     STARTING_S,
     WAITS,
-    SharedStatus,
     Slot,
 )
-from redline.runtime.replay_sizing import full_replay
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.training import Played, Trainer, Turn, WorldRestored
 from redline.types import Array, EnvSpec
@@ -112,19 +110,17 @@ class LearnerKit:
     run: Path
     lock: SharedLock  # held until the learner has ended
     is_resumed: bool  # from the newest checkpoint
-    status: SharedStatus
-    lanes: SharedLanes
-    weights: SharedWeights
+    parts: SharedParts
     waited_from_s: float  # monotonic time of the run's `elapsed_s` 0
 
 
 def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
     """Learn until the run ends."""
-    job, spec, slot = kit.resolved.job, kit.resolved.spec, Slot(kit.status, LEARNER)
+    job, spec, slot = kit.resolved.job, kit.resolved.spec, Slot(kit.parts.status, LEARNER)
     slot.beat(RESTORING_S if kit.is_resumed else STARTING_S)
     prepare_process(kit.resolved)
     learner = Learner(job.algorithm, spec, seed=job.seed, device=kit.resolved.device)
-    world = RingWorld(spec, lanes=kit.lanes, weights=kit.weights, slot=slot, envs_per_actor=job.actor.envs)
+    world = RingWorld(spec, lanes=kit.parts.lanes, weights=kit.parts.weights, slot=slot, envs_per_actor=job.actor.envs)
     source = build_source(kit.resolved, learner, ExitStack())  # what it holds ends with this process
     trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=slot.beat)
     store = CheckpointStore(_JoinedRun(kit.run, slot, outbox))
@@ -132,7 +128,7 @@ def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
     if kit.is_resumed:
         lost = restore_checkpoint(trainer, store.newest_valid(), store)
     world.publish(trainer.turn())
-    kit.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
+    kit.parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
     duties = _Duties(trainer, store, slot, outbox, waited_from_s=kit.waited_from_s)
     if not kit.is_resumed:
         duties.save()  # a run that can't save is refused before its first step
@@ -153,7 +149,6 @@ class _Duties:
         self._outbox = outbox
         self._loop = Loop(trainer, folder=store.path, role="learner")
         self._saves = slot.status.saves_ordered
-        self._told_of_replay = False
         self._told_of_limit = False
 
     def run(self) -> None:
@@ -199,13 +194,7 @@ class _Duties:
             scores.confirmed, scores.solved_target, counters.solved_s = solved
 
     def _is_at_limit(self) -> bool:
-        trainer = self._trainer
-        reason = trainer.job.limits.reached(
-            trainer.counters,
-            trainer.scores,
-            frames_per_step=trainer.spec.frames_per_step,
-            invocation_s=self._loop.invocation_s,
-        )
+        reason = self._trainer.limit_reached(invocation_s=self._loop.invocation_s)
         if reason is not None and not self._told_of_limit:
             self._told_of_limit = True
             self._outbox.send("limit", reason=reason)
@@ -224,10 +213,8 @@ class _Duties:
         status.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
         learning = trainer.counters.learning_steps_per_s
         self._outbox.send("reading", gauges=gauges.row(), learning_steps_per_s=learning)
-        adjustment = None if self._told_of_replay else full_replay(trainer.source.memory)
-        if adjustment is not None:
-            self._told_of_replay = True
-            self._outbox.send("adjustment", message=str(adjustment))
+        if (adjustment := self._loop.take_adjustment()) is not None:
+            self._outbox.send("adjustment", message=adjustment)
 
 
 class _JoinedRun:

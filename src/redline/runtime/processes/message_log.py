@@ -11,16 +11,16 @@ import numpy as np
 
 from redline.errors import CheckpointError
 from redline.monitor.usage import ProcessUsage
-from redline.recordings.setting import Setting
 from redline.runs.directory import RunDirectory
-from redline.runtime.config import SOLVED, Job
+from redline.runtime.config import SOLVED
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
 from redline.runtime.gauges import Display, Gauges, RoleGauges
 from redline.runtime.processes.messages import Message, episode_of
 from redline.runtime.processes.process_pool import Member, ProcessPool
 from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus, mean_ages
-from redline.runtime.run_log import RunLog
+from redline.runtime.resolve import ResolvedJob
+from redline.runtime.run_log import RunLog, recording_setting
 from redline.runtime.session import Solved, solved_by
 from redline.runtime.sinks import Sinks
 from redline.runtime.solving import is_confirmed
@@ -118,26 +118,24 @@ class MessageLog:
     def __init__(
         self,
         run: RunDirectory,
+        resolved: ResolvedJob,
         counters: Counters,
-        *,
-        status: SharedStatus,
-        readings: RoleReadings,
-        display: Display,
-        setting: Setting | None,
-        job: Job,
         scores: Scores,
-        waited_from_s: float,
+        *,
+        pool: ProcessPool,
+        display: Display,
         sinks: Sinks,
+        begun_s: float,
     ) -> None:
-        self._job = job
+        self._job = resolved.job
         self._scores = scores  # only the results of evaluations are kept up to date
-        self._waited_from_s = waited_from_s  # monotonic time of `elapsed_s` 0
+        self.waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
         self._run = run
         self._counters = counters  # as of the learner's newest message
-        self._status = status
-        self._readings = readings
+        self._status = pool.status
+        self._readings = RoleReadings(pool)
         self._display = display
-        self._log = RunLog(run, counters, display, setting=setting, sinks=sinks)
+        self._log = RunLog(run, counters, display, setting=recording_setting(resolved.job, resolved.spec), sinks=sinks)
         self.lost: list[str] | None = None  # what a resume could not restore; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None
@@ -252,7 +250,7 @@ class MessageLog:
             self._end_solved(mean, target)
 
     def _end_solved(self, mean: float, target: float) -> None:
-        self._counters.solved_s = time.monotonic() - self._waited_from_s
+        self._counters.solved_s = time.monotonic() - self.waited_from_s
         self._status.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
         self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)
         self.limit = SOLVED

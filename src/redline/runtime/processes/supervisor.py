@@ -17,13 +17,13 @@ from redline.runtime.loop import METRICS_INTERVAL_S, Every
 from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
 from redline.runtime.processes.evaluator_role import EvaluatorKit, run_evaluator
 from redline.runtime.processes.learner_role import LearnerKit, run_learner
-from redline.runtime.processes.message_log import MessageLog, RoleReadings
+from redline.runtime.processes.message_log import MessageLog
 from redline.runtime.processes.messages import Message
 from redline.runtime.processes.process_pool import Loss, ProcessPool
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.resolve import ResolvedJob
-from redline.runtime.run_log import RunMonitor, recording_setting
+from redline.runtime.run_log import RunMonitor
 from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out
 from redline.runtime.sinks import Sinks
 
@@ -56,7 +56,6 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         begun_s: float,
     ) -> None:
         """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
-        self._waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
         self.run = run
         self.outcome: Outcome | None = None  # once the run has ended
         self._resolved = resolved
@@ -66,16 +65,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._status = self._parts.status
         self._pool = ProcessPool(self._status)
         self._messages = MessageLog(
-            run,
-            counters,
-            status=self._status,
-            readings=RoleReadings(self._pool),
-            display=display,
-            setting=recording_setting(resolved.job, resolved.spec),
-            job=resolved.job,
-            scores=scores,
-            waited_from_s=self._waited_from_s,
-            sinks=sinks,
+            run, resolved, counters, scores, pool=self._pool, display=display, sinks=sinks, begun_s=begun_s
         )
         self._monitor = RunMonitor(resolved.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._starts: dict[str, int] = {}  # of each process
@@ -104,17 +94,14 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def launch(self, *, is_resumed: bool, requested_stop: Callable[[], str | None]) -> list[str]:
         """Start the learner and wait until it is ready; return what a resume could not restore."""
-        parts = self._parts
         self._is_new = not is_resumed
         kit = LearnerKit(
             resolved=self._resolved,
             run=self.run.path,
             lock=self.run.share_lock(),
             is_resumed=is_resumed,
-            status=parts.status,
-            lanes=parts.lanes,
-            weights=parts.weights,
-            waited_from_s=self._waited_from_s,
+            parts=self._parts,
+            waited_from_s=self._messages.waited_from_s,
         )
         self._start("learner", LEARNER, run_learner, kit)
         kit.lock.close()
@@ -138,16 +125,14 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self.event("process", role=name, pid=member.pid, restarts=restarts)
 
     def _start_actor(self, index: int) -> None:
-        name, job, parts, steps = f"actor-{index}", self._job, self._parts, self._status.run_steps
+        name, job, steps = f"actor-{index}", self._job, self._status.run_steps
         kit = ActorKit(
             job=job,
             index=index,
             env_seed=actor_seed(job, index=index, incarnation=self._starts.get(name, 0), steps=steps),
             # a lost actor may have been ahead of what counts: draw other random numbers than it did
-            first_vector_step=steps // job.num_envs + self._starts.get(name, 0) * parts.lanes.depth,
-            status=parts.status,
-            lanes=parts.lanes,
-            weights=parts.weights,
+            first_vector_step=steps // job.num_envs + self._starts.get(name, 0) * self._parts.lanes.depth,
+            parts=self._parts,
         )
         self._start(name, FIRST_ACTOR + index, run_actor, kit)
 
@@ -158,8 +143,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             spec=self._resolved.spec,
             evaluations=self._messages.evaluations,
             wait_s=max(0.0, self._messages.evaluated_s + every_s - time.monotonic()),
-            status=self._status,
-            weights=self._parts.weights,
+            parts=self._parts,
         )
         self._start("evaluator", EVALUATOR, run_evaluator, kit)
 
