@@ -41,11 +41,9 @@ class LockedRun(Protocol):
     @property
     def path(self) -> Path:
         """Where it is."""
-        ...
 
     def sync_records(self) -> None:
         """Return when all rows are on the disk."""
-        ...
 
 
 class CheckpointStore:

@@ -6,7 +6,7 @@ in `solving.py`. `playing.py` plays with the weights of a checkpoint.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -108,11 +108,8 @@ class Player:
 
         `requested_stop` is called before every vector step.
         """
-        env = self._make_env(seed)
-        try:
+        with closing(self._make_env(seed)) as env:
             return self._play(env, num_episodes, seed=seed, progress=progress, requested_stop=requested_stop)
-        finally:
-            env.close()
 
     def _play(
         self, env: VectorEnv, num_episodes: int, *, seed: int, progress: Progress, requested_stop: RequestedStop

@@ -135,11 +135,9 @@ class Display(Protocol):
 
     def note(self, text: str) -> None:
         """Show one line: a protocol, a thread count, requested → effective, a warning."""
-        ...
 
     def show(self, gauges: Gauges) -> None:
         """Show a reading."""
-        ...
 
 
 class SilentDisplay:

@@ -5,6 +5,7 @@ How small the frames of a game become is measured by playing it, because games d
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -183,13 +184,11 @@ def measure_codecs(
     `capacity` is that of the memory for which the figures are wanted: so many transitions share its tables.
     """
     vector = make_vector_env(env, num_envs=num_envs, seed=seed, threads=min(usable_cores(), num_envs))
-    try:
-        spec = vector.spec
-        scales = [ChunkScale(layout_for(spec, codec=codec, capacity=capacity, lanes=num_envs)) for codec in codecs]
+    with closing(vector):
+        layouts = [layout_for(vector.spec, codec=codec, capacity=capacity, lanes=num_envs) for codec in codecs]
+        scales = [ChunkScale(layout) for layout in layouts]
         share_done = _until(steps=steps, seconds=seconds)
         num_transitions, num_ended = _play(vector, scales, share_done, seed=seed, progress=progress)
-    finally:
-        vector.close()
     found = [scale.read(num_transitions=num_transitions, num_ended=num_ended) for scale in scales]
     return {measured.codec: measured for measured in found}
 

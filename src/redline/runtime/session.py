@@ -258,9 +258,7 @@ class Session(AbstractContextManager["Session"]):
             return
         self._skipped_steps = counters.skipped_steps
         at_return = self.trainer.job.anneal_at_return
-        self._display.note(
-            f"ten episodes have a mean return of at least {at_return:g}: annealing begins now"
-        )
+        self._display.note(f"ten episodes have a mean return of at least {at_return:g}: annealing begins now")
         self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
 
     def event(self, name: str, **details: object) -> None:

@@ -52,11 +52,9 @@ class Sink(Protocol):
 
     def write(self, kind: str, row: Row) -> None:
         """Receive a row."""
-        ...
 
     def close(self) -> None:
         """Finish: the run has ended."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,9 @@ from redline.types import (
     VectorStep,
 )
 
+ROWS_IN_A_PASS = 128  # of the target network: larger batches make a row no cheaper
+MOST_ROWS_KEPT = 512  # of features with their graph: 0.2 MB each of the largest network at 84 × 84
+
 
 @dataclass(frozen=True)
 class SavedSource:
@@ -71,31 +74,24 @@ class Source(Protocol):
     @property
     def memory(self) -> ReplayMemory | None:
         """The replay memory, if there is one."""
-        ...
 
     def begin(self, first_frames: Array) -> None:
         """Start an episode in every lane with `first_frames` [N, *frame]; episodes under way are cut."""
-        ...
 
     def batches_due(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
         """Yield the batches that are due, in groups whose batches do not depend on each other's updates."""
-        ...
 
     def num_samples(self, batch: AnyBatch) -> int:
         """Return how many transitions a batch counts for."""
-        ...
 
     def take_priorities(self, priorities: Array) -> None:
         """Take the new priority of each row of the last batch."""
-        ...
 
     def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
         """Take in one step of all lanes: observation, action, network outputs, result and next observation."""
-        ...
 
     def save(self, store: CheckpointStore) -> SavedSource:
         """Return what a checkpoint keeps; the bytes of a replay memory go to the store's segments."""
-        ...
 
     def restore(
         self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
@@ -104,7 +100,6 @@ class Source(Protocol):
 
         `first_frames` begin the episodes of envs that start anew; None: the episodes under way go on.
         """
-        ...
 
 
 def part_of(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -116,9 +111,6 @@ def part_of(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
 def prefixed(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
     """Return the arrays under a prefix."""
     return {f"{prefix}.{key}": np.ascontiguousarray(value) for key, value in arrays.items()}
-
-
-ROWS_IN_A_PASS = 128  # of the target network: larger batches make a row no cheaper
 
 
 class ReplaySource:
@@ -251,19 +243,14 @@ class ReplaySource:
         """Queue the batches drawn ahead again, if they would still be the same."""
         lost: list[str] = []
         saved, layout, frame_bytes = checkpoint.replay or {}, self.memory.layout, self.memory.frames.budget_bytes
-        same_size = (saved["capacity"], saved["codec"], saved["frame_budget_bytes"]) == (
-            layout.capacity,
-            layout.effective_codec,
-            frame_bytes,
-        )
+        now = layout.capacity, layout.effective_codec, frame_bytes
+        same_size = (saved["capacity"], saved["codec"], saved["frame_budget_bytes"]) == now
         if saved["budget_bytes"] == layout.budget_bytes and saved["frame_budget_bytes"] != frame_bytes:
             lost.append("the machine had less memory to spare for the replay than now, or more")
         draws = _draws_from_arrays(part_of("draws", arrays))
-        as_configured = len(draws) in (0, self.loader.prefetch) and all(
-            len(draw.weight) == self._rows for draw in draws
-        )
-        as_configured &= same_size or not draws  # a smaller memory may evict a row before its turn
-        if as_configured and all(self._is_held(draw) for draw in draws):
+        fits = len(draws) in (0, self.loader.prefetch) and all(len(draw.weight) == self._rows for draw in draws)
+        fits &= same_size or not draws  # a smaller memory may evict a row before its turn
+        if fits and all(self._is_held(draw) for draw in draws):
             for draw in draws:
                 self.loader.submit(draw)
             return lost
@@ -307,9 +294,6 @@ def _draws_from_arrays(arrays: dict[str, Array]) -> list[Draw]:
     if "burn_in" in arrays:
         columns += [arrays["burn_in"], arrays["ahead"]]
     return [Draw(Handles(lane, number), *rest) for lane, number, *rest in zip(*columns, strict=True)]
-
-
-MOST_ROWS_KEPT = 512  # of features with their graph: 0.2 MB each of the largest network at 84 × 84
 
 
 class RolloutSource:

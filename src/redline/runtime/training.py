@@ -65,27 +65,21 @@ class World(Protocol):
     @property
     def waited_s(self) -> Mapping[str, float]:
         """Seconds waited so far, by reason."""
-        ...
 
     def begin(self) -> Array | None:
         """Start an episode in every lane; return the first frames, None if they come with the first steps."""
-        ...
 
     def start_step(self, turn: Turn) -> None:
         """Begin the next vector step."""
-        ...
 
     def finish_step(self, turn: Turn) -> Played:
         """Hand the steps played since to the source of the turn."""
-        ...
 
     def state(self) -> dict[str, Array]:
         """Return what a checkpoint keeps."""
-        ...
 
     def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
         """Go on from what `state` gave."""
-        ...
 
 
 class InlineWorld:
