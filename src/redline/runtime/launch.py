@@ -27,6 +27,7 @@ from redline.runtime.building import (
 from redline.runtime.checkpointing import restore_checkpoint
 from redline.runtime.config import Job, flag_of, to_settings
 from redline.runtime.counters import Counters, Scores, counters_from_json
+from redline.runtime.evaluation import RequestedStop
 from redline.runtime.gauges import Display
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
@@ -37,7 +38,6 @@ from redline.runtime.sinks import HOW_TO_GET_IT, RunStart, Sink, check_trackers,
 from redline.runtime.training import Trainer
 
 AnySession = Session | AsyncSession
-RequestedStop = Callable[[], str | None]
 
 PROGRESS_INTERVAL_S = 2.0
 
@@ -208,10 +208,8 @@ def resume_run(
         for reason in run.set_unreadable_recordings_aside():
             display.note(f"warning: {reason}")
         lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
-        changes, inexact = _write_resume(run, saved, resolved, steps=checkpoint.steps, lost=lost)
+        _record_resume(session, saved, resolved, checkpoint, lost=lost, lost_rows=lost_rows, display=display)
         on_error.pop_all()
-    _tell_resume(display, checkpoint, inexact=inexact, lost_rows=lost_rows, changes=changes)
-    session.event("resume", checkpoint=checkpoint.path.name, inexact=inexact, lost_rows=lost_rows, changes=changes)
     return session
 
 
@@ -237,22 +235,23 @@ def _tell_progress(display: Display, requested_stop: RequestedStop) -> Callable[
     return tell
 
 
-def _write_resume(
-    run: RunDirectory, saved: SavedRun, resolved: ResolvedJob, *, steps: int, lost: list[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Add this resume to run.json; return the settings that changed, and why the run is not exact from here on."""
+def _record_resume(
+    session: AnySession,
+    saved: SavedRun,
+    resolved: ResolvedJob,
+    checkpoint: Checkpoint,
+    *,
+    lost: list[str],
+    lost_rows: dict[str, int],
+    display: Display,
+) -> None:
+    """Add this resume to run.json and to the events; show what changed, and why the run is not exact from here on."""
     changes, facts = changed_settings(saved.job, resolved.job), _present_facts(resolved)
     resumes = saved.facts.get("resumes", [])
     inexact = lost + inexact_because(resumes[-1] if resumes else saved.facts, facts, changes)
     config = facts.pop("config")
-    resumed = {**facts, "steps": steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
-    run.write_run_json({**saved.facts, "config": config, "resumes": [*resumes, resumed]})
-    return changes, inexact
-
-
-def _tell_resume(
-    display: Display, checkpoint: Checkpoint, *, inexact: list[str], lost_rows: dict[str, int], changes: dict[str, str]
-) -> None:
+    resumed = {**facts, "steps": checkpoint.steps, "unix_s": time.time(), "changes": changes, "inexact": inexact}
+    session.run.write_run_json({**saved.facts, "config": config, "resumes": [*resumes, resumed]})
     display.note(f"resumed at step {checkpoint.steps:,}")
     for key, change in changes.items():
         display.note(f"changed: {flag_of(key)} {change}")
@@ -261,3 +260,4 @@ def _tell_resume(
         display.note(f"rows written after the checkpoint moved to *.lost.*: {counts}")
     if inexact:
         display.note(f"not bit-exact: {'; '.join(inexact)}")
+    session.event("resume", checkpoint=checkpoint.path.name, inexact=inexact, lost_rows=lost_rows, changes=changes)

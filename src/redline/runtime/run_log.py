@@ -28,11 +28,6 @@ from redline.types import EnvSpec
 WARNING_INTERVAL_S = 60.0
 
 
-def recording_setting(job: Job, spec: EnvSpec) -> Setting | None:
-    """Return what the recordings of a run have in common; None if it records nothing."""
-    return None if job.recording.is_off else setting_of(job, spec)
-
-
 def setting_of(job: Job, spec: EnvSpec) -> Setting:
     """Return what all recordings of a job have in common."""
     thoughts = "logits" if isinstance(job.algorithm.explore, Sampled) else "q"
@@ -44,27 +39,21 @@ class RunLog:
     """Writes metrics, episodes with their recordings, and events, in the order in which they happened."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        counters: Counters,
-        display: Display,
-        *,
-        setting: Setting | None,
-        sinks: Sinks | None = None,
+        self, run: RunDirectory, job: Job, spec: EnvSpec, counters: Counters, *, display: Display, sinks: Sinks
     ) -> None:
         self._run = run
         self._sinks = sinks  # get the same rows as the run's files
         self._counters = counters
         self._display = display
-        self._is_recording = setting is not None
-        self._setting = setting  # of the recordings; None once it is written, before the first of them
+        self._is_recording = not job.recording.is_off
+        # of the recordings; None once it is written, before the first of them
+        self._setting = setting_of(job, spec) if self._is_recording else None
         self._waiting: deque[Callable[[], None]] = deque()
         self._next_warning_s = 0.0
 
     def begin(self) -> None:
         """Open the sinks and the recordings; if episodes can't be recorded, warn and go on."""
-        if self._sinks is not None:
-            self._sinks.begin()
+        self._sinks.begin()
         if self._setting is None:
             return
         try:
@@ -124,17 +113,15 @@ class RunLog:
 
     def close(self) -> None:
         """Let the sinks finish, and warn of those that did not."""
-        if self._sinks is not None:
-            self._sinks.close()
-            self._tell_troubles()
+        self._sinks.close()
+        self._tell_troubles()
 
     def _row(self, kind: str, writer: RecordWriter, row: Row) -> None:
         self._write(partial(writer.write, row))
-        if self._sinks is not None:
-            self._sinks.write(kind, row)
+        self._sinks.write(kind, row)
 
     def _tell_troubles(self) -> None:
-        for trouble in [] if self._sinks is None else self._sinks.take_troubles():
+        for trouble in self._sinks.take_troubles():
             self._display.note(f"warning: {trouble}")
             self.event("warning", message=trouble)
 

@@ -16,10 +16,16 @@ from redline.runs.directory import RunDirectory
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.evaluation import Evaluator, NumberedEvaluation, StoppedWhileEvaluatingError, record_evaluation
+from redline.runtime.evaluation import (
+    Evaluator,
+    NumberedEvaluation,
+    RequestedStop,
+    StoppedWhileEvaluatingError,
+    record_evaluation,
+)
 from redline.runtime.gauges import Display, Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
-from redline.runtime.run_log import RunLog, RunMonitor, recording_setting
+from redline.runtime.run_log import RunLog, RunMonitor
 from redline.runtime.sinks import Sinks
 from redline.runtime.solving import EPISODES, EXPECTED_S, describe_acting, evaluation_is_due
 from redline.runtime.training import Trainer
@@ -103,8 +109,7 @@ class Session(AbstractContextManager["Session"]):
         self.store = store
         self.trainer = trainer
         self._display = display
-        setting = recording_setting(trainer.job, trainer.spec)
-        self._log = RunLog(run, trainer.counters, display, setting=setting, sinks=sinks)
+        self._log = RunLog(run, trainer.job, trainer.spec, trainer.counters, display=display, sinks=sinks)
         self._loop = Loop(trainer, folder=run.path)
         self._evaluator: Evaluator | None = None  # from the first evaluation on
         self._evaluation_s = EXPECTED_S  # duration of the newest one
@@ -130,15 +135,15 @@ class Session(AbstractContextManager["Session"]):
         """Save the checkpoint of a new run."""
         self.checkpoint(is_last=True)
 
-    def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
+    def train(self, requested_stop: RequestedStop) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
         return drain(self.readings(requested_stop))
 
-    def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
+    def readings(self, requested_stop: RequestedStop) -> Readings:
         """Do the same, and yield every reading; closing the generator requests a stop."""
         return run_out(self._train(requested_stop), self._finish)
 
-    def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
+    def _train(self, requested_stop: RequestedStop) -> Generator[Gauges, None, str]:
         self.run.open_records()
         self._log.begin()
         self.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
@@ -184,7 +189,7 @@ class Session(AbstractContextManager["Session"]):
         trainer = self.trainer
         return evaluation_is_due(self.trainer.job, trainer.counters, trainer.scores, expected_s=self._evaluation_s)
 
-    def _evaluate(self, requested_stop: Callable[[], str | None]) -> None:
+    def _evaluate(self, requested_stop: RequestedStop) -> None:
         """Play the evaluation that is due; it stays due if a stop is requested or the minutes are over."""
         trainer, counters, begun_s = self.trainer, self.trainer.counters, time.monotonic()
         evaluator = self._evaluator = self._evaluator or Evaluator(
@@ -214,7 +219,7 @@ class Session(AbstractContextManager["Session"]):
         counters.evaluations, counters.evaluated_steps = evaluation.number, evaluation.weights_steps
         counters.evaluated_at_s = counters.time_s
 
-    def _compare_with_argmax(self, evaluator: Evaluator, requested_stop: Callable[[], str | None]) -> None:
+    def _compare_with_argmax(self, evaluator: Evaluator, requested_stop: RequestedStop) -> None:
         """Show how a policy that reached its target by drawing actions plays greedily; a greedy game may never end."""
         try:
             self._argmax_mean = evaluator.play_greedily(requested_stop)

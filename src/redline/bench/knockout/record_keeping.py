@@ -15,7 +15,7 @@ from redline.monitor.attaching import Watcher
 from redline.runs.directory import RunDirectory
 from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
-from redline.runtime.run_log import RunLog, recording_setting
+from redline.runtime.run_log import RunLog
 from redline.runtime.sinks import RunStart, open_sinks
 from redline.runtime.training import Trainer
 
@@ -38,9 +38,10 @@ class RecordKeeping:
         self._loop = Loop(trainer, folder=run.path)
         self._recorder = RunLog(
             run,
+            trainer.job,
+            trainer.spec,
             trainer.counters,
-            Unwatched(),
-            setting=recording_setting(trainer.job, trainer.spec),
+            display=Unwatched(),
             sinks=open_sinks((), RunStart(run.path, {}, 0)),
         )
         self._monitor = monitor

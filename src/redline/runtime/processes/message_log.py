@@ -20,7 +20,7 @@ from redline.runtime.processes.messages import Message, episode_of
 from redline.runtime.processes.process_pool import Member, ProcessPool
 from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus, mean_ages
 from redline.runtime.resolve import ResolvedJob
-from redline.runtime.run_log import RunLog, recording_setting
+from redline.runtime.run_log import RunLog
 from redline.runtime.session import Solved, solved_by
 from redline.runtime.sinks import Sinks
 from redline.runtime.solving import is_confirmed
@@ -135,7 +135,7 @@ class MessageLog:
         self._status = pool.status
         self._readings = RoleReadings(pool)
         self._display = display
-        self._log = RunLog(run, counters, display, setting=recording_setting(resolved.job, resolved.spec), sinks=sinks)
+        self._log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=sinks)
         self.lost: list[str] | None = None  # what a resume could not restore; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None

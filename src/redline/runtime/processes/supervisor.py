@@ -12,6 +12,7 @@ from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.runs.directory import RunDirectory
 from redline.runtime.counters import Counters, Scores
+from redline.runtime.evaluation import RequestedStop
 from redline.runtime.gauges import Display, Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every
 from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
@@ -92,7 +93,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     # Starting
 
-    def launch(self, *, is_resumed: bool, requested_stop: Callable[[], str | None]) -> list[str]:
+    def launch(self, *, is_resumed: bool, requested_stop: RequestedStop) -> list[str]:
         """Start the learner and wait until it is ready; return what a resume could not restore."""
         self._is_new = not is_resumed
         kit = LearnerKit(
@@ -149,15 +150,15 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     # Training
 
-    def train(self, requested_stop: Callable[[], str | None]) -> Outcome:
+    def train(self, requested_stop: RequestedStop) -> Outcome:
         """Train until a limit is reached or a stop is requested; always leave a checkpoint."""
         return drain(self.readings(requested_stop))
 
-    def readings(self, requested_stop: Callable[[], str | None]) -> Readings:
+    def readings(self, requested_stop: RequestedStop) -> Readings:
         """Do the same, and yield every reading; closing the generator requests a stop."""
         return run_out(self._train(requested_stop), self._finish)
 
-    def _train(self, requested_stop: Callable[[], str | None]) -> Generator[Gauges, None, str]:
+    def _train(self, requested_stop: RequestedStop) -> Generator[Gauges, None, str]:
         job, messages = self._job, self._messages
         self.run.open_records()
         self.event("process", role="supervisor", pid=os.getpid())
