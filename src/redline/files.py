@@ -12,11 +12,11 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from redline.errors import DamagedError
+from redline.errors import DamagedError, UserError
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -176,6 +176,15 @@ def explain(error: OSError, path: Path) -> str:
         return reason
     mount = mount_point(path)
     return f"{reason}; {mount} has {free_bytes(mount) / 1e6:,.1f} MB free: make room or use another --log-dir"
+
+
+@contextmanager
+def explained(kind: type[UserError], path: Path, *, before: str = "", after: str = "") -> Iterator[None]:
+    """Turn an OSError into an error for the user, with its explanation between two texts."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{before}{explain(error, path)}{after}") from error
 
 
 def mount_point(path: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from redline.errors import CheckpointError, DamagedError
-from redline.files import BytesLike, explain, sync_directory, write_synced
+from redline.files import BytesLike, explained, sync_directory, write_synced
 from redline.runs.manifest import (
     CHECKPOINTS,
     FILE_NAME,
@@ -53,13 +53,11 @@ class CheckpointStore:
         self.run = run
         self.path = run.path / CHECKPOINTS
         self._damaged: set[Path] = set()
-        try:
+        with explained(CheckpointError, self.path):
             self.path.mkdir(exist_ok=True)
             self._clean_up_after_kill()
             self.segments = SegmentStore(run.path / REPLAY)
             sync_directory(run.path)
-        except OSError as error:
-            raise CheckpointError(explain(error, self.path)) from error
 
     def save(
         self,
@@ -87,12 +85,11 @@ class CheckpointStore:
         target = self.path / str(steps)
         temporary = self.path / f"{SAVING}{steps}"
         try:
-            self.run.sync_records()
-            self.segments.sync()
-            _write_folder(temporary, contents | {MANIFEST: manifest})
-            self._publish(temporary, target)
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {steps} is not saved: {explain(error, self.path)}") from error
+            with explained(CheckpointError, self.path, before=f"checkpoint {steps} is not saved: "):
+                self.run.sync_records()
+                self.segments.sync()
+                _write_folder(temporary, contents | {MANIFEST: manifest})
+                self._publish(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         self._damaged.discard(target)
@@ -112,14 +109,12 @@ class CheckpointStore:
             kept.add(max(scored, key=lambda folder: (manifests[folder]["score"], steps_of(folder))))
         doomed = [folder for folder in checkpoint_folders(self.path) if folder not in kept]
         named = {place["segment"] for folder in kept for place in find_locations(manifests[folder]["replay"])}
-        try:
+        with explained(CheckpointError, self.path, before="cannot remove old checkpoints: "):
             for folder in doomed:
                 self._remove(folder)
             # before the segments go: a checkpoint must not come back without its replay
             sync_directory(self.path)
             self.segments.collect(named)
-        except OSError as error:
-            raise CheckpointError(f"cannot remove old checkpoints: {explain(error, self.path)}") from error
         return [steps_of(folder) for folder in doomed]
 
     def newest_valid(self) -> Checkpoint:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from redline.errors import UserError
-from redline.files import explain, open_regular, read_json_object, replace_file, sync_directory, with_appended
+from redline.files import (
+    explain,
+    explained,
+    open_regular,
+    read_json_object,
+    replace_file,
+    sync_directory,
+    with_appended,
+)
 from redline.records import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines
 from redline.runs.blocks import BlockWriter, cut_blocks_after, set_aside
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
@@ -64,13 +72,11 @@ class RunDirectory:
     def create(cls, log_dir: Path, *, game: str, algorithm: str, seed: int) -> Self:
         """Make `<log-dir>/<game>/<algorithm>/<YYYYMMDD-HHMMSS>-s<seed>` and lock it."""
         parent = log_dir / slug(game) / slug(algorithm)
-        try:
+        with explained(UserError, log_dir, before="cannot create a run: "):
             parent.mkdir(parents=True, exist_ok=True)
             path = _make_unique(parent, f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
             for folder in (parent, parent.parent, log_dir):
                 sync_directory(folder)
-        except OSError as error:
-            raise UserError(f"cannot create a run: {explain(error, log_dir)}") from error
         try:
             return cls(path)
         except UserError:
@@ -126,10 +132,8 @@ class RunDirectory:
         """Replace `run.json` as a whole."""
         text = json.dumps(as_json_value({"schema": SCHEMA, **run}), allow_nan=False, indent=2) + "\n"
         path = self.path / RUN_JSON
-        try:
+        with explained(UserError, path):
             replace_file(path, [text.encode()])
-        except OSError as error:
-            raise UserError(explain(error, path)) from error
 
     def open_records(self) -> None:
         """Make the files of all records, so that a reader finds them before their first row."""

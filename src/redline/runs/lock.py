@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from redline.errors import UserError
-from redline.files import explain, open_regular, write_all
+from redline.files import explained, open_regular, write_all
 from redline.records import SCHEMA, parse_row
 
 LOCK_NAME = "run.lock"
@@ -29,19 +29,15 @@ class RunLock:
 
     def __init__(self, directory: Path, name: str = LOCK_NAME) -> None:
         path = directory / name
-        try:
+        with explained(UserError, path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise UserError(explain(error, path)) from error
-        try:
-            _lock(descriptor, directory)
-            os.ftruncate(descriptor, 0)
-            write_all(descriptor, json.dumps(_holder()).encode())
-        except (OSError, UserError) as error:
-            os.close(descriptor)
-            if isinstance(error, OSError):
-                raise UserError(explain(error, path)) from error
-            raise
+            try:
+                _lock(descriptor, directory)
+                os.ftruncate(descriptor, 0)
+                write_all(descriptor, json.dumps(_holder()).encode())
+            except (OSError, UserError):
+                os.close(descriptor)
+                raise
         self._descriptor: int | None = descriptor
 
     def share(self) -> SharedLock:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import DamagedError, UserError
-from redline.files import explain, read_json_object, sha256_of_file
+from redline.files import explained, read_json_object, sha256_of_file
 from redline.records import SCHEMA, as_python
 from redline.runs.segments import find_locations, read_chunk
 
@@ -179,22 +179,18 @@ def _verify_file(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
     if FILE_NAME.fullmatch(name) is None:
         raise DamagedError(f"{folder / MANIFEST} names a file {name!r}, which is no plain name")
     path = folder / name
-    try:
+    with explained(DamagedError, path):
         size_bytes = path.lstat().st_size
         if size_bytes != facts["bytes"] or size_bytes > MAX_FILE_BYTES:
             raise DamagedError(f"{path} has {size_bytes:_} bytes, not {facts['bytes']:_}")
         if sha256_of_file(path) != facts.get("sha256"):
             raise DamagedError(f"{path} does not have the sha256 that was written")
-    except OSError as error:
-        raise DamagedError(explain(error, path)) from error
     return path
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
+    with explained(DamagedError, path):
         return read_json_object(path, max_bytes=MAX_JSON_BYTES)
-    except OSError as error:
-        raise DamagedError(explain(error, path)) from error
 
 
 def find_checkpoint(run: Path, which: str | int, *, with_replay: bool) -> Checkpoint:

@@ -11,7 +11,7 @@ from redline.envs.factory import make_vector_env
 from redline.errors import UserError
 from redline.experience import available_bytes, check_fits
 from redline.experience.budget import bytes_in_words
-from redline.files import explain, free_bytes, mount_point
+from redline.files import explained, free_bytes, mount_point
 from redline.learner import Learner
 from redline.recordings.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
 from redline.runtime.config import Job
@@ -94,10 +94,8 @@ def check_memory(resolved: ResolvedJob) -> None:
 def _free_disk(folder: Path | None) -> int:
     if folder is None:
         return 0
-    try:
+    with explained(UserError, folder, before="replay.path can't be used: ", after=": choose another folder"):
         return free_bytes(_nearest_existing(folder))
-    except OSError as error:
-        raise UserError(f"replay.path can't be used: {explain(error, folder)}: choose another folder") from None
 
 
 def _nearest_existing(folder: Path) -> Path:
@@ -131,14 +129,12 @@ def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
 def check_disk(resolved: ResolvedJob, log_dir: Path) -> None:
     """Refuse a run whose checkpoints and replay segments would fill the disk."""
     layout, needed = resolved.layout, checkpoint_bytes(resolved)
-    try:
+    with explained(UserError, log_dir, before="cannot create a run: ", after=": use another --log-dir"):
         place = _nearest_existing(log_dir)
         free = free_bytes(place)
         if layout is not None and layout.path is not None:
             is_same_disk = _nearest_existing(layout.path).stat().st_dev == place.stat().st_dev
             needed += layout.disk_bytes if is_same_disk else 0
-    except OSError as error:
-        raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None
     if needed > free:
         raise UserError(
             f"a run may need {bytes_in_words(needed)} on disk, {mount_point(place)} has {bytes_in_words(free)} free: "

@@ -23,7 +23,7 @@ from redline.envs.factory import env_spec
 from redline.envs.vector import Progress
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
-from redline.files import explain
+from redline.files import explained
 from redline.networks import Network
 from redline.networks.cores import mask_state
 from redline.recordings.catalogue import POLICY
@@ -194,7 +194,7 @@ def play_policy(
     saved = read_run(run)
     found = find_checkpoint(run, checkpoint, with_replay=False)
     recording = RecordingConfig(record_values=record_values)
-    try:
+    with explained(UserError, played_path(run), before="the episodes can't be recorded: "):
         with _alone(run, requested_stop):  # refuse a folder that can't be written before anything is played
             pass
         evaluation = evaluate(
@@ -204,8 +204,6 @@ def play_policy(
         setting = setting_of(replace(saved.job, recording=recording), env_spec(saved.job.env))
         with _alone(run, requested_stop), BlockWriter(played_path(run)) as writer:
             _append(writer, setting, episodes, steps=found.steps)
-    except OSError as error:
-        raise UserError(f"what is played can't be recorded: {explain(error, played_path(run))}") from error
     library = open_library(run)
     addresses = [Address(POLICY, one.lane, one.key_seed, one.key_offset_steps) for one in episodes]
     return [entry for address in addresses if (entry := library.find(address)) is not None]
