@@ -26,7 +26,7 @@ from redline.recordings import tracing
 from redline.recordings.library import open_library, recordings_path
 from redline.records import read_records
 from redline.runtime import actor
-from redline.runtime.gauges import Display
+from redline.runtime.gauges import SilentDisplay
 from redline.runtime.launch import start_run
 from redline.runtime.run_log import RunLog
 
@@ -43,16 +43,6 @@ QUICK = (
     *("--replay.capacity", "20_000", "--num-envs", "4"),
 )
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.1", "--evaluator.episodes", "2")
-
-
-class Silent(Display):
-    """Listens to nothing."""
-
-    def note(self, text: str) -> None:
-        """Take a note."""
-
-    def show(self, gauges: object) -> None:
-        """Take a reading."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -138,7 +128,7 @@ def measure_overhead(folder: Path, options: Namespace) -> Measurement:
         flags = parse_train([*args, "--max-minutes", str(options.minutes), "--log-dir", str(folder)])
         clock = Clock()
         with clock.around_recording():
-            session = start_run(flags.job, flags.algo, Silent())
+            session = start_run(flags.job, flags.algo, SilentDisplay())
             with session:
                 begun_s = time.process_time()
                 clock.spent_s = 0.0

@@ -20,21 +20,11 @@ from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig, ReplayMemory
 from redline.records import read_records
 from redline.runtime.config import Job
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import SilentDisplay
 from redline.runtime.launch import start_run
 from redline.runtime.session import Session
 
 FIRST_GOAL_S, LATER_GOAL_S = 5.0, 1.0
-
-
-class Silent:
-    """Watches without a word."""
-
-    def note(self, text: str) -> None:
-        """Ignore it."""
-
-    def show(self, gauges: Gauges) -> None:
-        """Ignore it."""
 
 
 def memory_of(session: Session) -> ReplayMemory:
@@ -63,7 +53,7 @@ def measure(options: Namespace, folder: Path) -> list[dict[str, Any]]:
     played = play_game("pong", num_transitions=options.transitions, seed=1)
     replay = ReplayConfig(capacity=options.capacity, codec=options.codec)
     job = Job(env=EnvConfig("pong"), algorithm=replace(DQN, replay=replay), num_envs=LANES, log_dir=folder)
-    session = start_run(job, "dqn", Silent())
+    session = start_run(job, "dqn", SilentDisplay())
     if not isinstance(session, Session):
         raise TypeError("this job trains inline")
     with session:

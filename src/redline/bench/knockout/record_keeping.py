@@ -13,21 +13,11 @@ import torch
 
 from redline.monitor.attaching import Watcher
 from redline.runs.directory import RunDirectory
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import SilentDisplay
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.run_log import RunLog
 from redline.runtime.sinks import RunStart, open_sinks
 from redline.runtime.training import Trainer
-
-
-class Unwatched:
-    """Nobody looks at a run that is only measured."""
-
-    def note(self, text: str) -> None:
-        """Take in a fact."""
-
-    def show(self, gauges: Gauges) -> None:
-        """Take in a reading."""
 
 
 class RecordKeeping:
@@ -41,7 +31,7 @@ class RecordKeeping:
             trainer.job,
             trainer.spec,
             trainer.counters,
-            display=Unwatched(),
+            display=SilentDisplay(),
             sinks=open_sinks((), RunStart(run.path, {}, 0)),
         )
         self._monitor = monitor

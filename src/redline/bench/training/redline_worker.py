@@ -22,20 +22,10 @@ from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
 from redline.returns import Traces
 from redline.runtime.config import Job
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import SilentDisplay
 from redline.runtime.launch import start_run
 from redline.runtime.session import Session
 from redline.schedules import Linear
-
-
-class Silence:
-    """Shows neither notes nor gauges: the other contender has no panel either."""
-
-    def note(self, text: str) -> None:
-        """Say nothing."""
-
-    def show(self, gauges: Gauges) -> None:
-        """Show nothing."""
 
 
 def make_job(setting: Setting, log_dir: Path) -> Job:
@@ -96,7 +86,7 @@ def rollout_learner(setting: OnPolicySetting) -> OnPolicy:
 
 def train(job: Job, algorithm: str, turns: Turns) -> None:
     """Train whenever it is its turn, until no more are wanted."""
-    session = start_run(job, algorithm, Silence())
+    session = start_run(job, algorithm, SilentDisplay())
     if not isinstance(session, Session):
         raise TypeError("this job trains inline")
     with session:
