@@ -15,7 +15,7 @@ from redline.bench.training.workers import TrainingPeer
 from redline.cli import bench_train
 from redline.cli.bench_printing import ended_by_signals
 from redline.cli.main import BAD_INPUT, FAILED, main
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 
 QUICK = ["bench", "train", "--algo", "a2c", "--rounds", "1", "--seconds", "0.5", "--warmup-steps", "100"]
 

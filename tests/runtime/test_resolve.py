@@ -14,8 +14,9 @@ from redline.cli.flags import parse_train
 from redline.cli.resume import parse_resume
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
+from redline.runs.host import usable_cores
 from redline.runtime import resolve
-from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, usable_cores
+from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits
 from redline.runtime.resolve import resolve_again, resolve_job
 from redline.runtime.resuming import changed_settings, check_changes, inexact_because
 

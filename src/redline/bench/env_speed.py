@@ -28,7 +28,7 @@ from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
 from redline.envs.ledger import key_seed
 from redline.errors import UserError
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 from redline.types import IntArray
 
 GOAL_RATIO = 0.95

@@ -25,8 +25,9 @@ from redline.files import explain, free_bytes
 from redline.plan.disk import DiskPlan, plan_disk
 from redline.recordings.estimate import measure_recordings
 from redline.recordings.tracing import RecordingConfig
+from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
-from redline.runtime.config import Job, usable_cores
+from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob, resolve_job
 
 PROGRAM = "redline plan disk"

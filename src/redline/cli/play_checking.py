@@ -15,7 +15,7 @@ from redline.recordings.catalogue import Listed
 from redline.recordings.library import Entry, Library
 from redline.recordings.verifying import StoppedWhileVerifyingError, Verdict, verify
 from redline.records import plain_text
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 
 MAX_LINES = 20
 MAX_DAMAGES = 5

@@ -23,7 +23,8 @@ from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.files import explain
 from redline.runs.directory import slug
-from redline.runtime.config import Job, flatten, to_settings, usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job, flatten, to_settings
 from redline.runtime.resolve import check_topology
 from redline.tune.goals import parse_goal, usual_window
 from redline.tune.settings_file import canonical_key, to_toml, write_settings

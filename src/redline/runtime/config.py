@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,11 +30,6 @@ T = TypeVar("T")
 def _require_count(name: str, count: int, *, lowest: int, highest: int = MAX_COUNT, otherwise: str = "") -> None:
     if not lowest <= count <= highest:
         raise UserError(f"{name} is {count}: use {otherwise}{max(lowest, 1)} to {highest:_}")
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

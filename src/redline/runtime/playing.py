@@ -32,9 +32,10 @@ from redline.recordings.library import Entry, open_library, played_path
 from redline.recordings.setting import SETTING, Setting
 from redline.recordings.tracing import RecordingConfig
 from redline.runs.blocks import BlockWriter
+from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
 from redline.runtime.actor import Episode
-from redline.runtime.config import Job, usable_cores
+from redline.runtime.config import Job
 from redline.runtime.evaluation import (
     PlayedEpisode,
     RequestedStop,

@@ -18,7 +18,8 @@ from redline.envs.vector import Progress, VectorEnv
 from redline.experience import ReplayLayout, ReplayMemory, with_budget
 from redline.experience.budget import SURPLUS
 from redline.experience.frame_codec import find_codec
-from redline.runtime.config import Job, usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job
 from redline.runtime.pacing import Pacing
 from redline.types import Adjustment, Array, EnvSpec, IntArray
 

@@ -16,7 +16,8 @@ from redline.envs.suites import is_registered
 from redline.errors import UserError
 from redline.experience import ReplayLayout
 from redline.experience.shared_lanes import check_platform
-from redline.runtime.config import ActorConfig, Job, Limits, flag_of, usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.config import ActorConfig, Job, Limits, flag_of
 from redline.runtime.replay_sizing import resolve_replay
 from redline.types import Adjustment, EnvSpec
 

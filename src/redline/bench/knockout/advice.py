@@ -14,7 +14,8 @@ from redline.bench.knockout.costs import ENV_AND_LEARNER, LEARNER_PARTS
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.networks import Nature
-from redline.runtime.config import Job, from_settings, usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job, from_settings
 from redline.runtime.resolve import check_topology, place_roles, resolve_roles
 
 GOOD_BATCH = 128  # rows beyond which a CPU's cache no longer holds what an update computes with

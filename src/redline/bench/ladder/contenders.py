@@ -10,7 +10,7 @@ import torch
 
 from redline.envs.vector import EnvError
 from redline.experience import ReplayError
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 from redline.runtime.counters import Counters, Scores
 
 SETTLE_STEPS = 100  # of learning: allocator and caches have seen every shape

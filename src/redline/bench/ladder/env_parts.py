@@ -21,7 +21,7 @@ from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.errors import UserError
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 from redline.types import Array, BoolArray, FloatArray, IntArray
 
 LIFE_LOSS, CLIPPING = "life loss", "reward clipping"

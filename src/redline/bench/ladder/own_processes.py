@@ -23,7 +23,7 @@ import psutil
 from redline.bench.ladder.contenders import ContenderError, Turn, gpu_share
 from redline.bench.other_work import tree_cpu_s
 from redline.records import Row, read_records
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 
 POLL_S = 0.1
 STARTING_S = 300.0  # until the first updates, on a slow machine

@@ -14,7 +14,7 @@ from redline.bench.ladder.contenders import SETTLE_STEPS
 from redline.bench.ladder.task import ADAM_EPS, BATCH_SIZE, EPSILON_END, GAMMA, PONG, STEPS_PER_UPDATE
 from redline.bench.training.sb3_worker import ENDLESS_STEPS, make_env, make_model
 from redline.bench.training.settings import DqnSetting
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 
 
 class Turns:

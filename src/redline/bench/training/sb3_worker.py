@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 
 from redline.bench.training.settings import DqnSetting, OnPolicySetting, Setting, from_json
 from redline.bench.training.turns import Turns
-from redline.runtime.config import usable_cores
+from redline.runs.host import usable_cores
 
 VEC_ENVS: dict[str, type[DummyVecEnv] | type[SubprocVecEnv]] = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
 ENDLESS_STEPS = 10_000_000
