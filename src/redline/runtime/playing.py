@@ -111,24 +111,12 @@ def evaluate(
     explore, epsilon = choose_acting(job.algorithm, config)
     device = find_device(config.device)
     num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
-    spec = env_spec(job.env)
-    player = make_player(
-        job,
-        spec,
-        device=device,
-        num_envs=num_envs,
-        threads=min(cores, num_envs),
-        act=(explore, epsilon),
-        recording=recording,
-    )
+    threads, how = min(cores, num_envs), (explore, epsilon)
+    spec, seed = env_spec(job.env), evaluation_seed(job.seed, config.seed)
+    player = make_player(job, spec, device=device, num_envs=num_envs, threads=threads, act=how, recording=recording)
     load_weights(player.network, checkpoint)
     with compute_threads(cores if spec.is_image else 1), _denormals_flushed():
-        played = player.play(
-            config.episodes,
-            seed=evaluation_seed(job.seed, config.seed),
-            progress=progress,
-            requested_stop=requested_stop,
-        )
+        played = player.play(config.episodes, seed=seed, progress=progress, requested_stop=requested_stop)
     return Evaluation(
         played=played,
         epsilon=epsilon,

@@ -54,7 +54,8 @@ def resolve_replay(
         job.env, (layout.codec,), steps=MEASURED_STEPS, capacity=layout.capacity, num_envs=min(job.num_envs, NUM_ENVS)
     )[layout.codec]
     layout = with_budget(layout, measured.bytes_per_frame * measured.frames_per_transition)
-    why = f"{measured.bytes_per_frame:.0f} bytes per frame with {layout.codec}, measured by playing; × {SURPLUS}"
+    headroom = f"{SURPLUS - 1:.0%} headroom"
+    why = f"{measured.bytes_per_frame:.0f} bytes per frame with {layout.codec}, measured by playing, and {headroom}"
     return layout, [Adjustment("replay.bytes", "auto", f"{layout.num_bytes:_}", why)]
 
 
