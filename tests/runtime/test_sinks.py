@@ -14,7 +14,6 @@ import pytest
 
 import redline
 from redline.cli.main import BAD_INPUT, main
-from redline.runtime import sinks
 from redline.runtime import sinks as module
 from redline.runtime.sinks import EVENTS, RunStart, Sinks, TensorBoard
 
@@ -220,7 +219,7 @@ def test_weights_and_biases_keeps_a_run_offline_where_nobody_is_logged_in(tmp_pa
 def test_a_tracker_that_is_not_there_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sinks, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     for name, said in (("wandb", "pip install 'redline[wandb]'"), ("wndb", "did you mean wandb")):
         assert main(["train", "--env", "CartPole-v1", "--track", name, "--log-dir", str(tmp_path)]) == BAD_INPUT
         assert said in capsys.readouterr().err
