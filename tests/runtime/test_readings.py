@@ -10,7 +10,7 @@ import pytest
 from redline.algorithms.catalog import ALGORITHMS
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.loop import Measured, Measurer
+from redline.runtime.loop import Measurer
 from redline.runtime.pacing import Pacing
 from redline.runtime.training import Stopwatch
 from redline.types import EnvSpec
@@ -53,7 +53,7 @@ class Trainer:
         self.phases.seconds["learn"] += seconds - waited_s
 
 
-def measurer_of(trainer: Measured, folder: Path = Path()) -> Measurer:
+def measurer_of(trainer: Any, folder: Path = Path()) -> Measurer:
     return Measurer(trainer, folder=folder)
 
 
