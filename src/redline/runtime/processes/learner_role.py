@@ -149,7 +149,7 @@ class _Duties:
         self._outbox = outbox
         self._loop = Loop(trainer, folder=store.path, role="learner")
         self._saves = slot.status.saves_ordered
-        self._told_of_limit = False
+        self._is_limit_reported = False
 
     def run(self) -> None:
         """Go on until the supervisor ends the run."""
@@ -195,8 +195,8 @@ class _Duties:
 
     def _is_at_limit(self) -> bool:
         reason = self._trainer.limit_reached(invocation_s=self._loop.invocation_s)
-        if reason is not None and not self._told_of_limit:
-            self._told_of_limit = True
+        if reason is not None and not self._is_limit_reported:
+            self._is_limit_reported = True
             self._outbox.send("limit", reason=reason)
         return reason is not None
 

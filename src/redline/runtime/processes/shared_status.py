@@ -12,12 +12,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.reduction import DupFd
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from redline.experience.shared_block import SharedBlock
 from redline.types import Array
+
+T = TypeVar("T")
 
 LEARNER, EVALUATOR, FIRST_ACTOR = 0, 1, 2  # slots
 WAITS = ("learner", "actors", "gather", "envs", "rest")  # reasons for which a process may wait
@@ -56,8 +58,26 @@ def _attach(descriptor: Any) -> Doorbell:
     return Doorbell(descriptor=descriptor.detach())
 
 
+class Cell(Generic[T]):
+    """A number in one of the shared arrays of a status; reads as an attribute."""
+
+    def __init__(self, array: str, index: int, kind: Callable[[Any], T]) -> None:
+        self._array, self._index, self._kind = array, index, kind
+
+    def __get__(self, status: Any, _: object = None) -> T:
+        return self._kind(getattr(status, self._array)[self._index])
+
+
 class SharedStatus:
     """Cells in shared memory, with a slot per process; a store of eight bytes is atomic."""
+
+    is_stopped = Cell("_orders", 0, bool)  # all processes are to end
+    saves_ordered = Cell("_orders", 1, int)  # checkpoints, so far
+    sync_answered = Cell("_orders", 2, int)  # number of the newest request to sync the run's files that was answered
+    sync_failed = Cell("_orders", 3, int)  # number of the newest such request that failed
+    is_finishing = Cell("_orders", 4, bool)  # the newest order is for the last checkpoint
+    run_steps = Cell("_progress", 0, int)  # of the run that count: those in the replay memory
+    run_updates = Cell("_progress", 1, int)  # of the run
 
     def __init__(self, actors: int) -> None:
         slots = FIRST_ACTOR + actors
@@ -91,42 +111,17 @@ class SharedStatus:
 
     # Orders of the supervisor
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether all processes are to end."""
-        return bool(self._orders[0])
-
     def stop(self) -> None:
         """Let all processes end."""
         self._orders[0] = 1
         for bell in self.bells:
             bell.ring()
 
-    @property
-    def saves_ordered(self) -> int:
-        """Checkpoints ordered so far."""
-        return int(self._orders[1])
-
-    @property
-    def is_finishing(self) -> bool:
-        """Whether the newest order is for the last checkpoint."""
-        return bool(self._orders[4])
-
     def order_save(self, *, is_last: bool = False) -> None:
         """Order a checkpoint from the learner; after the last one it learns nothing more."""
         self._orders[1] += 1
         self._orders[4] = is_last  # written last: a reader that sees it sees the order
         self.bells[LEARNER].ring()
-
-    @property
-    def sync_answered(self) -> int:
-        """Number of the newest request to sync the run's files that was answered."""
-        return int(self._orders[2])
-
-    @property
-    def sync_failed(self) -> int:
-        """Number of the newest such request that failed."""
-        return int(self._orders[3])
 
     def answer_sync(self, number: int, *, is_safe: bool) -> None:
         """Tell the learner whether the rows that it sent before a request are on the disk."""
@@ -160,16 +155,6 @@ class SharedStatus:
         self._greedy[3] = 1.0  # written last: a reader that sees it sees the rest
 
     # Progress of the learner
-
-    @property
-    def run_steps(self) -> int:
-        """Steps of the run that count: those in the replay memory."""
-        return int(self._progress[0])
-
-    @property
-    def run_updates(self) -> int:
-        """Updates of the run."""
-        return int(self._progress[1])
 
     def show_progress(self, *, steps: int, updates: int) -> None:
         """Show all processes how far the run is."""
