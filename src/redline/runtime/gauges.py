@@ -22,10 +22,10 @@ class RoleGauges:
     pid: int | None
     cpu_percent: float | None  # 100 is one core
     rss_bytes: int | None
-    steps_per_s: float | None  # played by it
-    updates_per_s: float | None  # computed by it
-    waiting: Mapping[str, float]  # share of the last seconds, 0 … 1, by reason
-    weights_age_updates: float | None  # updates by which its weights lag behind the learner's
+    steps_per_s: float | None = None  # played by it
+    updates_per_s: float | None = None  # computed by it
+    waiting: Mapping[str, float] = field(default_factory=dict)  # share of the last seconds, 0 … 1, by reason
+    weights_age_updates: float | None = None  # updates by which its weights lag behind the learner's
     restarts: int = 0
     busy: Mapping[str, float] = field(default_factory=dict)  # share of the last seconds, by phase; {} if unknown
 

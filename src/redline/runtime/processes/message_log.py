@@ -69,16 +69,8 @@ class RoleReadings:
         members = list(self._pool.members.values())
         self._usages = {member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid) for member in members}
         own = self._own.sample()
-        supervisor = RoleGauges(
-            role="supervisor",
-            pid=os.getpid(),
-            cpu_percent=own.cpu_percent if own else None,
-            rss_bytes=own.rss_bytes if own else None,
-            steps_per_s=None,
-            updates_per_s=None,
-            waiting={},
-            weights_age_updates=None,
-        )
+        cpu_percent, rss_bytes = (own.cpu_percent, own.rss_bytes) if own else (None, None)
+        supervisor = RoleGauges("supervisor", os.getpid(), cpu_percent, rss_bytes)
         return (supervisor, *(self._role(member, before, now) for member in members))
 
     def _role(self, member: Member, before: _Mark, now: _Mark) -> RoleGauges:
