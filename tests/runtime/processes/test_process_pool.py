@@ -354,7 +354,8 @@ member = pool.start("actor-0", 2, child_work.end_at_once, (pool.status, 2))
 member.process.join()
 print(os.getpid(), pool.find_lost()[0].why)
 """
-    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    folders = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [*first, sys.executable, "-c", code]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout == "1 ended with exit code 0\n", done.stderr
