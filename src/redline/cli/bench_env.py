@@ -17,8 +17,8 @@ from redline.cli.bench_printing import (
     tell,
 )
 from redline.cli.main import FAILED, refuse
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import print_table
 from redline.envs.atari import KEY_INTERVAL_STEPS
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError

@@ -22,11 +22,11 @@ from redline.cli.bench_printing import (
     tell,
 )
 from redline.cli.main import FAILED, refuse
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import print_table
-from redline.cli.wording import duration, number
 from redline.errors import UserError
 from redline.runs.errors import explain
+from redline.units import duration, number
 
 ENOUGH_SEEDS = 3  # to tell a rung that learns less from bad luck
 MISSING_CHARACTERS = 40

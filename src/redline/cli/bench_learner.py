@@ -18,8 +18,8 @@ from redline.cli.bench_printing import (
     rate_text,
     tell,
 )
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import print_table
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from redline.cli.main import DONE, FAILED
-from redline.cli.tables import is_plain
-from redline.cli.wording import duration
+from redline.cli.output import is_plain
 from redline.errors import UserError
 from redline.records import as_json_value
+from redline.units import duration
 
 Shown = Callable[[Mapping[str, Any], bool], None]  # prints a result, plainly or not
 

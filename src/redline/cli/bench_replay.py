@@ -12,15 +12,15 @@ import tyro
 from redline.bench.replay import GAMES, ReplayBench
 from redline.cli.bench_printing import OutputFlags, check_seed, give_out, tell
 from redline.cli.main import FAILED, refuse
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import print_table
-from redline.cli.wording import duration
 from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
 from redline.runs.errors import explain
+from redline.units import duration
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from redline.bench.training.workers import WorkerError
 from redline.cli.bench_learner import split_names
 from redline.cli.bench_printing import OutputFlags, ended_by_signals, give_out, print_verdict, rate_text, tell
 from redline.cli.main import FAILED, refuse
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
 from redline.cli.spinning import SHORT_SPIN
-from redline.cli.tables import print_table
-from redline.cli.wording import number
 from redline.envs.atari_games import DQN_2015, AtariGame
 from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
+from redline.units import number
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 from redline.cli.main import DONE
+from redline.cli.output import is_plain, print_table, progress_bar
 from redline.cli.parsing import parse, split_run
-from redline.cli.tables import is_plain, print_table, progress_bar
-from redline.cli.wording import size
 from redline.errors import UserError, unknown_name
 from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalogue
 from redline.recordings.library import Library, open_library
 from redline.records import plain_text
 from redline.runs.errors import explain
 from redline.runs.locating import is_recorded
+from redline.units import size
 
 PROGRAM = "redline episodes RUN"
 EXAMPLE = "redline episodes runs/pong/dqn/20260101-120000-s1"

@@ -10,10 +10,9 @@ from typing import Annotated
 import tyro
 
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.output import is_plain, print_facts, progress_bar
 from redline.cli.parsing import parse, split_run
 from redline.cli.stopping import StopRequest
-from redline.cli.tables import is_plain, print_facts, progress_bar
-from redline.cli.wording import duration, number
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
@@ -21,6 +20,7 @@ from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import Checkpoint
 from redline.runtime.evaluation import Evaluation, EvaluationConfig, StoppedWhileEvaluatingError, evaluate
 from redline.runtime.resuming import SavedRun, check_env, read_run
+from redline.units import duration, number
 
 PROGRAM = "redline eval RUN"
 

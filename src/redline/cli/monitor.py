@@ -15,7 +15,6 @@ from pathlib import Path
 from redline.cli.main import DONE, refuse
 from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
-from redline.cli.wording import duration, number, size
 from redline.errors import UserError
 from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
@@ -25,6 +24,7 @@ from redline.monitor.recording import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRol
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row
 from redline.runs.errors import explain
+from redline.units import duration, number, size
 
 HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"
 

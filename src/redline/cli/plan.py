@@ -8,10 +8,9 @@ from pathlib import Path
 
 from redline.cli.flags import default_job, scan
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.output import is_plain, print_table, progress_bar
 from redline.cli.parsing import parse
 from redline.cli.plan_disk import free_at, run_disk
-from redline.cli.tables import is_plain, print_table, progress_bar
-from redline.cli.wording import size
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
@@ -22,6 +21,7 @@ from redline.experience.budget import RESERVE_BYTES, SURPLUS
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.runs.errors import free_bytes
 from redline.runtime.compression import measure_codecs
+from redline.units import size
 
 SUBJECTS = ("memory", "disk")
 MIN_CAPACITY, MAX_CAPACITY = 1_000, 10**12

@@ -13,9 +13,8 @@ from redline.algorithms.catalog import canonical_name
 from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import default_job, scan
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.output import is_plain, print_table, progress_bar
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table, progress_bar
-from redline.cli.wording import size
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
@@ -28,6 +27,7 @@ from redline.runs.errors import explain, free_bytes
 from redline.runtime.building import KEPT_CHECKPOINTS, Settled, checkpoint_bytes, settle
 from redline.runtime.job import Job
 from redline.runtime.roles import usable_cores
+from redline.units import size
 
 PROGRAM = "redline plan disk"
 MOST_STEPS = 10**12

@@ -9,13 +9,12 @@ from typing import Annotated
 import tyro
 
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.output import command, is_plain, progress_bar, typed_env
 from redline.cli.parsing import parse
 from redline.cli.play_checking import check_recordings, differences_of, problems_of, warn
 from redline.cli.play_rendering import Look, Rendered, Showing, default_target, render
 from redline.cli.play_videos import best_so_far, make_videos, newest_at_checkpoints
 from redline.cli.stopping import StopRequest
-from redline.cli.tables import is_plain, progress_bar
-from redline.cli.wording import command, number, size, typed_env
 from redline.errors import UserError
 from redline.recordings.catalogue import BEST, Listed, list_episodes, select
 from redline.recordings.episode import RecordingError
@@ -29,6 +28,7 @@ from redline.runs.errors import explain
 from redline.runs.finding import NEWEST
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
+from redline.units import number, size
 
 PROGRAM = "redline play RUN"
 EXAMPLE = "redline play runs/pong/dqn/20260101-120000-s1 --episode best --out best.mp4"

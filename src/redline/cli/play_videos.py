@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.cli.main import DONE
+from redline.cli.output import progress_bar
 from redline.cli.play_rendering import (
     VIDEOS,
     Look,
@@ -17,8 +18,6 @@ from redline.cli.play_rendering import (
     video_name,
 )
 from redline.cli.stopping import StopRequest
-from redline.cli.tables import progress_bar
-from redline.cli.wording import number, size
 from redline.errors import UserError
 from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
 from redline.recordings.library import open_library
@@ -26,6 +25,7 @@ from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError
 from redline.recordings.video import find_encoder
 from redline.records import measured, read_records
 from redline.runs.errors import explain
+from redline.units import number, size
 
 GREEDY = "greedy"
 EVENTS = "events.jsonl"

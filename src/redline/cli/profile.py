@@ -16,12 +16,12 @@ from redline.bench.other_work import busy_words
 from redline.cli.bench_printing import check_out, ended_by_signals, tell
 from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
 from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.output import is_plain, print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table
 from redline.cli.train import TRAINING_ERRORS
-from redline.cli.wording import duration, number, rate
 from redline.errors import UserError
 from redline.records import as_json_value
+from redline.units import duration, number, rate
 
 PROGRAM = "redline profile"
 WITHOUT = {

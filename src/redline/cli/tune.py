@@ -15,10 +15,10 @@ import tyro
 from redline.algorithms.catalog import canonical_name
 from redline.cli.flags import train_defaults
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
+from redline.cli.output import command, typed_env
 from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.cli.train import display
-from redline.cli.wording import command, typed_env
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.runs.directory import slug

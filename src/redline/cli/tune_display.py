@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from redline.cli.displays import Lines, LivePanel, framed
-from redline.cli.wording import duration
 from redline.tune.watching import SearchView, TrialView, describe_value
+from redline.units import duration
 
 LINE_INTERVAL_S = 30.0
 MOST_ROWS = 16

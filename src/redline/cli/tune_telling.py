@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from redline.cli.tables import is_plain, print_table
-from redline.cli.wording import duration
+from redline.cli.output import is_plain, print_table
 from redline.records import as_json_value
 from redline.tune.checking import describe_run
 from redline.tune.goals import Goal, RunResult
@@ -13,6 +12,7 @@ from redline.tune.space import Space
 from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
 from redline.tune.tuner import Found
 from redline.tune.watching import describe_settings
+from redline.units import duration
 
 
 def opening_lines(folder: StudyFolder, space: Space) -> list[str]:
