@@ -176,7 +176,7 @@ def test_hostile_rows_are_left_out_or_shown_harmlessly(tmp_path: Path, played: P
         file.write(b"".join(lines))
     assert main(["episodes", str(folder), "--plain"]) == DONE
     out, err = capsys.readouterr()
-    assert err == "redline: warning: lines of episodes.jsonl that tell of no episode and are left out: 6\n"
+    assert err == "redline: warning: 6 lines of episodes.jsonl are no episodes and are left out\n"
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     assert "4 episodes; 2 recorded in " in out
     assert main(["episodes", str(folder), "--json"]) == DONE

@@ -68,7 +68,7 @@ def test_the_table_says_how_each_figure_was_found(capsys: pytest.CaptureFixture[
         "measured: every episode",
         "checkpoints ",
         "replay memory ",
-        "rows of records",
+        "logs ",
         "in all",
     ):
         assert words in out

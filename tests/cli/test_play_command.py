@@ -411,7 +411,7 @@ def test_videos_of_the_best_are_made_once(
     assert any(name.startswith(f"best_step{rows[7]['steps']}_return50_") for name in names)
     assert [one["made"] for one in answer(run, "--videos", "best")["videos"]] == [False] * 3
     assert main(["play", str(run), "--videos", "best", "--plain"]) == DONE
-    assert "0 videos made, 3 were there" in capsys.readouterr().out
+    assert "0 videos made, 3 existed already" in capsys.readouterr().out
 
 
 def test_videos_at_checkpoints_prefer_greedy_episodes(pong: Path, copy: Callable[[Path], Path], answer: Answer) -> None:

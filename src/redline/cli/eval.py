@@ -1,7 +1,5 @@
-"""`redline eval RUN`: how well an agent plays, by whole episodes without exploration."""
+"""`redline eval RUN`: how well an agent plays, over whole episodes without exploration."""
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, median
@@ -10,40 +8,37 @@ from typing import Annotated
 import tyro
 
 from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.output import is_plain, print_facts, progress_bar
-from redline.cli.parsing import parse, split_run
+from redline.cli.output import is_plain, print_facts, print_json, progress_bar, warn
+from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
 from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
 from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
 from redline.runs.finding import NEWEST, find_checkpoint
+from redline.runs.locating import locate_run
 from redline.runs.manifest import Checkpoint
 from redline.runtime.evaluation import Evaluation, EvaluationConfig, StoppedWhileEvaluatingError, evaluate
 from redline.runtime.resuming import SavedRun, check_env, read_run
 from redline.units import duration, number
 
-PROGRAM = "redline eval RUN"
-
 
 @dataclass(frozen=True)
 class EvalFlags:
-    """Evaluate a run: whole episodes, unclipped, greedy, noise off. The run is only read."""
+    """Evaluate a run: whole episodes, unclipped returns, greedy actions, noise off. The run is only read."""
 
+    run: Run
     config: Annotated[EvaluationConfig, tyro.conf.arg(name="")] = field(default_factory=EvaluationConfig)
     """How it is evaluated."""
     checkpoint: str = NEWEST
     """Checkpoint to load: newest, best (by the mean return of its last 100 episodes) or its steps."""
-    env: str | None = None
-    """Env of the run, to be typed again if it names a module (mypkg:MyEnv-v0): no file has one imported."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print the result as one JSON object on stdout, and nothing else there."""
+    env: RunEnv = None
+    plain: Plain = False
+    json: Json = False
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was found out, ready to be told."""
+    """What an evaluation found."""
 
     saved: SavedRun
     checkpoint: Checkpoint
@@ -64,33 +59,29 @@ class Result:
 
     @property
     def num_truncated(self) -> int:
-        """Episodes cut by a limit, of frames or of the env's own."""
+        """Episodes cut by a limit of frames, or by the env's own."""
         return sum(played.is_truncated for played in self.evaluation.played)
 
     @property
     def human_normalised(self) -> float | None:
-        """0 for random play, 1 for a human; None where nobody has measured both."""
+        """0 for random play, 1 for a human; None if there is no reference."""
         return None if self.reference is None else self.reference.normalise(fmean(self.returns))
 
 
 def run(args: Sequence[str]) -> int:
     """Evaluate as the flags say and return the exit code."""
-    if "--help" in args[:1] or "-h" in args[:1]:
-        parse(EvalFlags, args, default=EvalFlags(), prog=PROGRAM)
-    path, rest = split_run(args, "eval")
-    flags = parse(EvalFlags, rest, default=EvalFlags(), prog=PROGRAM)
-    saved = read_run(path)
+    flags = parse(EvalFlags, args, prog="redline eval")
+    saved = read_run(locate_run(flags.run))
     check_env(saved, flags.env)
     checkpoint = find_checkpoint(saved.path, flags.checkpoint, with_replay=False)
-    for reason in checkpoint.skipped:
-        print(f"redline: warning: {reason}", file=sys.stderr)
+    warn(checkpoint.skipped)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     try:
         with StopRequest() as stop, progress_bar(f"playing {flags.config.episodes} episodes", plain=plain) as progress:
             evaluation = evaluate(saved.job, checkpoint, flags.config, progress=progress, requested_stop=stop.reason)
     except StoppedWhileEvaluatingError as stopped:
-        # those that ended are the shorter ones: their mean would be biased
-        return refuse(f"{stopped}: nothing is reported, the run is as it was", as_json=flags.json, code=FAILED)
+        # the episodes that ended are the shorter ones: their mean would be biased
+        return refuse(f"{stopped}: nothing is reported, the run is unchanged", as_json=flags.json, code=FAILED)
     except EnvError as error:
         return refuse(str(error), as_json=flags.json, code=FAILED)
     returns = [played.episode.total_reward for played in evaluation.played]
@@ -104,7 +95,7 @@ def run(args: Sequence[str]) -> int:
         reference=None if game is None else REFERENCES.get(game.game),
     )
     if flags.json:
-        print(json.dumps(to_json(result)))
+        print_json(to_json(result))
     else:
         show(result, plain=plain)
     return DONE
@@ -114,8 +105,7 @@ def to_json(result: Result) -> dict[str, object]:
     """Return everything as one plain object."""
     evaluation, interval = result.evaluation, result.interval
     return {
-        "schema": 1,
-        "run": str(result.saved.path),
+        "run": result.saved.path,
         "algorithm": result.saved.algorithm,
         "env": result.saved.job.env.id,
         "checkpoint_steps": result.checkpoint.steps,
@@ -164,14 +154,14 @@ def show(result: Result, *, plain: bool) -> None:
 
 
 def describe_interval(interval: Interval | None) -> str:
-    """Say between what the mean lies."""
+    """Tell the confidence interval of the mean."""
     if interval is None:
-        return "(one episode tells nothing of its spread)"
+        return "(one episode has no spread)"
     return f"({interval.level:.0%} interval {number(interval.low)} to {number(interval.high)})"
 
 
 def describe_normalised(result: Result) -> str:
-    """Say how the mean compares with random play and a human."""
+    """Compare the mean with random play and a human."""
     if result.reference is None:
         return f"no reference for {result.saved.job.env.id}"
     random, human = number(result.reference.random, 1), number(result.reference.human, 1)
@@ -179,7 +169,8 @@ def describe_normalised(result: Result) -> str:
 
 
 def describe_acting(result: Result) -> str:
-    """Say how actions were chosen."""
+    """Tell how actions were chosen."""
+    epsilon, seed = result.evaluation.epsilon, result.config.seed
     if result.config.sample:
-        return f"drawn from the policy, seed {result.config.seed}"
-    return f"greedy with ε {result.evaluation.epsilon:g}, noise off, seed {result.config.seed}"
+        return f"sampled from the policy, seed {seed}"
+    return f"{f'ε-greedy, ε = {epsilon:g}' if epsilon else 'greedy'}, noisy layers off, seed {seed}"

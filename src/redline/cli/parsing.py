@@ -21,6 +21,9 @@ Run = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar=RUN, help="A run directory, a folder of runs (its newest), or last: the newest in ./runs."),
 ]
+RunEnv = Annotated[
+    str | None, tyro.conf.arg(help="The run's env, typed again if it names a module (mypkg:MyEnv-v0) to import.")
+]
 Plain = Annotated[bool, tyro.conf.arg(help="Plain text, no drawing.")]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object on stdout, and nothing else there.")]
 

@@ -1,14 +1,12 @@
-"""`redline play RUN --verify`: recordings are played again and compared with what was recorded, bit for bit."""
+"""`redline play RUN --verify`: play recordings again and compare them, bit for bit."""
 
-import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.output import progress_bar
+from redline.cli.output import print_json, progress_bar, warn
 from redline.cli.stopping import StopRequest
 from redline.recordings.catalogue import Listed
 from redline.recordings.library import Entry, Library
@@ -23,11 +21,11 @@ MAX_DAMAGES = 5
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a check."""
+    """The result of a check."""
 
     run: Path
     verdicts: list[Verdict]
-    ids: dict[int, str]  # of the entries that are listed under one
+    ids: dict[int, str]  # by the index of their entries
     damages: list[str]
     torn_tail: str | None
     differences: list[str]
@@ -35,7 +33,7 @@ class Checked:
 
     @property
     def mismatches(self) -> list[Verdict]:
-        """Episodes that did not come back."""
+        """Episodes that differ from their recordings."""
         return [verdict for verdict in self.verdicts if verdict.mismatch is not None]
 
     @property
@@ -45,7 +43,7 @@ class Checked:
 
     @property
     def has_passed(self) -> bool:
-        """Whether everything that was recorded is there and comes back."""
+        """Whether every recording is whole and plays again as it was."""
         return bool(self.verdicts) and not self.mismatches and not self.damages
 
     def name_of(self, entry: Entry) -> str:
@@ -56,7 +54,7 @@ class Checked:
 
 
 def problems_of(library: Library) -> list[str]:
-    """Return what in the recordings can't be used, a line each; of very many damages the first."""
+    """Return what is damaged in the recordings, a line each, the first few of many."""
     lines = library.damages[:MAX_DAMAGES]
     if len(library.damages) > MAX_DAMAGES:
         lines.append(f"and {len(library.damages) - MAX_DAMAGES:,} more damaged records")
@@ -64,15 +62,9 @@ def problems_of(library: Library) -> list[str]:
 
 
 def differences_of(library: Library, entries: Sequence[Entry]) -> list[str]:
-    """Return what is not as it was when these were recorded, a line each."""
+    """Return what has changed since these were recorded, a line each."""
     used = dict.fromkeys(entry.setting for entry in entries)
     return list(dict.fromkeys(line for place in used for line in library.settings[place].differences()))
-
-
-def warn(lines: Sequence[str]) -> None:
-    """Say on stderr what a reader should know; files tell it, which anybody may have written."""
-    for line in lines:
-        print(f"redline: warning: {plain_text(line)}", file=sys.stderr)
 
 
 def check_recordings(
@@ -88,7 +80,7 @@ def check_recordings(
         with StopRequest() as stop, progress_bar(f"playing {what} again", plain=plain) as progress:
             verdicts = verify(library, entries, threads=usable_cores(), progress=progress, requested_stop=stop.reason)
     except StoppedWhileVerifyingError as stopped:
-        return refuse(f"{stopped}: nothing is said of the rest", as_json=as_json, code=FAILED)
+        return refuse(f"{stopped}: the rest was not checked", as_json=as_json, code=FAILED)
     checked = Checked(
         run=run,
         verdicts=verdicts,
@@ -99,7 +91,7 @@ def check_recordings(
         duration_s=time.monotonic() - begun_s,
     )
     if as_json:
-        print(json.dumps(to_json(checked)))
+        print_json(to_json(checked))
     else:
         show(checked)
     return DONE if checked.has_passed else FAILED
@@ -108,8 +100,7 @@ def check_recordings(
 def to_json(checked: Checked) -> dict[str, object]:
     """Return everything as one plain object."""
     return {
-        "schema": 1,
-        "run": str(checked.run),
+        "run": checked.run,
         "episodes": len(checked.verdicts),
         "verified": len(checked.verdicts) - len(checked.mismatches),
         "mismatches": [
@@ -132,12 +123,12 @@ def to_json(checked: Checked) -> dict[str, object]:
 
 
 def show(checked: Checked) -> None:
-    """Print what came of it."""
+    """Print the result."""
     mismatches = checked.mismatches
     for verdict in mismatches[:MAX_LINES]:
         print(f"{checked.name_of(verdict.entry)}: {plain_text(verdict.mismatch)}")
     if len(mismatches) > MAX_LINES:
-        print(f"and {len(mismatches) - MAX_LINES:,} more that differ")
+        print(f"and {len(mismatches) - MAX_LINES:,} more differ")
     if not checked.verdicts:
         print(f"{checked.run}: no episode is recorded: nothing was checked")
         return

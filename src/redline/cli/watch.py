@@ -144,7 +144,8 @@ def state_of(followed: FollowedRun) -> str:
     """Tell whether the run goes on and when it last wrote, or how and when it ended."""
     status = followed.status
     if status.unix_s is None:
-        return "running, nothing was written yet" if status.state == "running" else f"{status.state}: {status.how}"
+        is_running = status.state == "running"
+        return "running, nothing was written yet" if is_running else plain_text(f"{status.state}: {status.how}")
     ago = f"{duration(max(0.0, time.time() - status.unix_s))} ago"
     if status.state == "running":
         return f"running, newest row {ago}"
