@@ -149,7 +149,7 @@ def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) 
     settings = merged(_settings_of(typed), given or {})
     algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
-    in_file_alone, settings = settings, with_presets(resolve(env_id).presets(algo), settings)
+    in_file_alone, settings = settings, merged(resolve(env_id).presets(algo), settings)
     in_file = _parts_in(settings)
     replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
     try:
@@ -168,31 +168,23 @@ def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) 
 
 
 def merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested settings, overridden by those given."""
+    """Return nested settings, overridden by those given, with dashes or underscores in either.
+
+    A table merges with another unless they name different parts: the settings of one part don't fit another.
+    """
     result = dict(settings)
-    for key, value in given.items():
+    spelled = {key.replace("-", "_"): key for key in settings}
+    for name, item in given.items():
+        key = spelled.get(name.replace("-", "_"), name)
         before = result.get(key)
-        is_table = isinstance(value, Mapping) and isinstance(before, Mapping)
-        result[key] = merged(before, value) if is_table else value  # type: ignore[arg-type]
+        value = {"id": item} if key == "env" and isinstance(item, str) and isinstance(before, Mapping) else item
+        is_same = isinstance(value, Mapping) and isinstance(before, Mapping) and _is_same_part(before, value)
+        result[key] = merged(before, value) if is_same else value  # type: ignore[arg-type]
     return result
 
 
-def with_presets(presets: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a file, completed by an env's presets, with dashes or underscores in either."""
-    result, spelled = dict(settings), {key.replace("-", "_"): key for key in settings}
-    for key, preset in presets.items():
-        name = key.replace("-", "_")
-        if name not in spelled:
-            result[key] = preset
-            continue
-        given = settings[spelled[name]]
-        if name == "env" and isinstance(given, str):
-            given = {"id": given}
-        if not isinstance(given, Mapping) or not isinstance(preset, Mapping):
-            continue
-        if given.get("name", preset.get("name")) == preset.get("name"):  # presets of one part don't fit another
-            result[spelled[name]] = with_presets(preset, given)
-    return result
+def _is_same_part(before: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    return bool(given.get("name", before.get("name")) == before.get("name"))
 
 
 def _settings_of(typed: Mapping[str, str]) -> dict[str, Any]:

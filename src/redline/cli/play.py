@@ -12,7 +12,6 @@ from redline.cli.output import command, is_plain, print_json, progress_bar, type
 from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
 from redline.cli.play_checking import check_recordings, differences_of, problems_of
 from redline.cli.play_videos import (
-    Look,
     Rendered,
     Showing,
     best_so_far,
@@ -145,25 +144,23 @@ def play(folder: Path, flags: PlayFlags) -> int:
         named = None if flags.episode is None else select(listed, flags.episode)
         return check_recordings(folder, library, listed, named=named, plain=plain, as_json=flags.json)
     warn(problems_of(library))
-    showing = Showing(folder, library, Look(flags.overlay, flags.scale))
+    showing = Showing(folder, library, flags.overlay, flags.scale)
     if flags.videos:
         wanted = KINDS[flags.videos](folder, listed)
         return make_videos(showing, wanted, kind=flags.videos, plain=plain, as_json=flags.json)
     if played is not None:
         listed = those_of(listed, library, played)
         if not flags.overlay and all(getattr(flags, name) is None for name in VIEW):
-            return tell_played(folder, listed, None, flags=flags)
+            return tell(folder, listed, None, flags=flags)
     chosen = choose_episodes(listed, flags)
     warn(differences_of(library, [one.entry for one in chosen if one.entry is not None]))
     out = flags.out
     if out is None and flags.sheet is None:
-        out = default_target(folder, chosen, showing.look)
+        out = default_target(showing, chosen)
     what = "an episode" if len(chosen) == 1 else f"{len(chosen)} episodes"
     with StopRequest() as stop, progress_bar(f"playing {what} again", plain=plain) as progress:
         rendered = render(showing, chosen, out=out, sheet=flags.sheet, progress=progress, requested_stop=stop.reason)
-    if played is not None:
-        return tell_played(folder, listed, rendered, flags=flags)
-    return tell_shown(folder, chosen, rendered, flags=flags)
+    return tell(folder, chosen if played is None else listed, rendered, flags=flags)
 
 
 def play_afresh(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
@@ -233,32 +230,20 @@ def those_of(listed: Sequence[Listed], library: Library, played: Sequence[Entry]
     return [one for one in listed if one.entry is not None and one.entry.index in wanted]
 
 
-def tell_played(folder: Path, listed: Sequence[Listed], rendered: Rendered | None, *, flags: PlayFlags) -> int:
-    """Print what the policy played, and the files that were made."""
+def tell(folder: Path, shown: Sequence[Listed], rendered: Rendered | None, *, flags: PlayFlags) -> int:
+    """Print which episodes were shown or newly played, and the files; return the exit code."""
     if flags.json:
-        played = [episode_facts(one) for one in listed]
-        print_json({"run": folder, "played": played, **(rendered.facts() if rendered else {})})
+        episodes = {"played" if flags.policy else "episodes": [episode_facts(one) for one in shown]}
+        print_json({"run": folder, **episodes, **(rendered.facts() if rendered else {})})
         return DONE
-    for one in listed:
+    for one in shown:
         print(f"episode {one.id}: {describe(one)}")
     if rendered is not None:
         tell_files(rendered)
     else:
         typed = [] if flags.env is None else typed_env(flags.env)
-        shown = command("play", folder, "--episode", listed[-1].id, "--overlay", *typed)
-        print(f"recorded; make a video of it with: {shown}")
-    return DONE
-
-
-def tell_shown(folder: Path, chosen: Sequence[Listed], rendered: Rendered, *, flags: PlayFlags) -> int:
-    """Print which episodes were shown, and the files."""
-    if flags.json:
-        episodes = [episode_facts(one) for one in chosen]
-        print_json({"run": folder, "episodes": episodes, **rendered.facts()})
-        return DONE
-    for one in chosen:
-        print(f"episode {one.id}: {describe(one)}")
-    tell_files(rendered)
+        video = command("play", folder, "--episode", shown[-1].id, "--overlay", *typed)
+        print(f"recorded; make a video of it with: {video}")
     return DONE
 
 

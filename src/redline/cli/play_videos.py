@@ -44,25 +44,18 @@ GREEDY = "greedy"
 
 
 @dataclass(frozen=True)
-class Look:
-    """How an episode is shown."""
-
-    overlay: bool
-    scale: int | None
-
-    @property
-    def suffix(self) -> str:
-        """Return the part of a file's name that tells looks apart."""
-        return f"{'_overlay' * self.overlay}{'' if self.scale is None else f'_x{self.scale}'}"
-
-
-@dataclass(frozen=True)
 class Showing:
     """Where the episodes come from, and how they are shown."""
 
     run: Path
     library: Library
-    look: Look
+    overlay: bool = False
+    scale: int | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The part of a file's name that tells how it is shown."""
+        return f"{'_overlay' * self.overlay}{'' if self.scale is None else f'_x{self.scale}'}"
 
     def about(self, one: Listed) -> About:
         """Return what is shown beside the pictures of an episode."""
@@ -103,12 +96,11 @@ def entry_of(one: Listed) -> Entry:
     return one.entry
 
 
-def default_target(run: Path, chosen: Sequence[Listed], look: Look) -> Path:
+def default_target(showing: Showing, chosen: Sequence[Listed]) -> Path:
     """Return the path of a video without a name of its own; make its folder if needed."""
-    name = (
-        video_name(chosen[0], look) if len(chosen) == 1 else f"grid_{'_'.join(one.id for one in chosen)}{look.suffix}"
-    )
-    target = run / VIDEOS / f"{name}.mp4"
+    ids = "_".join(one.id for one in chosen)
+    name = video_name(chosen[0], showing) if len(chosen) == 1 else f"grid_{ids}{showing.suffix}"
+    target = showing.run / VIDEOS / f"{name}.mp4"
     find_encoder()
     make_folder(target.parent)
     check_target(target)
@@ -123,9 +115,9 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"cannot make {explain(error, folder)}: use --out with another place") from None
 
 
-def video_name(one: Listed, look: Look) -> str:
+def video_name(one: Listed, showing: Showing) -> str:
     """Return the name of a file after its episode."""
-    return f"step{one.steps}_return{one.total_reward:.10g}_episode{one.id}{look.suffix}"
+    return f"step{one.steps}_return{one.total_reward:.10g}_episode{one.id}{showing.suffix}"
 
 
 def render(
@@ -153,21 +145,21 @@ def render(
         count = max(entry_of(one).length_steps for one in chosen) + 1
         frames: Iterator[Array]
         if len(chosen) == 1:
-            frames = map(_drawer(showing.look, abouts[0]), collected.passing(films[0]))
+            frames = map(_drawer(showing, abouts[0]), collected.passing(films[0]))
         else:
-            frames = iterate_grid(abouts, films, [_drawer(showing.look, about, is_tile=True) for about in abouts])
+            frames = iterate_grid(abouts, films, [_drawer(showing, about, is_tile=True) for about in abouts])
         video = write_video(out, frames, pictures_per_s=rate, count=count)
     if sheet is not None:
         _write_sheet(showing, chosen[0], abouts[0], collected, sheet)
     return Rendered(video, sheet)
 
 
-def _drawer(look: Look, about: About, *, is_tile: bool = False) -> Drawer:
+def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
     target = TARGET_TILE_HEIGHT if is_tile else TARGET_HEIGHT
-    if look.overlay:
-        return Overlay(about, scale=look.scale, target=target).draw
+    if showing.overlay:
+        return Overlay(about, scale=showing.scale, target=target).draw
     # a single episode keeps the game's own pixels
-    return Enlarged(look.scale if is_tile else look.scale or 1, target=target).draw
+    return Enlarged(showing.scale if is_tile else showing.scale or 1, target=target).draw
 
 
 def shared_progress(progress: Progress, weights: Sequence[int]) -> Callable[[int], Progress]:
@@ -192,7 +184,7 @@ def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collect
         about,
         title=f"{plain_text(setting.env_id)} · {showing.run.resolve().name}",
         subtitle=" · ".join(told),
-        scale=showing.look.scale,
+        scale=showing.scale,
     )
     content = io.BytesIO()
     picture.save(content, "PNG")
@@ -273,8 +265,8 @@ def video_of_best(run: Path, *, plain: bool, requested_stop: RequestedStop) -> P
     try:
         library = open_library(run)
         best = select(list_episodes(run, library), BEST)
-        showing = Showing(run, library, Look(overlay=False, scale=None))
-        path = default_target(run, [best], showing.look)
+        showing = Showing(run, library)
+        path = default_target(showing, [best])
         if not path.exists():
             with progress_bar("video of the best episode", plain=plain) as progress:
                 render(showing, [best], out=path, sheet=None, progress=progress, requested_stop=requested_stop)
@@ -292,7 +284,7 @@ def make_videos(showing: Showing, wanted: Sequence[Wanted], *, kind: str, plain:
     num_there = 0
     with StopRequest() as stop:
         for count, one in enumerate(wanted, start=1):
-            path = folder / f"{one.name}_{video_name(one.one, showing.look)}.mp4"
+            path = folder / f"{one.name}_{video_name(one.one, showing)}.mp4"
             is_there = path.exists()
             facts: dict[str, object] = {"path": path}
             if is_there:

@@ -1,4 +1,4 @@
-"""Settings as TOML: one line for each, named as the flags are, in the format of `redline train --config`."""
+"""Settings as TOML for `redline train --config`: one line each, with the names of the flags."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from redline.runs.errors import explain
 
 
 def canonical_key(key: str) -> str:
-    """Return a setting's name as its flag has it: `optimizer.clip_norm` is optimizer.clip-norm."""
+    """Return a setting's name in the form of its flag: `optimizer.clip_norm` is optimizer.clip-norm."""
     return key.strip().lower().replace("_", "-")
 
 
 def to_toml(settings: Mapping[str, Any], comment: Sequence[str] = ()) -> str:
-    """Return flat settings as a file; a part that has settings of its own is a table with a name."""
+    """Return flat settings as TOML; a part with settings of its own is a table with a `name`."""
     lines = [f"# {' '.join(line.split())}".rstrip() for line in comment]
     for key, value in settings.items():
         has_settings = any(other.startswith(f"{key}.") for other in settings)
@@ -27,7 +27,7 @@ def to_toml(settings: Mapping[str, Any], comment: Sequence[str] = ()) -> str:
 
 
 def to_toml_value(value: Any) -> str:
-    """Return a plain value as TOML writes it."""
+    """Return a plain value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -40,7 +40,7 @@ def to_toml_value(value: Any) -> str:
 
 
 def write_settings(path: Path, settings: Mapping[str, Any], comment: Sequence[str] = ()) -> None:
-    """Write settings as a whole."""
+    """Write a file of settings, whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, [to_toml(settings, comment).encode()])
