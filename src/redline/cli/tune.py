@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
@@ -108,7 +109,7 @@ def run(args: Sequence[str]) -> int:
     flags = parse(TuneFlags, args, prog="redline tune")
     if find_spec("optuna") is None:
         raise UserError(MISSING)
-    plan = resumed_plan(flags) if flags.resume is not None else new_plan(flags)
+    plan = new_plan(flags) if flags.resume is None else resumed_plan(flags, flags.resume)
     if flags.write_recipe is not None:
         require_writable(flags.write_recipe)
     with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, ["redline tune", *args]) as folder:
@@ -230,19 +231,17 @@ def minutes_of_trial(flags: TuneFlags, search_minutes: float | None) -> tuple[fl
     return minutes, "" if minutes == usual else f"--minutes-per-trial {usual:g} → {minutes:g}: the search is short"
 
 
-def resumed_plan(flags: TuneFlags) -> Plan:
+def resumed_plan(flags: TuneFlags, folder: Path) -> Plan:
     """Return the plan of a study that continues, checked again."""
     usual = TuneFlags()
     for field in fields(TuneFlags):
         if field.name not in WITH_RESUME and getattr(flags, field.name) != getattr(usual, field.name):
             name = field.name.replace("_", "-")
             raise UserError(f"--resume continues a study with its own settings: leave --{name} out")
-    if flags.resume is None:
-        raise UserError("--resume needs the folder of a study")
-    settings = read_settings(flags.resume)
+    settings = read_settings(folder)
     if flags.env not in (usual.env, settings.env):
         raise UserError(f"--resume continues a study of env {settings.env}: leave --env out, or type that one")
-    return as_plan(settings, flags.resume)
+    return as_plan(settings, folder)
 
 
 def as_plan(settings: StudySettings, folder: Path) -> Plan:
@@ -257,18 +256,11 @@ def as_plan(settings: StudySettings, folder: Path) -> Plan:
 
 def checker(base: Mapping[str, Any]) -> SettingsCheck:
     """Return a function that raises UserError for settings that no run could have."""
-
-    def check(settings: Mapping[str, Any]) -> None:
-        checked_job({**base, **settings})
-
-    return check
+    return lambda settings: checked_job({**base, **settings})
 
 
 def checked_job(settings: Mapping[str, Any]) -> Job:
-    """Build the job of a run as the run itself does: through a configuration file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "settings.toml"
-        path.write_text(to_toml(settings), encoding="utf-8")
-        job = train_defaults(["--config", str(path)]).job
+    """Build the job of a run as the run itself does: from the TOML of its settings."""
+    job = train_defaults([], tomllib.loads(to_toml(settings))).job
     check_topology(job)
     return job

@@ -30,7 +30,7 @@ OWNED: dict[str, str] = {
     **dict.fromkeys(("target-return", "target-eval-return"), "--goal"),
 }
 
-SettingsCheck = Callable[[Mapping[str, Any]], None]  # raises UserError for invalid settings
+SettingsCheck = Callable[[Mapping[str, Any]], object]  # raises UserError for invalid settings
 
 
 @dataclass(frozen=True)

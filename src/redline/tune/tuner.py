@@ -4,14 +4,14 @@ Only the check counts: winner and defaults are trained with seeds that the searc
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import optuna
 
 from redline.errors import UserError
-from redline.records import Row
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
 from redline.tune.goals import RunResult, Verdict, describe_run
@@ -38,20 +38,18 @@ class Check:
         self._varied: dict[str, Mapping[str, Any]] = {WINNER: winner.settings, DEFAULT: {}}
         if has_default_settings(winner, defaults):
             del self._varied[WINNER]  # the defaults won: one check is enough
-        before = [(who, result) for who, result in map(self._read, folder.checks()) if who]
+        before = list(self._earlier_results())
         self._results = {(who, result.seed): result for who, result in before if not result.failure}
         self._repeated = tuple(
             f"{who} with seed {result.seed}: {result.failure}" for who, result in before if result.failure
         )
 
-    def _read(self, row: Row) -> tuple[str, RunResult]:
-        """Return whose result a row holds, and the result; "" for a former winner or a damaged row."""
-        try:
-            result = RunResult.from_row(row.get("result"))
-        except ValueError:
-            return "", RunResult(seed=0, run="")
-        is_ours = row.get("who") == DEFAULT or (row.get("who"), row.get("trial")) == (WINNER, self._winner.number)
-        return (str(row["who"]) if is_ours else ""), result
+    def _earlier_results(self) -> Iterator[tuple[str, RunResult]]:
+        """Yield what earlier invocations found, without the results of a former winner and damaged rows."""
+        for row in self._folder.checks():
+            if row.get("who") == DEFAULT or (row.get("who"), row.get("trial")) == (WINNER, self._winner.number):
+                with suppress(ValueError):
+                    yield str(row["who"]), RunResult.from_row(row.get("result"))
 
     def seeds(self) -> Sequence[int]:
         """Return the seeds of the check."""
