@@ -40,6 +40,7 @@ CASES = [
     (["train", "--replay.capacity", "900_000_000"], "use --replay.capacity"),
     (["train", "--env", "CartPole-v1", "--replay.capacity", "3"], "use --replay.capacity"),
     (["train", "--replay.prefetch", "-1"], "replay.prefetch is -1"),
+    (["train", "--algo", "ppo", "--replay.capacity", "9"], "ppo has no replay memory: leave --replay.capacity out"),
     (["train", "--learner.threads", "-1"], "learner.threads is -1: use 0 to let Redline choose"),
     (["train", "--actor.threads", "2000"], "actor.threads is 2000"),
     (["train", "--actor.envs", "-1"], "actor.envs is -1: use 0 to share --num-envs out"),

@@ -1,9 +1,9 @@
 """`redline eval RUN`: how well an agent plays, over whole episodes without exploration."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, median
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -13,7 +13,7 @@ from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
 from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
-from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
+from redline.report.scores import LEVEL, REFERENCES, bootstrap_interval
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.locating import locate_run
 from redline.runs.manifest import Checkpoint
@@ -36,38 +36,6 @@ class EvalFlags:
     json: Json = False
 
 
-@dataclass(frozen=True)
-class Result:
-    """What an evaluation found."""
-
-    saved: SavedRun
-    checkpoint: Checkpoint
-    config: EvaluationConfig
-    evaluation: Evaluation
-    interval: Interval | None
-    reference: Reference | None
-
-    @property
-    def returns(self) -> list[float]:
-        """Unclipped return of each episode."""
-        return [played.episode.total_reward for played in self.evaluation.played]
-
-    @property
-    def lengths_steps(self) -> list[int]:
-        """Length of each episode."""
-        return [played.episode.length_steps for played in self.evaluation.played]
-
-    @property
-    def num_truncated(self) -> int:
-        """Episodes cut by a limit of frames, or by the env's own."""
-        return sum(played.is_truncated for played in self.evaluation.played)
-
-    @property
-    def human_normalised(self) -> float | None:
-        """0 for random play, 1 for a human; None if there is no reference."""
-        return None if self.reference is None else self.reference.normalise(fmean(self.returns))
-
-
 def run(args: Sequence[str]) -> int:
     """Evaluate as the flags say and return the exit code."""
     flags = parse(EvalFlags, args, prog="redline eval")
@@ -84,93 +52,94 @@ def run(args: Sequence[str]) -> int:
         return refuse(f"{stopped}: nothing is reported, the run is unchanged", as_json=flags.json, code=FAILED)
     except EnvError as error:
         return refuse(str(error), as_json=flags.json, code=FAILED)
-    returns = [played.episode.total_reward for played in evaluation.played]
-    game = find_game(saved.job.env.id)
-    result = Result(
-        saved=saved,
-        checkpoint=checkpoint,
-        config=flags.config,
-        evaluation=evaluation,
-        interval=bootstrap_interval(returns, seed=flags.config.seed),
-        reference=None if game is None else REFERENCES.get(game.game),
-    )
+    facts = facts_of(saved, checkpoint, flags.config, evaluation)
     if flags.json:
-        print_json(to_json(result))
+        print_json(facts)
     else:
-        show(result, plain=plain)
+        show(facts, plain=plain)
     return DONE
 
 
-def to_json(result: Result) -> dict[str, object]:
-    """Return everything as one plain object."""
-    evaluation, interval = result.evaluation, result.interval
+def facts_of(
+    saved: SavedRun, checkpoint: Checkpoint, config: EvaluationConfig, evaluation: Evaluation
+) -> dict[str, Any]:
+    """Return the result as one plain object."""
+    episodes = [played.episode for played in evaluation.played]
+    returns = [episode.total_reward for episode in episodes]
+    lengths_steps = [episode.length_steps for episode in episodes]
+    game = find_game(saved.job.env.id)
+    reference = None if game is None else REFERENCES.get(game.game)
+    interval = bootstrap_interval(returns, seed=config.seed)  # None for a single episode
     return {
-        "run": result.saved.path,
-        "algorithm": result.saved.algorithm,
-        "env": result.saved.job.env.id,
-        "checkpoint_steps": result.checkpoint.steps,
-        "skipped": list(result.checkpoint.skipped),
-        "episodes": len(result.returns),
-        "mean_return": fmean(result.returns),
+        "run": saved.path,
+        "algorithm": saved.algorithm,
+        "env": saved.job.env.id,
+        "checkpoint_steps": checkpoint.steps,
+        "skipped": list(checkpoint.skipped),
+        "episodes": len(episodes),
+        "mean_return": fmean(returns),
         "interval": {"low": None, "high": None, "level": LEVEL} if interval is None else asdict(interval),
-        "min_return": min(result.returns),
-        "median_return": median(result.returns),
-        "max_return": max(result.returns),
-        "mean_length_steps": fmean(result.lengths_steps),
-        "mean_length_frames": fmean(result.lengths_steps) * evaluation.frames_per_step,
-        "truncated": result.num_truncated,
-        "human_normalised": result.human_normalised,
-        "reference": None if result.reference is None else asdict(result.reference),
-        "acting": "sampled" if result.config.sample else "greedy",
+        "min_return": min(returns),
+        "median_return": median(returns),
+        "max_return": max(returns),
+        "mean_length_steps": fmean(lengths_steps),
+        "mean_length_frames": fmean(lengths_steps) * evaluation.frames_per_step,
+        "truncated": sum(played.is_truncated for played in evaluation.played),
+        "human_normalised": None if reference is None else reference.normalise(fmean(returns)),
+        "reference": None if reference is None else asdict(reference),
+        "acting": "sampled" if config.sample else "greedy",
         "epsilon": evaluation.epsilon,
         "protocol": evaluation.protocol,
-        "seed": result.config.seed,
+        "seed": config.seed,
         "num_envs": evaluation.num_envs,
         "device": str(evaluation.device),
         "duration_s": evaluation.duration_s,
-        "returns": result.returns,
-        "lengths_steps": result.lengths_steps,
-        "key_seeds": [played.episode.key_seed for played in evaluation.played],
+        "returns": returns,
+        "lengths_steps": lengths_steps,
+        "key_seeds": [episode.key_seed for episode in episodes],
     }
 
 
-def show(result: Result, *, plain: bool) -> None:
+def show(facts: Mapping[str, Any], *, plain: bool) -> None:
     """Print the result."""
-    job, evaluation = result.saved.job, result.evaluation
-    print(f"{result.saved.path}: {result.saved.algorithm} on {job.env.id} at step {result.checkpoint.steps:,}")
-    returns = result.returns
-    steps = fmean(result.lengths_steps)
-    cut = f", {result.num_truncated:,} of them truncated" if result.num_truncated else ""
-    facts = [
-        ("mean return", f"{number(fmean(returns))}  {describe_interval(result.interval)}"),
-        ("min, median, max", ", ".join(number(value, 1) for value in (min(returns), median(returns), max(returns)))),
-        ("human-normalised", describe_normalised(result)),
-        ("episodes", f"{len(returns):,}{cut}, in {duration(evaluation.duration_s)}"),
-        ("mean length", f"{steps:,.1f} steps, {steps * evaluation.frames_per_step:,.0f} frames"),
-        ("acting", describe_acting(result)),
-        ("protocol", evaluation.protocol),
-    ]
-    print_facts(facts, plain=plain)
+    print(f"{facts['run']}: {facts['algorithm']} on {facts['env']} at step {facts['checkpoint_steps']:,}")
+    cut = f", {facts['truncated']:,} of them truncated" if facts["truncated"] else ""
+    spread = ", ".join(number(facts[name], 1) for name in ("min_return", "median_return", "max_return"))
+    length = f"{facts['mean_length_steps']:,.1f} steps, {facts['mean_length_frames']:,.0f} frames"
+    print_facts(
+        [
+            ("mean return", f"{number(facts['mean_return'])}  {describe_interval(facts['interval'])}"),
+            ("min, median, max", spread),
+            ("human-normalised", describe_normalised(facts)),
+            ("episodes", f"{facts['episodes']:,}{cut}, in {duration(facts['duration_s'])}"),
+            ("mean length", length),
+            ("acting", describe_acting(facts)),
+            ("protocol", facts["protocol"]),
+        ],
+        plain=plain,
+    )
 
 
-def describe_interval(interval: Interval | None) -> str:
+def describe_interval(interval: Mapping[str, Any]) -> str:
     """Tell the confidence interval of the mean."""
-    if interval is None:
+    if interval["low"] is None:
         return "(one episode has no spread)"
-    return f"({interval.level:.0%} interval {number(interval.low)} to {number(interval.high)})"
+    return f"({interval['level']:.0%} interval {number(interval['low'])} to {number(interval['high'])})"
 
 
-def describe_normalised(result: Result) -> str:
+def describe_normalised(facts: Mapping[str, Any]) -> str:
     """Compare the mean with random play and a human."""
-    if result.reference is None:
-        return f"no reference for {result.saved.job.env.id}"
-    random, human = number(result.reference.random, 1), number(result.reference.human, 1)
-    return f"{number(result.human_normalised, 3)} (random {random}, human {human}: no-op starts, Mnih 2015, Wang 2016)"
+    reference = facts["reference"]
+    if reference is None:
+        return f"no reference for {facts['env']}"
+    random, human = number(reference["random"], 1), number(reference["human"], 1)
+    score = number(facts["human_normalised"], 3)
+    return f"{score} (random {random}, human {human}: no-op starts, Mnih 2015, Wang 2016)"
 
 
-def describe_acting(result: Result) -> str:
+def describe_acting(facts: Mapping[str, Any]) -> str:
     """Tell how actions were chosen."""
-    epsilon, seed = result.evaluation.epsilon, result.config.seed
-    if result.config.sample:
-        return f"sampled from the policy, seed {seed}"
-    return f"{f'ε-greedy, ε = {epsilon:g}' if epsilon else 'greedy'}, noisy layers off, seed {seed}"
+    if facts["acting"] == "sampled":
+        return f"sampled from the policy, seed {facts['seed']}"
+    how = f"ε-greedy, ε = {facts['epsilon']:g}" if facts["epsilon"] else "greedy"
+    return f"{how}, noisy layers off, seed {facts['seed']}"

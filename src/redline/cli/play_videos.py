@@ -23,19 +23,13 @@ from redline.recordings.overlay import (
     iterate_grid,
     signed,
 )
-from redline.recordings.pictures import (
-    Progress,
-    RequestedStop,
-    StoppedWhilePlayingError,
-    iterate_pictures,
-    pictures_per_s,
-)
+from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
 from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import measured, plain_text, read_records
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
-from redline.types import Array
+from redline.types import Array, Progress
 from redline.units import number, size
 
 VIDEOS = "videos"  # folder in a run
