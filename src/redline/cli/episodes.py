@@ -1,10 +1,10 @@
 """`redline episodes RUN`: the episodes of a run, sorted and filtered, and which of them are recorded."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_json, print_table, progress_bar, warn
@@ -20,8 +20,7 @@ from redline.units import size
 EXAMPLE = "redline episodes runs/pong/dqn/20260101-120000-s1"
 ROLES = ("actor", "greedy", "policy")
 USUAL_LIMIT = 20
-DAMAGES_TOLD = 3
-DASH = "–"
+MAX_DAMAGES = 5  # that are named
 
 # equal episodes keep the order of the list
 KEYS: dict[str, Callable[[Listed], float]] = {
@@ -95,13 +94,16 @@ def run(args: Sequence[str]) -> int:
             raise UserError(f"the recordings can't be read: {explain(error, path)}") from None
         progress(0.7)  # recordings take longer to read than rows
         catalogue = read_catalogue(path, library)
-    warn(warnings(catalogue, library))
+    if count := catalogue.num_unusable:
+        warn([f"{count:,} lines of episodes.jsonl are no episodes and are left out"])
+    warn(problems_of(library))
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]
     shown = arrange(matching, flags)
+    facts = facts_of(path, catalogue, library, num_matching=len(matching), shown=shown)
     if flags.json:
-        print_json(to_json(path, catalogue, library, num_matching=len(matching), shown=shown))
+        print_json(facts)
     else:
-        show(catalogue, library, num_matching=len(matching), shown=shown, flags=flags)
+        show(facts, flags)
     return DONE
 
 
@@ -115,17 +117,12 @@ def check_run(path: Path) -> Path:
     return path
 
 
-def warnings(catalogue: Catalogue, library: Library) -> list[str]:
-    """Return what could not be read, a line each."""
-    told = []
-    if count := catalogue.num_unusable:
-        told.append(f"{count:,} lines of episodes.jsonl are no episodes and are left out")
-    told += library.damages[:DAMAGES_TOLD]
-    if more := len(library.damages) - DAMAGES_TOLD:
-        told += [f"{more:,} more damaged places in the recordings"] if more > 0 else []
-    if library.torn_tail is not None:
-        told.append(library.torn_tail)
-    return told
+def problems_of(library: Library) -> list[str]:
+    """Return what is damaged in the recordings, a line each, the first few of many."""
+    lines = library.damages[:MAX_DAMAGES]
+    if len(library.damages) > MAX_DAMAGES:
+        lines.append(f"and {len(library.damages) - MAX_DAMAGES:,} more damaged records")
+    return lines + ([library.torn_tail] if library.torn_tail else [])
 
 
 def matches(episode: Listed, flags: EpisodesFlags) -> bool:
@@ -158,9 +155,9 @@ def arrange(matching: Sequence[Listed], flags: EpisodesFlags) -> list[Listed]:
     return largest[::-1] if flags.reverse else largest
 
 
-def to_json(
+def facts_of(
     path: Path, catalogue: Catalogue, library: Library, *, num_matching: int, shown: Sequence[Listed]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return everything as one plain object."""
     return {
         "run": path,
@@ -172,11 +169,12 @@ def to_json(
         "unusable_rows": catalogue.num_unusable,
         "damages": [plain_text(text) for text in library.damages],
         "torn_tail": library.torn_tail,
-        "episodes": [_to_json(episode) for episode in shown],
+        "episodes": [episode_facts(episode) for episode in shown],
     }
 
 
-def _to_json(episode: Listed) -> dict[str, object]:
+def episode_facts(episode: Listed) -> dict[str, Any]:
+    """Return an episode as a plain object."""
     entry = episode.entry
     return {
         "id": episode.id,
@@ -211,35 +209,33 @@ def recordings_bytes(library: Library) -> int:
     return total
 
 
-def show(
-    catalogue: Catalogue, library: Library, *, num_matching: int, shown: Sequence[Listed], flags: EpisodesFlags
-) -> None:
+def show(facts: Mapping[str, Any], flags: EpisodesFlags) -> None:
     """Print a table of the episodes, their number, and the size of the recordings."""
-    total = len(catalogue.listed)
+    total, matching, recorded = facts["num_episodes"], facts["num_matching"], facts["num_recorded"]
+    shown = facts["shown"]
     if shown:
         head = ("id", "role", "step", "return", "length", "lane", "key seed", "recorded")
-        rows = [_cells(episode) for episode in shown]
+        rows = [_cells(episode) for episode in facts["episodes"]]
         print_table(head, rows, plain=is_plain(plain=flags.plain), numeric=(0, 2, 3, 4, 5, 6))
-    num_recorded = sum(episode.entry is not None for episode in catalogue.listed)
-    if len(shown) < num_matching:
-        counted = f"the {LARGEST_OF[flags.sort]} {len(shown):,} of {num_matching:,} episodes (--limit 0 lists all)"
+    if shown < matching:
+        counted = f"the {LARGEST_OF[flags.sort]} {shown:,} of {matching:,} episodes (--limit 0 lists all)"
     else:
-        counted = f"{num_matching:,} episode{'s' * (num_matching != 1)}"
-    if num_matching < total:
+        counted = f"{matching:,} episode{'s' * (matching != 1)}"
+    if matching < total:
         counted += f", {total:,} without the filter"
-    told = f"{num_recorded:,} recorded in {size(recordings_bytes(library))}" if num_recorded else "none is recorded"
+    told = f"{recorded:,} recorded in {size(facts['recordings_bytes'])}" if recorded else "none is recorded"
     print(f"{counted}; {told}" if total else "no episode has ended yet")
 
 
-def _cells(episode: Listed) -> tuple[str, ...]:
+def _cells(episode: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        episode.id,
-        plain_text(episode.role),
-        f"{episode.steps:,}",
-        short_return(episode.total_reward),
-        f"{episode.length_steps:,}",
-        *(DASH if value == UNKNOWN else str(value) for value in (episode.lane, episode.key_seed)),
-        "no" if episode.entry is None else "with values" if episode.entry.has_values else "yes",
+        episode["id"],
+        plain_text(episode["role"]),
+        f"{episode['steps']:,}",
+        short_return(episode["return"]),
+        f"{episode['length_steps']:,}",
+        *("–" if value is None else str(value) for value in (episode["lane"], episode["key_seed"])),
+        "with values" if episode["has_values"] else "yes" if episode["recorded"] else "no",
     )
 
 

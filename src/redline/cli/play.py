@@ -7,10 +7,11 @@ from typing import Annotated
 
 import tyro
 
+from redline.cli.episodes import problems_of
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.output import command, is_plain, print_json, progress_bar, typed_env, warn
 from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
-from redline.cli.play_checking import check_recordings, differences_of, problems_of
+from redline.cli.play_checking import check_recordings, differences_of
 from redline.cli.play_videos import (
     Rendered,
     Showing,
@@ -137,7 +138,7 @@ def play(folder: Path, flags: PlayFlags) -> int:
     if flags.env is not None:
         check_env(read_run(folder), flags.env)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
-    played = play_afresh(folder, flags, plain=plain) if flags.policy else None
+    played = play_new(folder, flags, plain=plain) if flags.policy else None
     library = read_library(folder)
     listed = list_episodes(folder, library)
     if flags.verify:
@@ -163,7 +164,7 @@ def play(folder: Path, flags: PlayFlags) -> int:
     return tell(folder, chosen if played is None else listed, rendered, flags=flags)
 
 
-def play_afresh(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
+def play_new(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
     """Let the policy play new episodes, and return their recordings."""
     from redline.envs.vector import EnvError
     from redline.runtime.evaluation import EvaluationConfig, StoppedWhileEvaluatingError

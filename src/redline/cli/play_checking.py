@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from redline.cli.episodes import problems_of
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.output import print_json, progress_bar, warn
 from redline.cli.stopping import StopRequest
@@ -16,15 +17,6 @@ from redline.runtime.roles import usable_cores
 from redline.units import duration
 
 MAX_LINES = 20
-MAX_DAMAGES = 5
-
-
-def problems_of(library: Library) -> list[str]:
-    """Return what is damaged in the recordings, a line each, the first few of many."""
-    lines = library.damages[:MAX_DAMAGES]
-    if len(library.damages) > MAX_DAMAGES:
-        lines.append(f"and {len(library.damages) - MAX_DAMAGES:,} more damaged records")
-    return lines + ([library.torn_tail] if library.torn_tail else [])
 
 
 def differences_of(library: Library, entries: Sequence[Entry]) -> list[str]:
