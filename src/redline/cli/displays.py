@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from redline.cli.output import draw_facts
+from redline.cli.output import draw_facts, is_plain
 from redline.runtime.gauges import REST, Gauges, RoleGauges
 from redline.units import duration, number, rate, size
 
@@ -91,6 +91,13 @@ class Lines(AbstractContextManager["Lines"]):
         if now_s >= self._next_s:
             self._next_s = now_s + LINE_INTERVAL_S
             self.note(render_line(gauges))
+
+
+def open_display(title: str, *, plain: bool, as_json: bool = False) -> LivePanel | Lines:
+    """Return the live panel in a terminal, else lines; with --json they go to stderr."""
+    if as_json:
+        return Lines(sys.stderr)
+    return Lines() if is_plain(plain=plain) else LivePanel(title)
 
 
 def render_panel(title: str, gauges: Gauges, more: Sequence[tuple[str, str]] = ()) -> RenderableType:

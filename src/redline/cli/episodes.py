@@ -200,13 +200,7 @@ def _known(value: int) -> int | None:
 
 def recordings_bytes(library: Library) -> int:
     """Return the size of the recordings on disk."""
-    total = 0
-    for path in library.paths:
-        try:
-            total += path.stat().st_size
-        except OSError:  # there is no such file
-            continue
-    return total
+    return sum(path.stat().st_size for path in library.paths if path.is_file())
 
 
 def show(facts: Mapping[str, Any], flags: EpisodesFlags) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import tyro
 
+from redline.cli.displays import open_display
 from redline.cli.flags import ENV_COUNTS, refuse_replay_flags, scan
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.stopping import StopRequest
-from redline.cli.train import command_begun_s, open_display, train
+from redline.cli.train import command_begun_s, train
 from redline.runs.locating import locate_run
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run

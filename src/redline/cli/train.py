@@ -1,9 +1,7 @@
 """`redline train`: start a run and show it; with `--model all` or `--seeds`, several, one after the other."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from redline.cli.displays import Lines, LivePanel
+from redline.cli.displays import Lines, LivePanel, open_display
 from redline.cli.flags import (
     HELP,
     TrainFlags,
@@ -82,13 +80,6 @@ def title_of(flags: TrainFlags) -> str:
     """Return the title of a run's panel."""
     recipe = "" if flags.recipe is None else f" · recipe {flags.recipe}"
     return f"redline · {flags.algo} on {flags.job.env.id}{recipe} · seed {flags.job.seed}"
-
-
-def open_display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManager[LivePanel | Lines]":
-    """Return the live panel in a terminal, else lines; with --json they go to stderr."""
-    if as_json:
-        return Lines(sys.stderr)
-    return Lines() if plain or not sys.stdout.isatty() else LivePanel(title)
 
 
 def train(

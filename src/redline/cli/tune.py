@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from redline.algorithms.catalog import canonical_name
+from redline.cli.displays import open_display
 from redline.cli.flags import train_defaults
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.output import command, print_json, typed_env
 from redline.cli.parsing import Json, parse
 from redline.cli.stopping import StopRequest
-from redline.cli.train import open_display
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.runs.directory import slug

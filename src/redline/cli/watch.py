@@ -1,13 +1,14 @@
 """`redline watch RUN`: the live panel for a run that was started elsewhere; only its files are read."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from redline.cli.displays import Lines, LivePanel, framed, render_line, render_panel
+from rich.console import RenderableType
+
+from redline.cli.displays import Lines, LivePanel, framed, open_display, render_line, render_panel
 from redline.cli.main import DONE
 from redline.cli.output import draw_facts, print_json
 from redline.cli.parsing import Run, parse
@@ -47,11 +48,11 @@ def run(args: Sequence[str]) -> int:
     if flags.json:
         print_json(to_json(followed, events))
         return DONE
-    with suppress(KeyboardInterrupt):
-        if flags.plain or not sys.stdout.isatty():
-            watch_in_lines(followed, events)
-        else:
-            watch_in_panel(followed, events)
+    title = title_of(followed)
+    with suppress(KeyboardInterrupt), open_display(title, plain=flags.plain) as display:
+        if isinstance(display, Lines):
+            display.note(title)
+        watch(followed, events, display)
     return DONE
 
 
@@ -71,42 +72,31 @@ def to_json(followed: FollowedRun, events: Sequence[Row]) -> dict[str, object]:
     }
 
 
-def watch_in_panel(followed: FollowedRun, events: Sequence[Row]) -> None:
-    """Redraw the panel until the run ends."""
-    with LivePanel(title_of(followed)) as panel:
-        for row in events[-EARLIER_EVENTS_SHOWN:]:
-            panel.note(describe_event(row))
-        while True:
-            title, reading = title_of(followed), reading_of(followed)
-            facts = [*facts_of(followed), ("state", state_of(followed))]
-            panel.draw(
-                framed(title, draw_facts(facts)) if reading is None else render_panel(title, reading, facts),
-            )
-            if followed.status.state != "running":
-                return
-            time.sleep(LOOK_INTERVAL_S)
-            for row in followed.refresh():
-                panel.note(describe_event(row))
+def watch(followed: FollowedRun, events: Sequence[Row], display: LivePanel | Lines) -> None:
+    """Show a run until it ends: redraw the panel, or print a line every few seconds."""
+    new_events, shown, next_s = events[-EARLIER_EVENTS_SHOWN:], "", 0.0
+    while not display.is_closed:
+        for row in new_events:
+            display.note(describe_event(row))
+        is_over, line = followed.status.state != "running", line_of(followed)
+        if isinstance(display, LivePanel):
+            display.draw(panel_of(followed))
+        elif line != shown and (is_over or time.monotonic() >= next_s):
+            display.note(line)
+            shown, next_s = line, time.monotonic() + LINE_INTERVAL_S
+        if is_over:
+            break
+        time.sleep(LOOK_INTERVAL_S)
+        new_events = followed.refresh()
+    if isinstance(display, Lines):
+        display.note(state_of(followed))
 
 
-def watch_in_lines(followed: FollowedRun, events: Sequence[Row]) -> None:
-    """Print a line for each new reading or hardware sample until the run ends."""
-    with Lines() as lines:
-        lines.note(title_of(followed))
-        for row in events[-EARLIER_EVENTS_SHOWN:]:
-            lines.note(describe_event(row))
-        shown, next_s = "", 0.0
-        while not lines.is_closed:
-            is_over, line = followed.status.state != "running", line_of(followed)
-            if line != shown and (is_over or time.monotonic() >= next_s):
-                lines.note(line)
-                shown, next_s = line, time.monotonic() + LINE_INTERVAL_S
-            if is_over:
-                lines.note(state_of(followed))
-                return
-            time.sleep(LOOK_INTERVAL_S)
-            for row in followed.refresh():
-                lines.note(describe_event(row))
+def panel_of(followed: FollowedRun) -> RenderableType:
+    """Draw the newest reading, the hardware and the state of a run."""
+    title, reading = title_of(followed), reading_of(followed)
+    facts = [*facts_of(followed), ("state", state_of(followed))]
+    return framed(title, draw_facts(facts)) if reading is None else render_panel(title, reading, facts)
 
 
 def title_of(followed: FollowedRun) -> str:
