@@ -130,6 +130,8 @@ def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) 
             fact = f"{first!r} is one argument too many"
         case mistakes.InvalidChoice(argument=argument, value=value, choices=choices):
             fact, remedy = f"{_name(argument)} is {value!r}", f"use {' or '.join(choices)}"
+        case mistakes.BadValue(argument=argument, reason="fixed"):
+            fact = f"{_name(argument)} can't be changed"
         case mistakes.BadValue(argument=argument):
             fact = f"{_name(argument)} needs a value"
         case mistakes.InstantiationFailure(argument=None, message=message):
@@ -150,5 +152,5 @@ def _value_of(argument: Any, typed: Sequence[str]) -> str:
     for place, arg in enumerate(typed):
         flag, equals, value = arg.partition("=")
         if flag.replace("_", "-") in argument.lowered.name_or_flags:
-            found = value if equals else typed[place + 1]
+            found = value if equals else " ".join(typed[place + 1 : place + 2])
     return found
