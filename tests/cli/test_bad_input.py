@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,16 +89,10 @@ CASES = [
 
 @pytest.mark.parametrize(("args", "message"), CASES, ids=[" ".join(args) for args, _ in CASES])
 def test_one_line_with_a_remedy(
-    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = main(args)
-    out, err = capsys.readouterr()
-    assert code == BAD_INPUT
-    assert message in err
-    assert err.startswith("redline: ")
-    assert err.count("\n") == 1
-    assert out == ""
+    refused(args, message)
     assert list(tmp_path.iterdir()) == []  # nothing is left behind by a run that never began
 
 
