@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +28,8 @@ from redline.runtime.job import Job
 from redline.runtime.resuming import read_run
 from redline.runtime.settings import NONE, flatten, from_settings, to_settings
 from redline.runtime.topology import share_out
-from redline.tune.settings_file import to_toml
+from redline.tune.settings_file import read_toml, to_toml
 
-MAX_CONFIG_BYTES = 1_000_000
 # settings that a new optimiser takes over from the one that it replaces
 TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")
 ALL = "all"  # as an algorithm: every one, one after the other
@@ -280,14 +278,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if path.name == RUN_JSON:
         saved = read_run(path.parent)
         return {"model": saved.algorithm, **to_settings(saved.job)}
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise UserError(f"config file {path} is larger than {MAX_CONFIG_BYTES} bytes: is it the right file?")
-        return without_table(tomllib.loads(path.read_text(encoding="utf-8")))[0]
-    except OSError as error:
-        raise UserError(f"config file {path} can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"config file {path} is not TOML: {error}") from None
+    return without_table(read_toml(path, "config file"))[0]
 
 
 def config_of(flags: TrainFlags) -> str:

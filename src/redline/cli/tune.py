@@ -28,8 +28,8 @@ from redline.runtime.roles import usable_cores
 from redline.runtime.settings import flatten, to_settings
 from redline.runtime.topology import check_topology
 from redline.tune.goals import parse_goal, usual_window
-from redline.tune.settings_file import canonical_key, to_toml, write_settings
-from redline.tune.space import SettingsCheck, Space, check_space, parse_space, read_space, shipped_space
+from redline.tune.settings_file import canonical_key, read_toml, to_toml, write_settings
+from redline.tune.space import SettingsCheck, Space, check_space, parse_space, shipped_space
 from redline.tune.study import (
     REPORT,
     USUAL_MINUTES_PER_TRIAL,
@@ -195,7 +195,7 @@ def new_plan(flags: TuneFlags) -> Plan:
     job = checked_job({"algo": algo, "env": flags.env})
     sees_pictures = not job.algorithm.network.reads_vectors()
     name, content = (
-        (flags.space.name, read_space(flags.space))
+        (flags.space.name, read_toml(flags.space, "search space"))
         if flags.space is not None
         else shipped_space(job.algorithm.search_space(), sees_pictures=sees_pictures)
     )

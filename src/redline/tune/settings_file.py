@@ -1,14 +1,30 @@
-"""Settings as TOML for `redline train --config`: one line each, with the names of the flags."""
+"""TOML files of settings, read and written: one line for each setting, with the name of its flag."""
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
+from redline.records import plain_text
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
+
+MAX_BYTES = 1_000_000
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; `what` names it in the line that says what is wrong with it."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{what} {path} is larger than {MAX_BYTES:_} bytes: is it the right file?")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{what} {path} can't be read: {(error.strerror or str(error)).lower()}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{what} {path} is not TOML: {plain_text(error)}") from None
 
 
 def canonical_key(key: str) -> str:

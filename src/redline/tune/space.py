@@ -7,14 +7,12 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError, unknown_name
 from redline.records import plain_text
 from redline.tune.settings_file import canonical_key
 
-MAX_SPACE_BYTES = 100_000
 MAX_DIMENSIONS, MAX_CHOICES = 50, 100
 FIXED = "fixed"
 NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -90,18 +88,6 @@ class Space:
         """Return it in the form of its file."""
         varied = {key: dimension.to_plain() for key, dimension in self.dimensions.items()}
         return {**varied, FIXED: dict(self.fixed)}
-
-
-def read_space(path: Path) -> dict[str, Any]:
-    """Read the TOML of a space."""
-    try:
-        if path.stat().st_size > MAX_SPACE_BYTES:
-            raise UserError(f"search space {path} is larger than {MAX_SPACE_BYTES:_} bytes: is it the right file?")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"search space {path} can't be read: {(error.strerror or str(error)).lower()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"search space {path} is not TOML: {plain_text(error)}") from None
 
 
 def shipped_space(family: str, *, sees_pictures: bool) -> tuple[str, dict[str, Any]]:
