@@ -150,7 +150,7 @@ def render_line(gauges: Gauges) -> str:
         f"{gauges.steps:>10,} steps",
         f"{rate(gauges.steps_per_s):>5} steps/s",
         f"{rate(gauges.updates_per_s):>5} updates/s",
-        f"replay ratio {number(gauges.samples_per_step)}",
+        describe_ratio(gauges),
         f"{gauges.episodes:,} episodes",
         f"mean-100 {number(gauges.mean_return_100)}",
         f"best {number(gauges.best_return, 1)}",
@@ -182,7 +182,7 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
             f"{rate(gauges.steps_per_s)} steps/s",
             f"{rate(gauges.updates_per_s)} updates/s",
             f"{rate(gauges.episodes_per_h)} episodes/h",
-            f"replay ratio {number(gauges.samples_per_step)}",
+            describe_ratio(gauges),
         ],
         "warm-up": [] if warmup is None else [f"{rate(warmup)} steps/s"],
         "learning": [
@@ -199,6 +199,12 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
         "machine": _left_on_machine(gauges),
     }
     return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
+
+
+def describe_ratio(gauges: Gauges) -> str:
+    """Tell how many samples were trained per step; without a replay memory that is no replay ratio."""
+    name = "samples per step" if gauges.replay_transitions is None else "replay ratio"
+    return f"{name} {number(gauges.samples_per_step)}"
 
 
 def _limit(gauges: Gauges) -> str:

@@ -53,9 +53,12 @@ def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = 
             )
     except _MistakeError as mistake:
         event = mistake.event
-    if (flag := _unknown_flag(event)) is not None:
-        close = nearest(flag, flags_in(help_text(kind, prog=prog, default=default)))
-        raise UserError(f"unknown option {flag}: {f'did you mean {close[0]}?' if close else f'see {prog} --help'}")
+    if isinstance(event, mistakes.UnrecognizedArgs | mistakes.MissingArgs | mistakes.BadValue):
+        known = flags_in(help_text(kind, prog=prog, default=default))
+        typed_flags = [arg.partition("=")[0].replace("_", "-") for arg in typed if arg.startswith("--")]
+        if unknown := [flag for flag in typed_flags if flag not in known]:
+            remedy = f"did you mean {close[0]}?" if (close := nearest(unknown[0], known)) else f"see {prog} --help"
+            raise UserError(f"unknown option {unknown[0]}: {remedy}")
     raise UserError(_one_line(event, typed, prog))
 
 
@@ -109,15 +112,6 @@ def _raise(event: mistakes.ParseErrorEvent) -> None:
         raise _MistakeError(event)
 
 
-def _unknown_flag(event: mistakes.ParseErrorEvent) -> str | None:
-    tokens: Sequence[str] = ()
-    if isinstance(event, mistakes.UnrecognizedArgs):
-        tokens = event.tokens
-    elif isinstance(event, mistakes.MissingArgs):  # a flag with a typing error may have swallowed the RUN
-        tokens = event.unrecognized_tokens
-    return next((token.partition("=")[0] for token in tokens if token.startswith("-")), None)
-
-
 def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) -> str:
     fact, remedy = "the command line can't be parsed", f"see {prog} --help"
     match event:
@@ -139,6 +133,9 @@ def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) 
         case mistakes.InstantiationFailure(argument=argument):
             takes = str(argument.lowered.metavar).replace("{None}|", "")
             fact = f"{_name(argument)} is {_value_of(argument, typed)!r}, but it takes {takes}"
+    if fact in (f"{RUN} is missing", f"{RUN} needs a value"):
+        fact = f"{prog.rsplit(maxsplit=1)[-1]} needs a run directory, a folder of runs (its newest) or last"
+        remedy = f"{prog} last"
     return f"{fact}: {remedy}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from redline.cli.displays import Lines, LivePanel, open_display
+from redline.cli.displays import Lines, LivePanel, describe_ratio, open_display
 from redline.cli.flags import (
     HELP,
     TrainFlags,
@@ -224,7 +224,7 @@ def _closing_lines(outcome: Outcome) -> list[str]:
     return [
         f"stopped: {outcome.reason}" if solved is None else _solved_line(solved),
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
-        f"{duration(last.time_s)}: {speed}, replay ratio {number(last.samples_per_step)}",
+        f"{duration(last.time_s)}: {speed}, {describe_ratio(last)}",
         f"{scores}, memory {size(last.rss_bytes)}",
         f"run {outcome.run}",
         f"continue with: {resume}",
