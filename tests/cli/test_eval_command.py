@@ -157,7 +157,7 @@ def test_atari_is_compared_with_a_human_and_says_its_protocol(
     assert "at most 200 frames" in found["protocol"]
     assert main(["eval", str(pong), "--episodes", "1", "--plain"]) == DONE
     out = capsys.readouterr().out
-    for text in ("(random −20.7, human 14.6", "one episode tells nothing", "1 of them truncated", "ε 0.05"):
+    for text in ("(random −20.7, human 14.6", "one episode has no spread", "1 of them truncated", "ε = 0.05"):
         assert text in out
 
 

@@ -130,7 +130,7 @@ def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) 
             fact = f"{_name(argument)} needs a value"
         case mistakes.InstantiationFailure(argument=None, message=message):
             fact = message
-        case mistakes.InstantiationFailure(argument=argument):
+        case mistakes.InstantiationFailure(argument=argument) if argument is not None:
             takes = str(argument.lowered.metavar).replace("{None}|", "")
             fact = f"{_name(argument)} is {_value_of(argument, typed)!r}, but it takes {takes}"
     if fact in (f"{RUN} is missing", f"{RUN} needs a value"):
