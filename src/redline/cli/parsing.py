@@ -40,7 +40,12 @@ class _MistakeError(Exception):
 
 
 def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = None) -> T:
-    """Let tyro parse; UserError says in one line what is wrong. `default` overrides the defaults of the dataclass."""
+    """Let tyro parse; UserError says in one line what is wrong. `default` overrides the defaults of the dataclass.
+
+    With a `default`, the value None can be typed, to switch off a limit that it has.
+    """
+    config = [tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff]
+    config += [tyro.conf.DisallowNone] if default is None else []
     typed = [_spell_out(arg) for arg in args]
     try:
         with mistakes.on_parse_error(_raise):
@@ -49,7 +54,7 @@ def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = 
                 args=typed,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 prog=prog,
-                config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff),
+                config=config,
             )
     except _MistakeError as mistake:
         event = mistake.event

@@ -18,7 +18,7 @@ from redline.units import number
 class RecipesFlags:
     """List the recipes, or print the file of one: redline recipes pong."""
 
-    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
     """The recipe to print."""
     plain: Plain = False
     json: Json = False
