@@ -12,6 +12,7 @@ from redline.cli.flags import ENV_COUNTS, refuse_replay_flags, scan
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.stopping import StopRequest
 from redline.cli.train import command_begun_s, train
+from redline.errors import UserError
 from redline.runs.locating import locate_run
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
@@ -35,7 +36,9 @@ class ResumeFlags:
 def run(args: Sequence[str]) -> int:
     """Resume as the flags say and return the exit code."""
     first = next((arg for arg in args if arg not in ("--plain", "--json")), "-")
-    if first.startswith("-"):  # without a run there are no defaults: this prints the help, or asks for a run
+    if first.startswith("-") and first not in ("-", "-h", "--help"):  # the run decides the defaults of the flags
+        raise UserError(f"resume needs a run directory before its flags: redline resume last {first} …")
+    if first.startswith("-"):  # prints the help, or asks for a run
         parse_resume(Job(), [arg for arg in args if arg in ("-h", "--help")])
     with StopRequest() as stop:
         saved = read_run(locate_run(first))
