@@ -192,7 +192,7 @@ def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collect
 class Wanted:
     """An episode that gets a video, and why."""
 
-    one: Listed
+    episode: Listed
     name: str  # begins the name of the file
     why: str
 
@@ -274,39 +274,26 @@ def make_videos(showing: Showing, wanted: Sequence[Wanted], *, kind: str, plain:
     find_encoder()
     folder = showing.run / VIDEOS
     make_folder(folder)
-    made: list[dict[str, object]] = []
-    num_there = 0
+    videos: list[dict[str, object]] = []
     with StopRequest() as stop:
         for count, one in enumerate(wanted, start=1):
-            path = folder / f"{one.name}_{video_name(one.one, showing)}.mp4"
-            is_there = path.exists()
+            episode, path = one.episode, folder / f"{one.name}_{video_name(one.episode, showing)}.mp4"
             facts: dict[str, object] = {"path": path}
-            if is_there:
-                num_there += 1
-            else:
+            is_new = not path.exists()
+            if is_new:
                 with progress_bar(f"video {count} of {len(wanted)}", plain=plain) as progress:
                     rendered = render(
-                        showing, [one.one], out=path, sheet=None, progress=progress, requested_stop=stop.reason
+                        showing, [episode], out=path, sheet=None, progress=progress, requested_stop=stop.reason
                     )
-                if rendered.video is not None:
-                    facts = video_facts(rendered.video)
-            made.append(
-                {
-                    "id": one.one.id,
-                    "role": one.one.role,
-                    "steps": one.one.steps,
-                    "return": one.one.total_reward,
-                    "why": one.why,
-                    "made": not is_there,
-                    **facts,
-                }
-            )
+                facts = facts if rendered.video is None else video_facts(rendered.video)
+            known = {"id": episode.id, "role": episode.role, "steps": episode.steps, "return": episode.total_reward}
+            videos.append({**known, "why": one.why, "made": is_new, **facts})
             if not as_json:
-                state = "exists already" if is_there else size(path.stat().st_size)
-                print(f"{one.why}: episode {one.one.id}, return {number(one.one.total_reward)}: {path} ({state})")
+                state = size(path.stat().st_size) if is_new else "exists already"
+                print(f"{one.why}: episode {episode.id}, return {number(episode.total_reward)}: {path} ({state})")
     if as_json:
-        print_json({"run": showing.run, "kind": kind, "videos": made})
+        print_json({"run": showing.run, "kind": kind, "videos": videos})
     else:
-        num_made = len(made) - num_there
-        print(f"{num_made} video{'s' * (num_made != 1)} made, {num_there} existed already")
+        num_made = sum(bool(video["made"]) for video in videos)
+        print(f"{num_made} video{'s' * (num_made != 1)} made, {len(videos) - num_made} existed already")
     return DONE
