@@ -1,4 +1,4 @@
-"""What a run keeps beside its training, as a session does: rows of episodes and readings, and the monitor's process."""
+"""A training in this process with everything that a run records: episodes, metrics, and the hardware monitor."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from redline.runtime.trackers import open_sinks
 from redline.runtime.training import Trainer
 
 
-class Unwatched:
-    """Nobody looks at a run that is only measured."""
+class NoDisplay:
+    """A run that is only measured shows nothing."""
 
     def note(self, text: str) -> None:
-        """Take in a fact."""
+        """Ignore a fact."""
 
     def show(self, gauges: Gauges) -> None:
-        """Take in a reading."""
+        """Ignore a reading."""
 
 
-class RecordKeeping:
-    """Writes the records of a trainer into a run directory."""
+class RecordedTraining:
+    """A trainer, whose vector steps are taken and recorded as a session does; no checkpoints, no evaluations."""
 
     def __init__(self, trainer: Trainer, run: RunDirectory, monitor: Watcher | None) -> None:
-        self._trainer = trainer
+        self.trainer = trainer
         self._loop = Loop(trainer, folder=run.path)
         self._recorder = Recorder(
             run,
             trainer.counters,
-            Unwatched(),
+            NoDisplay(),
             setting=recording_setting(trainer.job, trainer.spec),
             sinks=open_sinks((), RunStart(run.path, {}, 0)),
         )
         self._monitor = monitor
         self._metrics = Every(METRICS_INTERVAL_S, at_once=True)
-        self._is_left_out = False
+        self._is_recording = True
         self._recorder.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
 
     def step(self) -> None:
-        """Take a vector step as a session does; write the episodes that ended, and a reading if one is due."""
-        if self._is_left_out:
-            self._trainer.vector_step()
+        """Take one vector step; write the episodes that ended, and a reading if one is due."""
+        if not self._is_recording:
+            self.trainer.vector_step()
             return
         for episode in self._loop.step():
             self._recorder.episode(episode)
@@ -65,14 +65,14 @@ class RecordKeeping:
             self._recorder.metrics(gauges)
 
     @contextmanager
-    def left_out(self) -> Iterator[None]:
-        """Write nothing for a while; the monitor stands still, for to start it anew would cost more than it does."""
+    def without_records(self) -> Iterator[None]:
+        """Record nothing within; the monitor is only stopped, because to start it anew would cost more."""
         self._signal_monitor(signal.SIGSTOP)
-        self._is_left_out = True
+        self._is_recording = False
         try:
             yield
         finally:
-            self._is_left_out = False
+            self._is_recording = True
             self._loop.begin()
             self._signal_monitor(signal.SIGCONT)
 
@@ -86,10 +86,10 @@ class RecordKeeping:
 
 
 @contextmanager
-def keeping_records(
+def recorded(
     trainer: Trainer, folder: Path, *, algorithm: str, note: Callable[[str], None]
-) -> Iterator[RecordKeeping]:
-    """Keep the records of a trainer in a new run directory under `folder`; `note` takes what can't be."""
+) -> Iterator[RecordedTraining]:
+    """Record a trainer into a new run directory under `folder`; `note` is told if the monitor can't be started."""
     job = trainer.job
     with ExitStack() as stack:
         run = stack.enter_context(
@@ -99,16 +99,16 @@ def keeping_records(
         monitor = None
         if job.monitor.hz:
             try:
-                monitor = stack.enter_context(_watching(run.path, hz=job.monitor.hz))
+                monitor = stack.enter_context(_monitored(run.path, hz=job.monitor.hz))
             except OSError as error:
-                note(f"the monitor can't be started: {error.strerror}; it is in no cost")
-        records = RecordKeeping(trainer, run, monitor)
-        stack.callback(records.close)
-        yield records
+                note(f"the monitor can't be started: {error.strerror}; measured without it")
+        training = RecordedTraining(trainer, run, monitor)
+        stack.callback(training.close)
+        yield training
 
 
 @contextmanager
-def _watching(folder: Path, *, hz: float) -> Iterator[Watcher]:
+def _monitored(folder: Path, *, hz: float) -> Iterator[Watcher]:
     with ExitStack() as stack:
         monitor = Watcher(folder, hz=hz, pid=os.getpid(), is_run=True)
         stack.callback(monitor.close)
@@ -119,11 +119,11 @@ def _watching(folder: Path, *, hz: float) -> Iterator[Watcher]:
 
 
 def waker(pid: int) -> subprocess.Popen[bytes]:
-    """Start what lets a stopped process go on as soon as we are gone: our pipe closes even if we are killed."""
+    """Start a process that continues a stopped one as soon as we are gone: our pipe closes even if we are killed."""
     return subprocess.Popen(
         ["sh", "-c", 'read -r _; kill -CONT "$0"', str(pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is not meant for it
+        start_new_session=True,  # Ctrl-C is not for it
     )
