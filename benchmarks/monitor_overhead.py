@@ -16,9 +16,8 @@ from typing import Any
 
 import psutil
 
-from arguments import at_least, make_parser
-from recording import Measurement, finish, say, spread
-from redline.bench.other_work import MAX_BUSY_PERCENT
+from recording import Measurement, at_least, finish, make_parser, say, spread
+from redline.bench.results import MAX_BUSY_PERCENT
 from redline.cli.flags import parse_train
 from redline.monitor import record
 from redline.records import Row, read_records

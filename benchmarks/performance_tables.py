@@ -43,7 +43,9 @@ def make_limit_table(records: Records) -> str:
 
 def make_peers_table(records: Records) -> str:
     """Return whole trainings beside other libraries, and the env layer beside the bare emulators."""
-    names = [f"{name}-speed-pong" for name in TRAININGS] + ["env-speed"]
+    # before there was `-against-sb3`, the ratio stood in `-speed-pong`
+    pairs = {name: f"{name}-against-sb3" for name in TRAININGS}
+    names = [pair if pair in records else f"{name}-speed-pong" for name, pair in pairs.items()] + ["env-speed"]
     rows = []
     for record in (records[name] for name in names if name in records):
         for peer, ratio in record["summary"].get("ratio", {}).items():

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from arguments import at_least, make_parser
-from episode_means import as_text
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.cli.main import DONE, RESUMABLE
 from redline.records import Row, read_records
-from watched_run import Ending, WatchedRun, find_run, read_metrics
+from redline_process import Ending, WatchedProcess, find_run, read_metrics, redline_command
+from run_reading import as_text
 
 MILLION = 1_000_000
 REQUIRED_S = 20.0
@@ -129,7 +128,8 @@ def show_progress(transitions: int) -> Callable[[Sequence[Row]], None]:
 def fill_and_stop(flags: Sequence[str], folder: Path, *, transitions: int, learn_seconds: float) -> Stopped:
     """Train until the memory is full and some was learnt, then send SIGTERM."""
     show = show_progress(transitions)
-    with WatchedRun(["train", *flags, "--log-dir", str(folder)], folder / "train.log") as process:
+    command = redline_command("train", *flags, "--log-dir", str(folder), "--json")
+    with WatchedProcess(command, folder / "train.log") as process:
         run = process.wait_for(lambda: find_run(folder), timeout_s=START_S)
 
         def has_learnt() -> bool | None:
@@ -157,8 +157,8 @@ def resume(folder: Path, stopped: Stopped, *, more_steps: int) -> Resumed:
     if run is None:
         raise RuntimeError("the run directory is gone")
     say(f"resuming at step {stopped.steps:,} for {more_steps:,} more")
-    arguments = ["resume", str(run), "--max-steps", str(stopped.steps + more_steps)]
-    with WatchedRun(arguments, folder / "resume.log") as process:
+    command = redline_command("resume", str(run), "--max-steps", str(stopped.steps + more_steps), "--json")
+    with WatchedProcess(command, folder / "resume.log") as process:
         ending = process.wait(timeout_s=RESUMED_S)
     return read_resumed(ending, stopped, read_metrics(run), started_unix_s=process.started_unix_s)
 

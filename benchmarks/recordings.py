@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from arguments import at_least, make_parser
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.cli.flags import parse_train
 from redline.recordings import tracing
 from redline.recordings.library import open_library, recordings_path

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from arguments import at_least, make_parser
-from recording import Measurement, finish, say, spread
+from recording import Measurement, at_least, finish, make_parser, say, spread
 from redline.algorithms.named.dqn import DQN
 from redline.bench.played_games import LANES, PlayedGame, play_game
 from redline.envs.config import EnvConfig

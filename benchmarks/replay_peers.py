@@ -1,21 +1,39 @@
-"""The replay memories of other libraries behind one interface, each set up as its documentation says is best.
+"""Redline's replay memory beside those of other libraries, by turns on the same played frames.
 
-Every adapter delivers what an update needs: state and next state as two torch tensors (32, 4, 84, 84) of uint8, beside
-whatever else its library hands out. A view is enough; nothing is copied that the library does not copy itself.
+Runs `redline bench replay` as a user does, then samples batches of 32 from our raw memory and from the peers. Each peer
+is set up as its documentation says is best. Every adapter delivers what an update needs: state and next state as two
+torch tensors (32, 4, 84, 84) of uint8. A view is enough; nothing is copied that the library does not copy itself.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import psutil
 import torch
 
-from redline.bench.peer_install import why_missing
-from redline.bench.played_games import STACK, PlayedGame
+from recording import Measurement, at_least, finish, make_parser, say
+from redline.bench.measuring import Contender, alternate, rate_of
+from redline.bench.played_games import STACK, PlayedGame, play_game
+from redline.bench.replay_speed import BATCH_SIZE, SAMPLED_GAME, Sampling, filled_memory
+from redline.envs import stacking
+from redline.experience import available_bytes
+from redline.types import Array, BoolArray, FloatArray, IntArray
+from redline_process import run_redline
+
+INSTALL = "make setup EXTRAS=bench"
+KEPT_FREE_BYTES = 512 * 1024**2
+TURN_S = 0.4
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # state and next state, each [B, K, *frame]
 
@@ -46,15 +64,47 @@ class Peer:
     @property
     def missing(self) -> str | None:
         """Why it can't be measured here, or None if it can."""
-        return why_missing(self.module, self.package)
+        try:
+            import_module(self.module)
+        except ImportError as error:
+            return f"{self.package} is not installed ({error}): {INSTALL}"
+        return None
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """One step of every lane as most replay memories take it: whole stacks."""
+
+    state: Array  # [L, K, *frame]
+    next_state: Array  # [L, K, *frame]
+    action: IntArray  # [L]
+    reward: FloatArray  # [L]
+    terminated: BoolArray  # [L]
+    truncated: BoolArray  # [L]
+
+    @property
+    def done(self) -> BoolArray:
+        """Where the episode is over, for whatever reason."""
+        return self.terminated | self.truncated
+
+
+def transitions(played: PlayedGame, stack: int = STACK) -> Iterator[Transitions]:
+    """Return the steps of a game in order, with the stacks that an actor saw."""
+    state = stacking.begin(played.begin_frames, stack)
+    for t in range(played.num_steps):
+        next_state = stacking.push(state, played.frames[t])
+        ends = played.terminated[t], played.truncated[t]
+        step = Transitions(state, next_state, played.action[t], played.reward[t], *ends)
+        yield step
+        state = stacking.restart(next_state, step.done, played.first_frames.get(t, next_state))
 
 
 class StableBaselines3Memory:
     """Stacks of every state, and of every next state unless memory is optimised."""
 
     def __init__(self, played: PlayedGame, *, optimize_memory_usage: bool) -> None:
-        from gymnasium.spaces import Box, Discrete  # noqa: PLC0415
-        from stable_baselines3.common.buffers import ReplayBuffer  # noqa: PLC0415
+        from gymnasium.spaces import Box, Discrete
+        from stable_baselines3.common.buffers import ReplayBuffer
 
         shape = (STACK, *played.frames.shape[2:])
         self._buffer = ReplayBuffer(
@@ -67,7 +117,7 @@ class StableBaselines3Memory:
             optimize_memory_usage=optimize_memory_usage,
             handle_timeout_termination=not optimize_memory_usage,  # the two exclude each other
         )
-        for step in played.transitions():
+        for step in transitions(played):
             infos = [{"TimeLimit.truncated": bool(cut)} for cut in step.truncated]
             self._buffer.add(step.state, step.next_state, step.action, step.reward, step.done, infos)
 
@@ -88,7 +138,7 @@ class TianshouMemory:
     """Each frame once, a ring per lane; stacks are cut when sampling."""
 
     def __init__(self, played: PlayedGame) -> None:
-        from tianshou.data import Batch, VectorReplayBuffer  # noqa: PLC0415
+        from tianshou.data import Batch, VectorReplayBuffer
 
         self._buffer = VectorReplayBuffer(
             played.num_transitions,
@@ -97,7 +147,7 @@ class TianshouMemory:
             ignore_obs_next=True,
             save_only_last_obs=True,
         )
-        for step in played.transitions():
+        for step in transitions(played):
             self._buffer.add(
                 Batch(
                     obs=step.state,
@@ -123,7 +173,7 @@ class CpprbMemory:
     """Each frame once in a C++ ring; a history at a time, because neighbours in the ring are neighbours in time."""
 
     def __init__(self, played: PlayedGame) -> None:
-        from cpprb import ReplayBuffer  # noqa: PLC0415
+        from cpprb import ReplayBuffer
 
         height, width = played.frames.shape[2:]
         before = _resident_bytes()
@@ -143,7 +193,7 @@ class CpprbMemory:
         self._num_bytes = _resident_bytes() - before
 
     def _add_lane(self, played: PlayedGame, lane: int) -> None:
-        for step in _lane_of(played, lane).transitions():
+        for step in transitions(_lane_of(played, lane)):
             self._buffer.add(
                 obs=np.moveaxis(step.state[0], 0, -1),
                 next_obs=np.moveaxis(step.next_state[0], 0, -1),
@@ -169,13 +219,13 @@ class TorchRLMemory:
     """Stacks of every state and every next state in one contiguous storage."""
 
     def __init__(self, played: PlayedGame, *, batch_size: int = 32) -> None:
-        from tensordict import TensorDict  # noqa: PLC0415
-        from torchrl.data import LazyTensorStorage, ReplayBuffer  # noqa: PLC0415
+        from tensordict import TensorDict
+        from torchrl.data import LazyTensorStorage, ReplayBuffer
 
         logging.getLogger("torchrl").setLevel(logging.WARNING)  # it greets on stdout
         self._batch_size = batch_size
         self._buffer = ReplayBuffer(storage=LazyTensorStorage(played.num_transitions), batch_size=batch_size)
-        for step in played.transitions():
+        for step in transitions(played):
             after = {
                 "pixels": torch.from_numpy(step.next_state),
                 "reward": torch.from_numpy(step.reward[:, None]),
@@ -261,6 +311,96 @@ def _batch_bytes(batch: Any) -> int:
 
 
 def _resident_bytes() -> int:
-    import psutil  # noqa: PLC0415
-
     return int(psutil.Process().memory_info().rss)
+
+
+def measure_peers(played: PlayedGame, *, rounds: int) -> dict[str, dict[str, Any]]:
+    """Sample from our raw memory and from all peers by turns; a peer that can't be measured has a reason instead."""
+    found: dict[str, dict[str, Any]] = {}
+    memories: dict[str, PeerMemory] = {}
+    for name, peer in PEERS.items():
+        found[name] = {"how": peer.how, "batches_per_s": None, "bytes_per_transition": None}
+        reason = peer.missing or _does_not_fit(peer, played)
+        if reason is not None:
+            say(f"left out: {name}: {reason}")
+            found[name]["reason"] = reason
+            continue
+        say(f"filling {name}")
+        memories[name] = peer.fill(played)
+    with closing(filled_memory(played, codec="raw")) as memory:
+        contenders: dict[str, Contender] = {"redline": Sampling(memory, prioritized=False, prefetch=0)}
+        contenders |= {name: _sampling(peer_memory) for name, peer_memory in memories.items()}
+        measured = alternate(contenders, rounds=rounds, turn_s=TURN_S, progress=say)
+    for name, peer_memory in memories.items():
+        ratios = [ours / theirs for ours, theirs in zip(measured["redline"], measured[name], strict=True)]
+        found[name] |= {
+            "batches_per_s": rate_of(measured[name]).as_dict(),
+            "bytes_per_transition": peer_memory.num_bytes / played.num_transitions,
+            "ours_raw_over_it": rate_of(ratios).as_dict(),
+        }
+    return found
+
+
+def _sampling(memory: PeerMemory) -> Contender:
+    def sample(count: int) -> None:
+        for _ in range(count):
+            memory.sample(BATCH_SIZE)
+
+    return sample
+
+
+def _does_not_fit(peer: Peer, played: PlayedGame) -> str | None:
+    needed = peer.frames_per_transition * played.frames.nbytes + KEPT_FREE_BYTES
+    free = available_bytes()
+    return None if needed <= free else f"needs {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB is free"
+
+
+def measurement(result: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]]) -> Measurement:
+    """Return what both show: it holds if all goals are met and our raw memory is faster than every peer."""
+    sizes, rates, worst = result["bytes_per_transition"], result["batches_per_s"], result["batches_per_s_worst_game"]
+    raw, zstd = (rates[codec]["uniform"]["off"]["median"] for codec in ("raw", "zstd"))
+    ratios = {name: peer["ours_raw_over_it"]["median"] for name, peer in peers.items() if peer["batches_per_s"]}
+    fastest = min(ratios, key=lambda name: ratios[name], default=None)
+    beside = f"raw ÷ {fastest}, the fastest peer: {ratios[fastest]:.2f} ×" if fastest else "no peer is installed"
+    is_met = [goal["met"] for goal in result["goals"].values()]
+    is_met.append(min(ratios.values()) > 1 if len(ratios) == len(peers) else None)
+    return Measurement(
+        name="replay-bench",
+        title=f"replay memory: {len(result['config']['games'])} games of "
+        f"{result['config']['transitions_per_game']:,} transitions; batches of {result['config']['batch_size']}",
+        headline=f"{sizes['mean']:.0f} bytes per transition (pong {sizes.get('pong', 0):.0f}, worst "
+        f"{sizes['worst']:.0f}); batches/s: raw {raw:,.0f}, zstd {zstd:,.0f}, zstd on {worst['game']} "
+        f"{worst['zstd']['uniform']['off']['median']:,.0f}",
+        learning=f"{beside}; nothing is trained",
+        passed=None if None in is_met else all(is_met),
+        config=result["config"],
+        repeats=[{key: value for key, value in result.items() if key not in ("host", "versions", "commit", "config")}],
+        summary={"goals": result["goals"], "peers": peers, "ratio": ratios, "duration_s": result["duration_s"]},
+        packages=tuple(sorted({peer.package for peer in PEERS.values()})),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, and record."""
+    options = parse(argv)
+    flags = ["--transitions", str(options.transitions), "--rounds", str(options.rounds)]
+    flags += ["--games", options.games] if options.games else []
+    say("redline bench replay: this takes some minutes")
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_redline(["bench", "replay", *flags], Path(folder) / "log")
+    played = play_game(SAMPLED_GAME, num_transitions=options.transitions, seed=1)
+    found = measurement(result, measure_peers(played, rounds=options.rounds))
+    return finish(found, as_json=options.json, keep=not options.no_record)
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the flags."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--games", default="", help="games with commas between them; all by default")
+    parser.add_argument("--transitions", type=at_least(1_000), default=20_000, help="transitions of each game")
+    parser.add_argument("--rounds", type=at_least(1), default=7, help="rounds")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,13 +1,22 @@
-"""The mean return of the last hundred episodes along a run, from its episodes.jsonl."""
+"""Reads a run: the mean return of its last hundred episodes along the way, and where its settings differ."""
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from redline.algorithms.catalog import PARTS
+from redline.cli.flags import default_job, with_parts
 from redline.records import Row, read_records
+from redline.runtime.settings import flatten, to_settings
 
 WINDOW_EPISODES = 100
+# paths of the machine, and what Redline chooses by itself
+NOT_SETTINGS = (
+    *("log_dir", "replay.path", "replay.bytes", "learner.threads", "actor.threads", "actor.envs"),
+    *("learner.device", "actor.device", "evaluator.device", "evaluator.every_minutes"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,3 +68,31 @@ def best_of(points: Sequence[Point]) -> float | None:
 def as_text(value: float | None) -> str:
     """Return a mean as people read it, a dash where there is none."""
     return "–" if value is None else f"{value:.1f}".replace("-", "−")
+
+
+def changed_settings(facts: Row) -> dict[str, Any]:
+    """Return the settings of a run that differ from its algorithm's defaults, by dotted key."""
+    algorithm, config = facts["algorithm"], facts["config"]
+    parts = {field: config[field]["name"] for field in PARTS if field in config}
+    plain = default_job(algorithm, config["env"]["id"])
+    own = dict(flatten(to_settings(plain)))
+    of_parts = dict(flatten(to_settings(with_parts(plain, parts, algorithm))))
+    return {
+        key: value
+        for key, value in flatten(config)
+        if key not in NOT_SETTINGS
+        and not key.endswith(".name")
+        and value != (own if key in parts else of_parts).get(key)
+    }
+
+
+def typed(settings: dict[str, Any]) -> str:
+    """Return settings as flags of `redline train`."""
+    return " ".join(_flag(key.replace("_", "-"), value) for key, value in settings.items())
+
+
+def _flag(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        part, dot, name = key.rpartition(".")
+        return f"--{key}" if value else f"--{part}{dot}no-{name}"
+    return f"--{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
