@@ -6,12 +6,14 @@ time at one moment. Start-up and warm-up lie before the window.
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -69,19 +71,27 @@ class WatchedProcess:
         self._log = log
         self.started_unix_s = time.time()
         with log.open("ab") as said:
-            self._process = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, **(environ or {})})
+            self._process = subprocess.Popen(
+                command,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, **(environ or {})},
+                start_new_session=True,  # one group with its children
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is not None:
-            return
-        self._process.terminate()
         try:
-            self._process.wait(PATIENCE_S)
+            if self._process.poll() is None:
+                self._process.terminate()
+                self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            pass
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # with children that it left behind
             self._process.wait()
 
     def wait_for(self, look: Callable[[], T | None], *, timeout_s: float) -> T:

@@ -51,8 +51,6 @@ class ProfileFlags:
     def __post_init__(self) -> None:
         if self.trace is not None:
             check_out(self.trace, "trace")
-        if self.out is not None:
-            check_out(self.out)
 
 
 def run(args: Sequence[str]) -> int:
@@ -61,6 +59,7 @@ def run(args: Sequence[str]) -> int:
         raise UserError("one training is profiled at a time: use --algo with one name (see redline algos) and --seed")
     flags = parse(ProfileFlags, args, default=ProfileFlags(train=train_defaults(args)), prog=PROGRAM)
     asked = as_typed(flags.train, args)
+    output = OutputFlags(out=flags.out, plain=asked.plain, json=asked.json)
     profile = Profile(
         job=asked.job, algorithm=asked.algo, rounds=flags.rounds, turn_s=flags.turn_seconds, trace=flags.trace
     )
@@ -72,7 +71,6 @@ def run(args: Sequence[str]) -> int:
     trace_error = None if result["trace"] is None else result["trace"]["error"]
     if trace_error is not None:
         tell(f"redline: trace {flags.trace} can't be written: {trace_error}")
-    output = OutputFlags(out=flags.out, plain=asked.plain, json=asked.json)
     code = give_out(result, output, command=PROGRAM, args=args, show=show)
     return code if trace_error is None else FAILED
 

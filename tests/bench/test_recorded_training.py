@@ -1,4 +1,4 @@
-"""Records are kept without a monitor where none can be started, and a monitor that was stopped goes on without us."""
+"""A training is recorded without a monitor where none can be started, and a stopped monitor goes on without us."""
 
 import signal
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from redline.bench.knockout import record_keeping
-from redline.bench.knockout.record_keeping import keeping_records, waker
+from redline.bench import recorded_training
+from redline.bench.recorded_training import recorded, waker
 from redline.cli.flags import parse_train
 from redline.runtime.building import build_trainer, settle
 
@@ -17,15 +17,15 @@ def test_a_monitor_that_cannot_be_started_is_said_and_missing(tmp_path: Path, mo
     def refuse(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(record_keeping, "Watcher", refuse)
+    monkeypatch.setattr(recorded_training, "Watcher", refuse)
     notes: list[str] = []
     trainer = build_trainer(settle(parse_train(["--env", "CartPole-v1", "--num-envs", "1"]).job), env_seed=1)
     try:
-        with keeping_records(trainer, tmp_path, algorithm="dqn", note=notes.append) as records, records.left_out():
+        with recorded(trainer, tmp_path, algorithm="dqn", note=notes.append) as training, training.without_records():
             pass
     finally:
         trainer.close()
-    assert notes == ["the monitor can't be started: Cannot allocate memory; it is in no cost"]
+    assert notes == ["the monitor can't be started: Cannot allocate memory; measured without it"]
 
 
 def test_a_stopped_process_goes_on_when_our_pipe_closes() -> None:

@@ -1,33 +1,19 @@
 """`redline bench replay`: one object on stdout, a table without --json, and clear words for bad input."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redline.bench import replay as replay_bench
-from redline.bench.replay_peers import Peer
-from redline.bench.sum_trees import measure_sum_trees
 from redline.cli.main import BAD_INPUT, main
 
 QUICK = ["bench", "replay", "--transitions", "1_000", "--rounds", "1", "--turn-seconds", "0.01"]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No peer is loaded, which takes seconds, and the disk is the test's own."""
-    absent = Peer("no_such_module", "no-such-package", "as it comes", 1, lambda played: pytest.fail("never filled"))
-    monkeypatch.setattr(replay_bench, "PEERS", {"absent": absent})
-    small = partial(measure_sum_trees, num_leaves=1_000, num_updates=3_200)
-    monkeypatch.setattr(replay_bench, "measure_sum_trees", small)
-    return tmp_path
-
-
-def test_one_object_with_every_figure(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = quick / "result.json"
-    assert main([*QUICK, "--games", "pong,freeway", "--path", str(quick), "--out", str(out), "--json"]) == 0
+def test_one_object_with_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "result.json"
+    assert main([*QUICK, "--games", "pong,freeway", "--path", str(tmp_path), "--out", str(out), "--json"]) == 0
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert result == json.loads(out.read_text(encoding="utf-8"))
     assert {"schema", "command", "host", "versions", "duration_s", "goals"} <= result.keys()
@@ -39,18 +25,16 @@ def test_one_object_with_every_figure(quick: Path, capsys: pytest.CaptureFixture
                 rate = result["batches_per_s"][codec][sampler][prefetch]
                 assert 0 < rate["low"] <= rate["median"] <= rate["high"]
         assert result["insert_steps_per_s"][codec]["median"] > 0
-    assert result["peers"]["absent"]["batches_per_s"] is None
-    assert "make setup EXTRAS=bench" in result["peers"]["absent"]["reason"]
-    assert result["sum_tree"]["parents_exact"] is True
     assert result["goals"]["mean_bytes_per_transition"]["met"] is None  # two games can't tell
-    assert [path.name for path in quick.iterdir()] == ["result.json"]  # nothing is left on the disk
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]  # nothing is left on the disk
 
 
-def test_a_table_without_json(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--games", "pong", "--path", str(quick), "--plain"]) == 0
+def test_a_table_without_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--games", "pong", "--path", str(tmp_path), "--plain"]) == 0
     text = capsys.readouterr().out
     assert "prefetch off" in text
-    assert "sum tree" in text
+    assert "steps inserted per second" in text
+    assert "mean_bytes_per_transition" in text
 
 
 @pytest.mark.parametrize(
@@ -59,6 +43,11 @@ def test_a_table_without_json(quick: Path, capsys: pytest.CaptureFixture[str]) -
         ([], "bench needs a subject, one of replay"),
         (["--json"], "bench needs a subject"),
         (["replya"], "unknown bench 'replya': did you mean replay"),
+        (["ladder"], "use python benchmarks/ladder.py in a copy of the repository"),
+        (["ladder", "--rungs", "engine", "--json"], "use python benchmarks/ladder.py"),
+        (["train", "--against", "sb3"], "use python benchmarks/speed.py --against sb3"),
+        (["learner", "--against=sb3"], "use python benchmarks/speed.py --against sb3"),
+        (["train", "--peer-vec-env", "dummy"], "bench train --peer-vec-env has moved out of the package"),
         (["replay", "--games", "pongg"], "did you mean pong"),
         (["replay", "--games", "CartPole-v1"], "is no Atari game"),
         (["replay", "--games", ","], "no game is named"),
