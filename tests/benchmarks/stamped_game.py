@@ -5,6 +5,7 @@ import torch
 
 from redline.bench.played_games import PlayedGame
 from redline.types import Array
+from replay_peers import transitions
 
 SIDE = 8
 STACK = 4
@@ -60,7 +61,7 @@ def stamped_game(*, num_steps: int = 240, lanes: int = 3, seed: int = 0) -> Play
 def true_pairs(played: PlayedGame) -> dict[tuple[Stack, Stack], bool]:
     """Return all pairs of states that were really seen, and whether the episode ended between them."""
     pairs = {}
-    for step in played.transitions():
+    for step in transitions(played):
         states, next_states = read(torch.from_numpy(step.state)), read(torch.from_numpy(step.next_state))
         for state, next_state, done in zip(states, next_states, step.done.tolist(), strict=True):
             pairs[state, next_state] = done

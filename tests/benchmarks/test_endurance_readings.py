@@ -10,7 +10,7 @@ from recording import make_record
 from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.runtime.settings import to_settings
-from watched_run import Ending
+from redline_process import Ending
 
 
 def reading(time_s: float, steps: int, updates: int) -> dict[str, Any]:

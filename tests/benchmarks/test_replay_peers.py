@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 import torch
 from stamped_game import STACK, Stack, read, stamped_game, true_pairs
 
-from redline.bench.our_memory import Sampling, filled_memory
-from redline.bench.replay_peers import PEERS, Peer
+from redline.bench.replay_speed import Sampling, filled_memory
+from replay_peers import PEERS, Peer, measurement, transitions
 
 PLAYED = stamped_game()
 PAIRS = true_pairs(PLAYED)
@@ -95,3 +96,33 @@ def test_a_missing_peer_names_the_command_that_installs_it() -> None:
     absent = Peer("no_such_module", "no-such-package", "", 1, lambda played: pytest.fail("never filled"))
     assert absent.missing is not None
     assert "make setup EXTRAS=bench" in absent.missing
+
+
+def test_stacks_are_padded_with_zeros_and_go_on_frame_by_frame() -> None:
+    previous = None
+    for step in transitions(stamped_game(num_steps=50)):
+        assert np.array_equal(step.state[:, 1:], step.next_state[:, :-1])
+        if previous is not None:
+            goes_on = ~previous.done
+            assert np.array_equal(step.state[goes_on], previous.next_state[goes_on])
+            assert not step.state[previous.done, : STACK - 1].any()
+        previous = step
+
+
+@pytest.mark.parametrize(("slowest", "passed"), [(1.1, True), (0.9, False), (None, None)])
+def test_ours_must_be_faster_than_every_peer(slowest: float | None, passed: bool | None) -> None:
+    rate = {"uniform": {"off": {"median": 500.0}}}
+    result = {
+        "config": {"games": ["pong"], "transitions_per_game": 1_000, "batch_size": 32},
+        "bytes_per_transition": {"pong": 97.0, "mean": 97.0, "worst": 97.0},
+        "batches_per_s": {"raw": rate, "zstd": rate},
+        "batches_per_s_worst_game": {"game": "pong", "zstd": rate},
+        "goals": {"zstd_batches_per_s": {"met": True}},
+        "duration_s": 1.0,
+    }
+    fast = {"batches_per_s": {"median": 1.0}, "ours_raw_over_it": {"median": 2.0}}
+    other = {"batches_per_s": None}
+    if slowest is not None:
+        other = {"batches_per_s": {"median": 1.0}, "ours_raw_over_it": {"median": slowest}}
+    found = measurement(result, {"fast": fast, "other": other})
+    assert (found.name, found.passed) == ("replay-bench", passed)
