@@ -13,11 +13,16 @@ from redline_process import WatchedProcess, read_window, take_turns
 CHILD = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
 
 
-def test_whatever_ends_a_watched_process_ends_its_children(tmp_path: Path) -> None:
-    log = tmp_path / "said.log"
-    with pytest.raises(KeyboardInterrupt), WatchedProcess([sys.executable, "-c", CHILD], log) as process:
+def watch_and_interrupt(log: Path) -> None:
+    with WatchedProcess([sys.executable, "-c", CHILD], log) as process:
         process.wait_for(lambda: log.read_text(encoding="utf-8") or None, timeout_s=30.0)
         raise KeyboardInterrupt
+
+
+def test_whatever_ends_a_watched_process_ends_its_children(tmp_path: Path) -> None:
+    log = tmp_path / "said.log"
+    with pytest.raises(KeyboardInterrupt):
+        watch_and_interrupt(log)
     pid, until_s = int(log.read_text(encoding="utf-8")), time.monotonic() + 10.0
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < until_s
@@ -26,9 +31,9 @@ def test_whatever_ends_a_watched_process_ends_its_children(tmp_path: Path) -> No
 
 def test_a_process_that_ends_too_early_says_why(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such game')"]
-    with pytest.raises(RuntimeError, match="ended with 1 too early: no such game"):
-        with WatchedProcess(command, tmp_path / "said.log") as process:
-            process.wait_for(lambda: None, timeout_s=30.0)
+    process = WatchedProcess(command, tmp_path / "said.log")
+    with process, pytest.raises(RuntimeError, match="ended with 1 too early: no such game"):
+        process.wait_for(lambda: None, timeout_s=30.0)
 
 
 def test_each_side_begins_about_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
