@@ -364,6 +364,7 @@ def measurement(result: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]
     beside = f"raw ÷ {fastest}, the fastest peer: {ratios[fastest]:.2f} ×" if fastest else "no peer is installed"
     is_met = [goal["met"] for goal in result["goals"].values()]
     is_met.append(min(ratios.values()) > 1 if len(ratios) == len(peers) else None)
+    elsewhere = ("host", "versions", "commit", "config")
     return Measurement(
         name="replay-bench",
         title=f"replay memory: {len(result['config']['games'])} games of "
@@ -374,8 +375,8 @@ def measurement(result: Mapping[str, Any], peers: Mapping[str, Mapping[str, Any]
         learning=f"{beside}; nothing is trained",
         passed=None if None in is_met else all(is_met),
         config=result["config"],
-        repeats=[{key: value for key, value in result.items() if key not in ("host", "versions", "commit", "config")}],
-        summary={"goals": result["goals"], "peers": peers, "ratio": ratios, "duration_s": result["duration_s"]},
+        repeats=[{key: value for key, value in result.items() if key not in elsewhere} | {"peers": peers}],
+        summary={"goals": result["goals"], "ratio": ratios, "duration_s": result["duration_s"]},
         packages=tuple(sorted({peer.package for peer in PEERS.values()})),
     )
 

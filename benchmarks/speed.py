@@ -181,7 +181,12 @@ def against_sb3(subject: str, *, pairs: int, seconds: float) -> Measurement:
             "window_seconds": seconds,
         },
         repeats=found["rows"],
-        summary={"ratio": {SB3: found["ratio"]}, "goal": judged},
+        summary={
+            "ratio": {SB3: found["ratio"]},
+            "steps_per_s": found["steps_per_s"]["redline"],
+            "peers": {SB3: found["steps_per_s"][SB3]},
+            "goal": judged,
+        },
         packages=("stable_baselines3", "opencv-python-headless"),
     )
 
@@ -190,13 +195,15 @@ def read_pairs(rows: Sequence[Row], ours: str, theirs: str) -> dict[str, Any]:
     """Return the ratios of pairs, and whether both sides had the same replay ratio."""
     rows = [row | {"ratio": row[ours]["steps_per_s"] / row[theirs]["steps_per_s"]} for row in rows]
     ratio = rate_of([row["ratio"] for row in rows]).as_dict()
-    speeds = " against ".join(f"{median(row[side]['steps_per_s'] for row in rows):.0f}" for side in (ours, theirs))
+    rates = {side: rate_of([row[side]["steps_per_s"] for row in rows]) for side in (ours, theirs)}
+    speeds = " against ".join(f"{rate.median:.0f}" for rate in rates.values())
     samples = [median(row[side]["samples_per_step"] for row in rows) for side in (ours, theirs)]
     is_fair = abs(samples[0] / samples[1] - 1) <= UPDATES_TOLERANCE
     told = " and ".join(f"{value:.2f}" for value in samples)
     return {
         "rows": rows,
         "ratio": ratio,
+        "steps_per_s": {side: rate.as_dict() for side, rate in rates.items()},
         "headline": f"{times(ratio)}; {speeds} steps/s",
         "learning": f"samples per step {told}" + ("" if is_fair else ", NOT the same"),
         "is_fair": is_fair,
