@@ -38,7 +38,7 @@ STARTUP_SHARE = 0.25
 
 @dataclass
 class Harassed:
-    """A run that is killed again and again, and what was seen of it."""
+    """A run that is killed again and again, and what it left each time."""
 
     folder: Path
     rng: np.random.Generator
@@ -49,7 +49,7 @@ class Harassed:
 
     @property
     def log(self) -> Path:
-        """Return where the processes' words go."""
+        """Return the log of the processes."""
         return self.folder / "log"
 
     def start_and_kill(self, *arguments: str) -> None:
@@ -148,7 +148,7 @@ def harass(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Harass a run and record how it bore it."""
+    """Kill and resume a run, and record what came of it."""
     options = parse(argv)
     flags = [*FLAGS[options.env], "--seed", str(options.seed), "--checkpoint-minutes", str(options.checkpoint_minutes)]
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from redline.records import Row, read_records
 from redline.runtime.settings import flatten, to_settings
 
 WINDOW_EPISODES = 100
-# paths of the machine, and what Redline chooses by itself
+# paths of the machine, and settings that Redline chooses itself
 NOT_SETTINGS = (
     *("log_dir", "replay.path", "replay.bytes", "learner.threads", "actor.threads", "actor.envs"),
     *("learner.device", "actor.device", "evaluator.device", "evaluator.every_minutes"),

@@ -2,11 +2,11 @@
 
 import pytest
 
-import recordings
+import episode_recordings
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["exactness", "crash"])
 def test_the_promise_is_kept(what: str) -> None:
     """Hundreds of episodes over a dozen games come back; fifty times kill -9 spoils nothing."""
-    assert recordings.main([what, "--no-record"]) == 0
+    assert episode_recordings.main([what, "--no-record"]) == 0

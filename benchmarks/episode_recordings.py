@@ -1,8 +1,8 @@
-"""Recordings of real trainings: do they come back bit for bit, how large are they, what do they cost, what if killed?
+"""Recorded episodes of real trainings: are they exact, how large are they, what do they cost, do they survive a kill?
 
-`exactness` trains shortly on many games, by both protocols and in both topologies, and lets `redline play --verify`
-play everything again. `overhead` adds up the CPU time of all that recording does within a training. `crash` kills a
-training again and again, looks after each kill, and resumes it.
+`exactness` trains briefly on many games, with both protocols and both topologies, and lets `redline play --verify` play
+everything again. `overhead` adds up the CPU time that recording takes within a training. `crash` kills a training again
+and again, checks the recordings after each kill, and resumes it.
 """
 
 import json
@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 
 from recording import Measurement, at_least, finish, make_parser, say
+from redline.bench.recorded_training import NoDisplay
 from redline.cli.flags import parse_train
 from redline.recordings import tracing
 from redline.recordings.library import open_library, recordings_path
 from redline.records import read_records
 from redline.runtime import actor, recording
 from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
+from redline_process import redline_command
 
 GAMES = (
     *("alien", "assault", "asteroids", "beam_rider", "boxing", "breakout"),
@@ -43,16 +44,6 @@ QUICK = (
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.1", "--evaluator.episodes", "2")
 
 
-class Silent(Watcher):
-    """Listens to nothing."""
-
-    def note(self, text: str) -> None:
-        """Take a note."""
-
-    def show(self, gauges: object) -> None:
-        """Take a reading."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure one of the three, and record it."""
     options = parse(argv)
@@ -65,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def redline(*args: object) -> "subprocess.CompletedProcess[str]":
     """Run the program to its end."""
-    command = [sys.executable, "-m", "redline.cli.main", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(redline_command(*map(str, args)), capture_output=True, text=True, check=False)
 
 
 def verify(run: Path) -> dict[str, Any]:
@@ -77,7 +67,7 @@ def verify(run: Path) -> dict[str, Any]:
 
 
 def measure_exactness(folder: Path, options: Namespace) -> Measurement:
-    """Train on every game by both protocols, each in another topology than the other, and verify all."""
+    """Train on every game with both protocols, each in the other topology, and verify all."""
     rows = []
     for number, game in enumerate(options.games):
         version_5 = f"ALE/{game.title().replace('_', '')}-v5"
@@ -128,7 +118,7 @@ def read_run(run: Path, game: str, *, env: str, topology: str) -> dict[str, Any]
 
 
 def measure_overhead(folder: Path, options: Namespace) -> Measurement:
-    """Train in this process with a clock around everything that recording does."""
+    """Train in this process, and time everything that recording does."""
     rows = []
     for algorithm in options.algorithms:
         args = ["--env", "pong", "--algo", algorithm, "--warmup-steps", "1000", "--replay.capacity", "20_000"]
@@ -136,7 +126,7 @@ def measure_overhead(folder: Path, options: Namespace) -> Measurement:
         flags = parse_train([*args, "--max-minutes", str(options.minutes), "--log-dir", str(folder)])
         clock = Clock()
         with clock.around_recording():
-            session = start_run(flags.job, flags.algo, Silent())
+            session = start_run(flags.job, flags.algo, NoDisplay())
             with session:
                 begun_s = time.process_time()
                 clock.spent_s = 0.0
@@ -183,7 +173,7 @@ class Clock:
 
 
 class Replaced:
-    """Functions that are others for a while."""
+    """Functions that are replaced for a while."""
 
     def __init__(self, functions: Mapping[tuple[Any, str], Callable[..., Any]]) -> None:
         self._functions = functions
@@ -199,7 +189,7 @@ class Replaced:
 
 
 def measure_crash(folder: Path, options: Namespace) -> Measurement:
-    """Kill trainings of both topologies at random moments, look at what is left, resume, and verify all in the end."""
+    """Kill trainings of both topologies at random moments, check what is left, resume, and verify all at the end."""
     rng, rows = np.random.default_rng(1), []
     for topology in ("inline", "async"):
         log_dir, torn, killed = folder / topology, 0, 0
@@ -237,7 +227,7 @@ def measure_crash(folder: Path, options: Namespace) -> Measurement:
 
 def kill_while_training(command: Sequence[object], log_dir: Path, seconds: float) -> None:
     """Start the program, and kill it and all its processes when it has trained for a while."""
-    words = [sys.executable, "-m", "redline.cli.main", *map(str, command)]
+    words = redline_command(*map(str, command))
     before = num_invocations(log_dir)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     end_s = time.monotonic() + START_S
@@ -246,11 +236,11 @@ def kill_while_training(command: Sequence[object], log_dir: Path, seconds: float
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    time.sleep(0.5)  # processes that have a session of their own end when they notice
+    time.sleep(0.5)  # processes with a session of their own end when they notice
 
 
 def num_invocations(log_dir: Path) -> int:
-    """Return how often a run was started or resumed, and its processes with it."""
+    """Return how often a run was started or resumed."""
     events = [row for path in log_dir.glob("*/*/*/events.jsonl") for row in read_records(path)]
     return sum(row["event"] == "process" and row["role"] in ("inline", "actor-0") for row in events)
 
