@@ -1,8 +1,8 @@
 """What does the monitor cost? One training process, watched and not watched by turns, at a fixed number of steps each.
 
 The same process trains all the time; only the monitor comes and goes. Each pair is two turns in a row, in changing
-order, so that a machine that becomes slower or faster favours neither. The monitor starts before its turn and ends after
-it; the cost of starting it is reported separately.
+order, so that a machine that becomes slower or faster favours neither. The monitor starts before its turn and ends
+after it; the cost of starting it is reported separately.
 """
 
 import sys
