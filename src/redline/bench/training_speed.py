@@ -99,12 +99,12 @@ class TrainBench:
 
     def _run_rounds(self, training: RecordedTraining, limits: LimitRounds, progress: Progress) -> list[Row]:
         telling = RoundProgress(progress, rounds=self.rounds, guess_s=self.seconds + ENV_SECONDS)
-        rows = []
+        rows: list[Row] = []
         for number in range(self.rounds):
             telling.begin(number)
-            row = {**limits.measure(), "redline": train_window(training, self.seconds)}
-            progress(f"  {row['redline']['steps_per_s']:.1f} steps/s{busy_words(row['redline']['others_percent'])}")
-            rows.append(row)
+            measured, window = limits.measure(), train_window(training, self.seconds)
+            progress(f"  {window['steps_per_s']:.1f} steps/s{busy_words(window['others_percent'])}")
+            rows.append({**measured, "redline": window})
         limits.measure()
         return rows
 
