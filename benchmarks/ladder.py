@@ -22,7 +22,7 @@ from plain_parts import BATCH_SIZE, GAMMA, SAMPLES_PER_STEP, STEPS_PER_UPDATE
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import rate_of
 from redline.bench.results import why_not_judged
-from redline.cli.spinning import LONG_SPIN
+from redline.cli.spinning import choose_spin
 from redline.records import Row
 from redline.runtime.roles import usable_cores
 from redline_process import (
@@ -136,7 +136,7 @@ def window_of(rung: Rung, seconds: float, seed: int) -> Row:
         return train_for_window(train_flags(rung, TASKS["pong"], seed=seed), seconds=seconds)
     with tempfile.TemporaryDirectory() as folder:
         command = plain_command(rung, "pong", seed, folder)
-        with WatchedProcess(command, Path(folder) / "said.log", environ=LONG_SPIN) as process:
+        with WatchedProcess(command, Path(folder) / "said.log", environ=choose_spin(["train"])) as process:
             opens_at_steps = TASKS["pong"].warmup_steps + SETTLE_STEPS
             rows = wait_for_window(process, Path(folder), opens_at_steps=opens_at_steps, seconds=seconds)
         return read_window(rows)
