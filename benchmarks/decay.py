@@ -2,9 +2,8 @@
 
 The longest invocation of the run counts, from its first reading after the first update (the warm-up is over, and the
 replay memory has held a whole batch) to its stop. The last fifth is compared with the second: the first still sees
-caches fill. Memory is compared from when the replay memory was full; where it never was, from the second fifth on, and
-the record says so. Memory may grow by 2 %: between two readings it moves by one per cent without a trend (arenas of the
-allocator, a checkpoint). Of some 500 MB that is 10 MB, so over 50,000 steps a leak of 200 bytes per step would show.
+caches fill. Memory is compared as in `memory_flat.py`, from when the replay memory was full; where it never was, from
+the second fifth on, and the record says so.
 """
 
 import statistics
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from memory_flat import MIN_ROWS, TOLERANCE, growth, rows_after_full
 from recording import Measurement, finish, make_parser, say
 from redline.errors import UserError
 from redline.records import Row, read_records
@@ -22,8 +22,6 @@ from redline_process import read_metrics
 from run_reading import as_text, changed_settings, typed
 
 FIFTHS = 5
-MIN_ROWS = 10  # a tenth must hold at least one reading
-MEMORY_TOLERANCE = 0.02
 SPEED_TOLERANCE = 0.05
 REQUIRED_MINUTES = 20.0
 BEGINS = ("start", "resume")
@@ -80,22 +78,6 @@ def read_fifth(rows: Sequence[Row]) -> Row:
     }
 
 
-def rows_after_full(rows: Sequence[Row]) -> list[Row]:
-    """Return the readings since the replay was full: every step adds one transition, so after `capacity` steps."""
-    full = [row for row in rows if row["steps"] >= row["replay_capacity_transitions"]]
-    # a little below capacity is full: the memory gives up old transitions in blocks
-    if any(row["replay_transitions"] < 0.9 * row["replay_capacity_transitions"] for row in full):
-        raise RuntimeError("the replay memory is not full after as many steps as it holds transitions")
-    return full
-
-
-def growth(rss_bytes: Sequence[int]) -> dict[str, float]:
-    """Compare the medians of the first and of the last tenth."""
-    tenth = max(1, len(rss_bytes) // 10)
-    first, last = statistics.median(rss_bytes[:tenth]), statistics.median(rss_bytes[-tenth:])
-    return {"first_tenth_bytes": first, "last_tenth_bytes": last, "growth": last / first - 1}
-
-
 def read_memory(rows: Sequence[Row]) -> Memory:
     """Return how memory grew since the replay memory was full, or since the second fifth."""
     full = rows_after_full(rows)
@@ -128,12 +110,12 @@ def measurement(facts: Row, metrics: Sequence[Row], events: Sequence[Row], *, re
         learning=f"{as_text(rows[-1]['samples_per_step'])} samples per step, {rows[-1]['steps']:,} steps, "
         f"mean-100 {as_text(rows[-1]['mean_return_100'])}; load average of the machine "
         f"{parts[1]['load_average']:.1f} → {parts[-1]['load_average']:.1f}",
-        passed=abs(speed) <= SPEED_TOLERANCE and memory.growth["growth"] <= MEMORY_TOLERANCE,
+        passed=abs(speed) <= SPEED_TOLERANCE and memory.growth["growth"] <= TOLERANCE,
         config={
             "settings": settings,
             "flags": typed(settings),
             "speed_tolerance": SPEED_TOLERANCE,
-            "memory_tolerance": MEMORY_TOLERANCE,
+            "memory_tolerance": TOLERANCE,
         },
         repeats=parts,
         summary={

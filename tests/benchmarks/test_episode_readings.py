@@ -2,8 +2,8 @@
 
 import pytest
 
-from decay import growth, rows_after_full
 from kill_resume import audit_counters, audit_rows
+from memory_flat import growth, rows_after_full
 from redline.records import Row
 from run_reading import first_reaching, of_training, running_means
 
