@@ -5,7 +5,7 @@ import torch
 
 from redline.bench.played_games import PlayedGame
 from redline.types import Array
-from replay_peers import transitions
+from replay_memories import transitions
 
 SIDE = 8
 STACK = 4

@@ -9,7 +9,8 @@ import torch
 from stamped_game import STACK, Stack, read, stamped_game, true_pairs
 
 from redline.bench.replay_speed import Sampling, filled_memory
-from replay_peers import PEERS, Peer, measurement, transitions
+from replay_memories import PEERS, Peer, transitions
+from replay_peers import measurement
 
 PLAYED = stamped_game()
 PAIRS = true_pairs(PLAYED)

@@ -1,15 +1,11 @@
-"""Runs that go on for long, and runs that are stopped: what is read out of their records, and how it is judged."""
+"""Runs that are stopped: what is read out of their records, and how it is judged."""
 
 from typing import Any
 
 import pytest
 
-import decay
 import preemption
 from recording import make_record
-from redline.cli.flags import parse_train
-from redline.errors import UserError
-from redline.runtime.settings import to_settings
 from redline_process import Ending
 
 
@@ -18,74 +14,6 @@ def reading(time_s: float, steps: int, updates: int) -> dict[str, Any]:
     row |= {"rss_bytes": 100, "replay_transitions": steps, "replay_capacity_transitions": 10_000}
     return row | {"samples_per_step": 8.0, "mean_return_100": None, "roles": [{"role": "learner", "rss_bytes": 50}]}
 
-
-def facts_of(*flags: str) -> dict[str, Any]:
-    parsed = parse_train(["--env", "pong", *flags])
-    return {"algorithm": parsed.algo, "config": to_settings(parsed.job), "resumes": [], "commit": None, "host": {}}
-
-
-# Decay
-
-
-def steady_rows(*, minutes: float = 25.0, slow_from: float = 1.0, slow: float = 1.0) -> list[dict[str, Any]]:
-    """A reading every 5 s at 20 updates/s, from a share of the time on at `slow` times that; a warm-up of 10 s."""
-    rows, updates = [reading(0.0, 0, 0), reading(5.0, 1_000, 0)], 0.0
-    count = int(minutes * 12)
-    for number in range(count + 1):
-        rows.append(reading(10.0 + 5.0 * number, 2_000 + 400 * number, int(updates) + 1))
-        updates += 100 * (slow if number >= slow_from * count else 1.0)
-    return rows
-
-
-EVENTS = [{"event": "start", "unix_s": 999.0}, {"event": "stop", "unix_s": 1_000_000.0, "reason": "SIGTERM"}]
-
-
-def test_a_steady_run_passes_and_a_slowing_one_does_not() -> None:
-    facts = facts_of("--topology", "async", "--replay.capacity", "10000")
-    steady = decay.measurement(facts, steady_rows(), EVENTS, required_minutes=20.0)
-    assert (steady.passed, steady.name) == (True, "decay-pong-dqn-async")
-    assert [part["updates_per_s"] for part in steady.repeats] == [20.0] * 5
-    assert steady.config["settings"] == {"topology": "async", "replay.capacity": 10_000}
-    slowing = decay.measurement(facts, steady_rows(slow_from=0.8, slow=0.9), EVENTS, required_minutes=20.0)
-    assert slowing.passed is False
-    assert slowing.summary["updates_per_s_change"] == pytest.approx(-0.1)
-    make_record(slowing, argv=["x.py"], unix_s=0.0)
-
-
-def test_a_run_that_is_too_short_is_refused_unless_it_is_tried() -> None:
-    rows = steady_rows(minutes=2.0)
-    with pytest.raises(UserError, match=r"2\.0 minutes"):
-        decay.measurement(facts_of(), rows, EVENTS, required_minutes=20.0)
-    assert decay.measurement(facts_of(), rows, EVENTS, required_minutes=1.0).name == "decay-pong-dqn-inline-tried"
-
-
-def test_only_the_longest_invocation_counts_and_not_what_follows_its_stop() -> None:
-    rows = [reading(float(n), n, n) for n in range(20)]
-    events = [
-        {"event": "start", "unix_s": 1_000.0},
-        {"event": "stop", "unix_s": 1_004.5},
-        {"event": "resume", "unix_s": 1_005.5},
-        {"event": "stop", "unix_s": 1_018.5},
-    ]
-    assert [row["steps"] for row in decay.longest_invocation(rows, events)] == list(range(6, 19))
-
-
-def test_memory_that_grows_after_the_replay_is_full_fails() -> None:
-    rows = [row | {"rss_bytes": 1_000 + row["steps"] // 1_000} for row in steady_rows()]
-    memory = decay.read_memory(decay.learning_rows(rows))
-    assert memory.is_full
-    assert memory.growth["growth"] > 0.02
-    assert decay.measurement(facts_of(), rows, EVENTS, required_minutes=20.0).passed is False
-
-
-def test_a_replay_that_was_never_full_is_told() -> None:
-    rows = [row | {"replay_capacity_transitions": 1_000_000} for row in steady_rows()]
-    found = decay.measurement(facts_of(), rows, EVENTS, required_minutes=20.0)
-    assert found.summary["replay_was_full"] is False
-    assert "replay NOT full: 12%" in found.headline
-
-
-# Preemption
 
 STOPPED = preemption.Stopped(
     seconds_to_exit=4.0,
