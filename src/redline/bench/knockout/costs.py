@@ -127,7 +127,7 @@ def _about_hidden(hidden: Rate, *, can_overlap: bool) -> str:
             "costs include them."
         )
     return (
-        "No overlap of envs and learner stands out from the noise: leaving out both saves as much as each alone "
+        "No overlap of envs and learner stands out from the noise: leaving out both saves the sum of the two "
         f"(within {max(-hidden.low, hidden.high):.2f} ms)."
     )
 
