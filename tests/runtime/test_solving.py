@@ -19,7 +19,7 @@ from redline.runtime import evaluation, session
 from redline.runtime.config import SOLVED, Job, Limits, MonitorConfig
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
 from redline.runtime.evaluation import PlayedEpisode, Player, StoppedWhileEvaluatingError
-from redline.runtime.gauges import SilentDisplay
+from redline.runtime.gauges import NoDisplay
 from redline.runtime.launch import start_run
 from redline.runtime.session import Outcome
 from redline.runtime.solving import (
@@ -176,7 +176,7 @@ def train(log_dir: Path, target: float, **changes: object) -> Outcome:
     env = EnvConfig("CartPole-v1", stack=1, skip=1)
     limits = Limits(max_steps=6_000, target_eval_return=target)
     job = Job(monitor=MonitorConfig(hz=0), env=env, limits=limits, log_dir=log_dir, num_envs=4)
-    with start_run(replace(job, **changes), "test", SilentDisplay()) as run:  # type: ignore[arg-type]
+    with start_run(replace(job, **changes), "test", NoDisplay()) as run:  # type: ignore[arg-type]
         return run.train(lambda: None)
 
 

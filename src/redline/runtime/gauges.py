@@ -140,7 +140,7 @@ class Display(Protocol):
         """Show a reading."""
 
 
-class SilentDisplay:
+class NoDisplay:
     """A display that shows nothing."""
 
     def note(self, text: str) -> None:
