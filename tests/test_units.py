@@ -12,7 +12,7 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
-from redline.monitor.usage import Usage
+from redline.monitor.process_files import Usage
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges, RoleGauges

@@ -8,9 +8,8 @@ import gymnasium
 import pytest
 
 from redline.envs.atari_games import DQN_2015, MACHADO_2018, AtariGame, atari_games
-from redline.envs.catalog import resolve
+from redline.envs.catalog import env_spec, make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
 from redline.types import EnvSpec
 
@@ -131,5 +130,5 @@ def test_config_out_of_range_names_the_remedy(settings, said):
 
 
 def test_this_room_does_without_torch():
-    code = "import sys, redline.envs.factory; sys.exit('torch' in sys.modules)"
+    code = "import sys, redline.envs.catalog; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0

@@ -6,8 +6,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from safetensors.numpy import load, save
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.envs.ledger import key_seed
 
 

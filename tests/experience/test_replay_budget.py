@@ -9,7 +9,7 @@ import pytest
 
 from redline.errors import UserError
 from redline.experience import ReplayLayout, available_bytes, check_fits
-from redline.experience.free_memory import cgroup_available_bytes
+from redline.experience.backing import cgroup_available_bytes
 
 GB = 10**9
 MILLION = ReplayLayout(capacity=1_000_000, frame_shape=(84, 84), frame_dtype="uint8", stack=4, lanes=8, codec="raw")

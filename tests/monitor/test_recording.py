@@ -8,8 +8,7 @@ import pytest
 
 import redline.monitor
 from redline.monitor.process_files import read_stat
-from redline.monitor.recording import TARGET_ENDED, NamedRoles, Recording
-from redline.monitor.sampling import Sampler
+from redline.monitor.sampling import TARGET_ENDED, NamedRoles, Recording, Sampler
 from redline.records import RecordWriter, Row, read_records
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.under_way import EpisodesUnderWay
+from redline.envs.ledger import EpisodesUnderWay
 from redline.recordings.episode import EPISODE, Trace, encode_episode, encode_trace
 from redline.recordings.setting import SETTING, describe
 from redline.recordings.tracing import RecordingConfig, Tracer

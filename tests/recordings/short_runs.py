@@ -5,8 +5,8 @@ from pathlib import Path
 from ale_py import ALEInterface, LoggerMode, roms
 from recorded_runs import append_episode, play_at_random, row_of
 
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.recordings.episode import Trace
 from redline.recordings.setting import SETTING, describe
 from redline.recordings.tracing import RecordingConfig

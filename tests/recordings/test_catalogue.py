@@ -10,9 +10,8 @@ from recorded_runs import T0, append_episode, play_at_random, write_recorded_run
 
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.recordings.catalogue import Listed, list_episodes, read_catalogue, select
 from redline.recordings.episode import Trace
-from redline.recordings.library import open_library
+from redline.recordings.library import Listed, list_episodes, open_library, read_catalogue, select
 from redline.recordings.tracing import RecordingConfig
 from redline.records import RecordWriter
 from redline.runs.blocks import BlockWriter

@@ -15,7 +15,7 @@ from redline.envs.classic import make_gymnasium_env
 from redline.envs.config import EnvConfig
 from redline.recordings.episode import RecordingError, Trace
 from redline.recordings.library import Entry, Library, open_library
-from redline.recordings.pictures import Picture, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
+from redline.recordings.replaying import Picture, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
 from redline.recordings.tracing import RecordingConfig
 from redline.types import Array
 

@@ -12,9 +12,8 @@ import pytest
 from recorded_runs import play_at_random, write_recorded_run
 
 from redline.envs.config import EnvConfig
-from redline.recordings.catalogue import list_episodes
 from redline.recordings.episode import Trace
-from redline.recordings.library import Library, open_library, recordings_path
+from redline.recordings.library import Library, list_episodes, open_library, recordings_path
 from redline.recordings.setting import SETTING
 from redline.recordings.tracing import RecordingConfig
 from redline.recordings.verifying import StoppedWhileVerifyingError, verify

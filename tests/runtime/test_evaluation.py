@@ -15,8 +15,8 @@ from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.named.noisy_dqn import NOISY_DQN
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.envs.ledger import key_seed
 from redline.experience import ReplayConfig
 from redline.exploration import Greedy

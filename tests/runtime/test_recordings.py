@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from redline.cli.main import DONE, main
-from redline.envs.suites import register_env
+from redline.envs.catalog import register_env
 from redline.recordings.episode import Address
 from redline.recordings.library import Library, open_library
 from redline.recordings.tracing import FIRST_ROOM

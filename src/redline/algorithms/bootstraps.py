@@ -17,7 +17,6 @@ class Bootstrap(Protocol):
 
     def following(self, *, online: Predict, target: Predict, predict: Prediction) -> torch.Tensor:
         """Return what is predicted [B, outputs] for what follows; a network that is not asked costs nothing."""
-        ...
 
 
 @dataclass(frozen=True)

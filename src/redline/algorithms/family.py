@@ -20,77 +20,61 @@ class Algorithm(Protocol):
     @property
     def network(self) -> Torso:
         """The part of the network that sees the observation."""
-        ...
 
     @property
     def layers(self) -> Layers:
         """How the network's layers are made."""
-        ...
 
     @property
     def explore(self) -> Exploration:
         """How the actor explores."""
-        ...
 
     @property
     def optimizer(self) -> Optimizer:
         """What moves the weights."""
-        ...
 
     @property
     def warmup_steps(self) -> int:
         """Steps played at random before the first update."""
-        ...
 
     @property
     def target_sync_updates(self) -> int | None:
         """Updates between two copies into the target network; None if there is none."""
-        ...
 
     @property
     def batch_size(self) -> int:
         """Transitions in one update."""
-        ...
 
     @property
     def replay(self) -> ReplayConfig | None:
         """The replay memory; None where rollouts are learnt from."""
-        ...
 
     def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
         """Return the algorithm with a batch size that what it learns from can be cut into, and what that changes."""
-        ...
 
     def updates_per_vector_step(self, num_envs: int) -> float:
         """Return how many updates a vector step brings once the warm-up is over."""
-        ...
 
     def search_space(self) -> str:
         """Return the name of the search space that `redline tune` has for it."""
-        ...
 
     def paces(self) -> Mapping[str, float]:
         """Return the numbers that pace learning, by name."""
-        ...
 
     def annealed_from(self) -> int:
         """Return the steps after which everything that falls while training has begun to fall."""
-        ...
 
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
         """Return the network with its first weights."""
-        ...
 
     def preferences(self, out: torch.Tensor) -> torch.Tensor:
         """Turn what the network gives into preferences [N, A], from which `explore` chooses."""
-        ...
 
     def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
         """Return for each batch what the target network says of what follows, None where `losses` is to ask it.
 
         One pass over several batches is cheaper than one over each, and the same as long as the target is.
         """
-        ...
 
     def losses(
         self,
@@ -103,13 +87,11 @@ class Algorithm(Protocol):
         steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and their weights after `steps` steps, of one shape, and a new priority for each row drawn."""
-        ...
 
     def diagnose(
         self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
     ) -> Mapping[str, torch.Tensor]:
         """Return numbers that tell how learning goes, by the names that they have in metrics.jsonl."""
-        ...
 
 
 class ActorParams(NamedTuple):

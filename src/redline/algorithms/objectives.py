@@ -22,23 +22,18 @@ class Objective(Protocol):
 
     def explorations(self) -> tuple[type[Exploration], ...]:
         """The ways to explore that what the network gives allows."""
-        ...
 
     def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
         """Return the network with its first weights."""
-        ...
 
     def preferences(self, out: torch.Tensor) -> torch.Tensor:
         """Turn what the network gives into preferences [N, A]."""
-        ...
 
     def state_values(self, out: torch.Tensor) -> torch.Tensor:
         """Turn what the network gives into the value of each state [N]."""
-        ...
 
     def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
         """Return the advantages and the values to fit, each [T, N]."""
-        ...
 
     def annealed_from(self) -> int:
         """Return the steps before a weight of the loss begins to fall, 0 if none does."""
@@ -50,7 +45,6 @@ class Objective(Protocol):
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         """Return a loss [B] for each row, after `steps` steps."""
-        ...
 
     def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
         """Return numbers that tell how learning goes: here, what share of the returns' variance the values explain."""

@@ -19,23 +19,18 @@ class Optimizer(Protocol):
 
     def lr_at(self, steps: int) -> float:
         """Return the learning rate after `steps` steps."""
-        ...
 
     def max_norm(self) -> float | None:
         """Return the norm to which a larger gradient is scaled down, None if none is."""
-        ...
 
     def annealed_from(self) -> int:
         """Return the steps before the learning rate begins to fall, 0 if it never does."""
-        ...
 
     def annealed_at(self) -> int:
         """Return the steps after which the learning rate no longer falls, 0 if it never does."""
-        ...
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Return the optimiser over `parameters`."""
-        ...
 
 
 class Annealed(Optimizer, Protocol):

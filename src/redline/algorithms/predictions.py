@@ -16,17 +16,14 @@ class Prediction(Protocol):
 
     def num_outputs(self) -> int:
         """Return how many numbers the network gives for each action."""
-        ...
 
     def values(self, out: torch.Tensor) -> torch.Tensor:
         """Turn network outputs [B, A, outputs] into expected values [B, A]."""
-        ...
 
     def losses(
         self, predicted: torch.Tensor, following: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Compare predicted and following [B, outputs]; return a loss [B] and a priority [B]."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,9 @@ class Sampling(Protocol):
 
     def build(self, memory: ReplayMemory) -> Sampler:
         """Return the sampler of a memory."""
-        ...
 
     def beta_at(self, steps: int) -> float:
         """Return how fully weights make up for the choice after `steps` steps."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ from redline.bench.other_work import OtherWork, busy_facts
 from redline.bench.time_left import with_time_left
 from redline.envs.atari import KEY_INTERVAL_STEPS, make_emulator
 from redline.envs.atari_games import AtariGame
-from redline.envs.catalog import resolve
+from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.envs.ledger import key_seed
 from redline.errors import UserError
 from redline.runtime.roles import usable_cores

@@ -19,8 +19,8 @@ from redline.bench.limit import Limit, Sgemm, count_work
 from redline.bench.measuring import Contender, Told, alternate, rate_of
 from redline.bench.other_work import OtherWork, busy_facts
 from redline.bench.time_left import with_time_left
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.errors import UserError, unknown_name
 from redline.learner import Learner
 from redline.runtime.building import Settled, prepare_process, settle

@@ -13,8 +13,7 @@ from redline.cli.parsing import parse, split_run
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
 from redline.errors import UserError, unknown_name
-from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalogue
-from redline.recordings.library import Library, open_library
+from redline.recordings.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
 from redline.records import plain_text
 from redline.runs.errors import explain
 from redline.runs.locating import is_recorded

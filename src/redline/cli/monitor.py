@@ -21,8 +21,7 @@ from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import read_stat
-from redline.monitor.recording import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRoles, Recording, check_hz
-from redline.monitor.sampling import Sampler
+from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRoles, Recording, Sampler, check_hz
 from redline.records import RecordWriter, Row
 from redline.runs.errors import explain
 

@@ -12,13 +12,12 @@ from redline.cli.parsing import parse
 from redline.cli.plan_disk import free_at, run_disk
 from redline.cli.tables import is_plain, print_table, progress_bar
 from redline.cli.wording import size
-from redline.envs.catalog import resolve
+from redline.envs.catalog import env_spec, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import available_bytes
-from redline.experience.budget import RESERVE_BYTES, SURPLUS
+from redline.experience.sizing import RESERVE_BYTES, SURPLUS
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.runs.errors import free_bytes
 from redline.runtime.compression import measure_codecs

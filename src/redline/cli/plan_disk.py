@@ -20,7 +20,7 @@ from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 from redline.errors import UserError
-from redline.experience.config import ReplayConfig
+from redline.experience.sizing import ReplayConfig
 from redline.plan.disk import DiskPlan, plan_disk
 from redline.recordings.estimate import measure_recordings
 from redline.recordings.tracing import RecordingConfig

@@ -17,11 +17,10 @@ from redline.cli.stopping import StopRequest
 from redline.cli.tables import is_plain, progress_bar
 from redline.cli.wording import command, number, size, typed_env
 from redline.errors import UserError
-from redline.recordings.catalogue import BEST, Listed, list_episodes, select
+from redline.recordings.drawing import MAX_SCALE
 from redline.recordings.episode import RecordingError
-from redline.recordings.library import Entry, Library, open_library
-from redline.recordings.overlay import MAX_SCALE
-from redline.recordings.pictures import StoppedWhilePlayingError
+from redline.recordings.library import BEST, Entry, Library, Listed, list_episodes, open_library, select
+from redline.recordings.replaying import StoppedWhilePlayingError
 from redline.recordings.video import check_target
 from redline.records import plain_text
 from redline.runs.directory import read_run_json

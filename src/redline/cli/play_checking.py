@@ -11,8 +11,7 @@ from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.stopping import StopRequest
 from redline.cli.tables import progress_bar
 from redline.cli.wording import duration
-from redline.recordings.catalogue import Listed
-from redline.recordings.library import Entry, Library
+from redline.recordings.library import Entry, Library, Listed
 from redline.recordings.verifying import StoppedWhileVerifyingError, Verdict, verify
 from redline.records import plain_text
 from redline.runtime.roles import usable_cores

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.errors import UserError
-from redline.recordings.catalogue import Listed
-from redline.recordings.library import Entry, Library
+from redline.recordings.library import Entry, Library, Listed
 from redline.recordings.overlay import (
     TARGET_HEIGHT,
     TARGET_TILE_HEIGHT,
     About,
+    Collected,
     Drawer,
     Enlarged,
     Overlay,
     about_episode,
+    draw_sheet,
+    evenly_spaced,
     iterate_grid,
     signed,
 )
-from redline.recordings.pictures import Progress, RequestedStop, iterate_pictures, pictures_per_s
-from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
+from redline.recordings.replaying import Progress, RequestedStop, iterate_pictures, pictures_per_s
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import plain_text
 from redline.runs.atomic import replace_file

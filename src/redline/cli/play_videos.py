@@ -20,9 +20,8 @@ from redline.cli.stopping import StopRequest
 from redline.cli.tables import progress_bar
 from redline.cli.wording import number, size
 from redline.errors import UserError
-from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
-from redline.recordings.library import open_library
-from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError
+from redline.recordings.library import BEST, POLICY, Listed, list_episodes, open_library, select
+from redline.recordings.replaying import RequestedStop, StoppedWhilePlayingError
 from redline.recordings.video import find_encoder
 from redline.records import measured, read_records
 from redline.runs.errors import explain

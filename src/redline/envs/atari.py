@@ -7,7 +7,7 @@ actions give the same frames, bit for bit, across all unseeded resets up to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -247,7 +247,12 @@ class AtariVectorEnv:
 def make_emulator(
     game: str, protocol: AtariProtocol, config: EnvConfig, *, num_envs: int, threads: int, stack: int = 1
 ) -> Emulator:
-    """Return the emulators by a protocol's rules."""
+    """Return emulators that follow a protocol."""
+    return start_emulator(game, emulator_options(protocol, config, stack=stack), num_envs=num_envs, threads=threads)
+
+
+def start_emulator(game: str, options: Mapping[str, Any], *, num_envs: int, threads: int) -> Emulator:
+    """Return emulators with the given options."""
     if threads < 1:
         raise ValueError(f"{threads} emulator threads: 1 or more are needed (0 would take every core)")
     return Emulator(
@@ -257,7 +262,7 @@ def make_emulator(
         num_threads=threads,
         thread_affinity_offset=-1,
         autoreset_mode=AutoresetMode.NEXT_STEP,  # never happens in a watched lane: it would ignore an action
-        **emulator_options(protocol, config, stack=stack),
+        **options,
     )
 
 

@@ -132,13 +132,24 @@ def pascal(game: str) -> str:
 @cache
 def _joystick(game: str) -> tuple[str, ...]:
     """Return the names of a game's actions."""
+    return tuple(action.name for action in _load_rom(game).getMinimalActionSet())
+
+
+@cache
+def screen_size(game: str) -> tuple[int, int]:
+    """Return height and width of a game's own screen."""
+    height, width = _load_rom(game).getScreenDims()
+    return int(height), int(width)
+
+
+def _load_rom(game: str) -> ALEInterface:
     rom = roms.get_rom_path(game)
     if rom is None:
         raise UserError(f"the ROM of {game} is not here: install ale-py with its ROMs")
     ALEInterface.setLoggerMode(LoggerMode.Error)
     emulator = ALEInterface()
     emulator.loadROM(rom)
-    return tuple(action.name for action in emulator.getMinimalActionSet())
+    return emulator
 
 
 @cache

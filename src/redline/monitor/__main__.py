@@ -16,8 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from redline.monitor.recording import EVENTS, TARGET_ENDED, NamedRoles, Recording, Wait
-from redline.monitor.sampling import Sampler
+from redline.monitor.sampling import EVENTS, TARGET_ENDED, NamedRoles, Recording, Sampler, Wait
 from redline.records import RecordWriter, Row, encode_row
 
 

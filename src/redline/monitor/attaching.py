@@ -20,7 +20,7 @@ from typing import IO, Self
 
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import ProcessStat, read_stat
-from redline.monitor.recording import DEFAULT_HZ, EVENTS, check_hz
+from redline.monitor.sampling import DEFAULT_HZ, EVENTS, check_hz
 from redline.records import RecordWriter, Row, parse_row
 
 START_PATIENCE_S = 10.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redline.monitor.attaching import AttachedRecording, new_folder, record
 from redline.monitor.hardware import HARDWARE, flat, means
-from redline.monitor.recording import DEFAULT_HZ
+from redline.monitor.sampling import DEFAULT_HZ
 from redline.records import RecordTail, RecordWriter, Row
 
 EPISODES = "episodes.jsonl"

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from redline.monitor.episode_log import EpisodeLog, Out
-from redline.monitor.recording import DEFAULT_HZ
+from redline.monitor.sampling import DEFAULT_HZ
 
 Observation = TypeVar("Observation")
 Action = TypeVar("Action")

@@ -16,11 +16,9 @@ class Core(Protocol):
 
     def sequence(self) -> "Sequence | None":
         """Return the stretches that an update learns from; None if each step is learnt by itself."""
-        ...
 
     def build(self, features: int) -> "GruCell | None":
         """Return a cell from (features [B, F], state [B, S]) to the next state, if there is one."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,6 @@ class Streams(Protocol):
 
     def build(self, features: int, *, hidden: int | None, num_actions: int, outputs: int, layers: Layers) -> nn.Module:
         """Return a module from features [B, F] to [B, A, outputs]; `hidden` are units of a layer between, if any."""
-        ...
 
 
 @dataclass(frozen=True)

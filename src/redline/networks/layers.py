@@ -19,15 +19,12 @@ class Layers(Protocol):
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         """Return a dense layer."""
-        ...
 
     def activation(self, shape: Sequence[int]) -> list[nn.Module]:
         """Return what follows a hidden layer that gives `shape`."""
-        ...
 
     def explore(self) -> bool:
         """Tell whether they make a greedy actor explore."""
-        ...
 
 
 @dataclass(frozen=True)

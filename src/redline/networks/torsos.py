@@ -20,7 +20,6 @@ class Torso(Protocol):
 
     def last_width(self) -> int:
         """Units of that last hidden layer; each stream of the head has one of its own."""
-        ...
 
     def towers(self) -> int:
         """Return 2 where policy and value share nothing, and the features of one lie behind those of the other."""
@@ -32,7 +31,6 @@ class Torso(Protocol):
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         """Return a module from observations [B, K, *frame] to features [B, towers · F], and F."""
-        ...
 
 
 @dataclass(frozen=True)

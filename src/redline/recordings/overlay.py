@@ -1,21 +1,39 @@
-"""What is told beside the pictures of an episode: return, step, action and what the agent thought; never over the game.
+"""What is drawn around the pictures of an episode, never over the game: a panel, a grid with captions, a contact sheet.
 
-The picture keeps its own pixels, enlarged by a whole number. A panel is added on its right, or, in a grid of several
-episodes, a caption below each.
+The picture keeps its own pixels, enlarged by a whole number. A panel on its right tells return, step, action and what
+the agent thought; in a grid of several episodes each has a caption below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import ceil, sqrt
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-from redline.recordings.drawing import AMBER, BACKGROUND, DIM, GREEN, LINE, RED, TEXT, TILE, Colour, fitting, font
+from redline.recordings.drawing import (
+    AMBER,
+    BACKGROUND,
+    DIM,
+    GREEN,
+    LINE,
+    RED,
+    SHEET_HEADER,
+    SHEET_MARGIN,
+    TEXT,
+    TILE,
+    Colour,
+    Tiles,
+    enlarge,
+    fitting,
+    font,
+    new_sheet,
+    usual_scale,
+)
 from redline.recordings.library import Entry, Library
-from redline.recordings.pictures import Picture
+from redline.recordings.replaying import Picture
 from redline.records import plain_text
 from redline.types import Array
 
@@ -24,9 +42,9 @@ Film = Generator[Picture, None, None]
 
 TARGET_HEIGHT = 560  # pixels: a picture beside a panel is enlarged to about this
 TARGET_TILE_HEIGHT = 400  # the same in a grid
+TARGET_SHEET_HEIGHT = 300  # the same on a contact sheet
 MAX_ROWS = 24  # actions that are listed one by one
 MAX_NAME_CHARS = 16
-MAX_SCALE = 16
 
 MARGIN = 16
 ROW = 20
@@ -37,7 +55,12 @@ HEAD = 208  # from the top of the panel to its list of actions
 NARROWEST = 232
 CAPTION = 46
 GAP = 8
-DIMMED = 0.35  # of its brightness is left of an episode that has ended
+DIMMED = 0.35  # brightness of an episode that has ended
+
+SHEET_COLUMNS = 6
+SHEET_PICTURES = 24
+SHEET_GAP = 14
+SHEET_LABEL = 52  # pixels below each picture, for its words
 
 BLUE = (86, 122, 190)
 CHOSEN = (48, 53, 66)  # behind the action that was taken
@@ -45,7 +68,7 @@ CHOSEN = (48, 53, 66)  # behind the action that was taken
 
 @dataclass(frozen=True)
 class About:
-    """What is known of an episode before its first picture."""
+    """The constant facts of an episode."""
 
     title: str  # "episode 12 · greedy"
     subtitle: str
@@ -56,22 +79,22 @@ class About:
 
     @property
     def unit(self) -> str:
-        """Say what a value is."""
+        """What a value is."""
         return "policy" if self.values == "logits" else "Q-values"
 
     def name_of(self, action: int | None) -> str:
-        """Return what an action is called."""
+        """Return the name of an action."""
         if action is None:
             return "-"
         return self.action_names[action] if action < len(self.action_names) else str(action)
 
 
 def about_episode(library: Library, entry: Entry, *, name: str) -> About:
-    """Return what a panel tells of an episode all the time; names come from a file, which anybody may have written."""
+    """Return the constant facts of an episode; its names come from a file that anybody may have written."""
     setting = library.setting_of(entry)
     values = library.load(entry).trace.values if entry.has_values else None
     kind = None if values is None else "logits" if setting.values == "logits" else "q"
-    told = setting.action_names if isinstance(setting.action_names, list) else []
+    told = setting.action_names
     finite = np.zeros(1) if values is None else values[np.isfinite(values)].astype(np.float64)
     low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
     return About(
@@ -80,21 +103,11 @@ def about_episode(library: Library, entry: Entry, *, name: str) -> About:
         length_steps=entry.length_steps,
         action_names=tuple(
             plain_text(told[action])[:MAX_NAME_CHARS] if action < len(told) else str(action)
-            for action in range(min(int(setting.num_actions), MAX_ROWS))
+            for action in range(min(setting.num_actions, MAX_ROWS))
         ),
         values=kind,
         value_range=(0.0, 1.0) if kind == "logits" else (low, high),
     )
-
-
-def usual_scale(height: int, *, target: int = TARGET_HEIGHT) -> int:
-    """Return the whole number that enlarges a picture to about the target height."""
-    return min(max(round(target / height), 1), MAX_SCALE)
-
-
-def enlarge(image: Array, scale: int) -> Array:
-    """Return a picture [H, W, 3] with every pixel as a square of so many."""
-    return image if scale == 1 else image.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
 class Enlarged:
@@ -144,7 +157,7 @@ class Overlay:
         return canvas
 
     def _draw_still(self, height: int) -> Image.Image:
-        """Draw what is the same beside every picture."""
+        """Draw the part of the panel that never changes."""
         panel = Image.new("RGB", (self._width, height), BACKGROUND)
         pen = ImageDraw.Draw(panel)
         pen.text((MARGIN, 14), self._about.title, font=font(16), fill=TEXT)
@@ -176,7 +189,7 @@ class Overlay:
             self._draw_row(pen, action, picture=picture, values=values)
         if about.values and values is None and picture.action is not None:
             middle = (MARGIN + MARKER + self._label + (BAR + NUMBER) // 2, HEAD + self._rows * ROW // 2)
-            pen.text(middle, "nothing recorded", font=font(13), fill=DIM, anchor="mm")
+            pen.text(middle, "no values recorded", font=font(13), fill=DIM, anchor="mm")
 
     def _draw_row(self, pen: ImageDraw.ImageDraw, action: int, *, picture: Picture, values: Array | None) -> None:
         top, middle = HEAD + action * ROW, HEAD + action * ROW + ROW // 2
@@ -203,7 +216,7 @@ class Overlay:
 
 
 def shown_values(values: Array, kind: str | None) -> Array:
-    """Return Q-values as they are, and what a policy prefers as probabilities."""
+    """Return Q-values as they are, and the logits of a policy as probabilities."""
     if kind != "logits":
         return values
     weights = np.exp(values - values.max())
@@ -212,7 +225,7 @@ def shown_values(values: Array, kind: str | None) -> Array:
 
 
 def signed(value: float) -> str:
-    """Return a return as people read it."""
+    """Return a score for people."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
@@ -229,45 +242,41 @@ class Grid:
 
     def __init__(self, abouts: Sequence[About], tiles: Sequence[Array]) -> None:
         self._abouts = abouts
-        self._columns = ceil(sqrt(len(tiles)))
-        self._rows = ceil(len(tiles) / self._columns)
-        self._tile_height = max(len(tile) for tile in tiles)
-        self._tile_width = max(tile.shape[1] for tile in tiles)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width, both even."""
-        height = self._rows * (self._tile_height + CAPTION + GAP) + GAP
-        width = self._columns * (self._tile_width + GAP) + GAP
-        return even(height), even(width)
-
-    def corner(self, place: int) -> tuple[int, int]:
-        """Return top and left of a tile."""
-        row, column = divmod(place, self._columns)
-        return GAP + row * (self._tile_height + CAPTION + GAP), GAP + column * (self._tile_width + GAP)
+        self.tiles = Tiles(
+            count=len(tiles),
+            columns=ceil(sqrt(len(tiles))),
+            width=max(tile.shape[1] for tile in tiles),
+            height=max(len(tile) for tile in tiles),
+            caption=CAPTION + GAP,
+            gap=GAP,
+            margin=GAP,
+            top=GAP,
+        )
 
     def draw(self, tiles: Sequence[Array], pictures: Sequence[Picture], ended: Sequence[bool]) -> Array:
-        """Return one picture of all."""
-        canvas = np.full((*self.size, 3), BACKGROUND, np.uint8)
+        """Return one picture of all, with even sides."""
+        width, height = self.tiles.size
+        canvas = np.full((even(height), even(width), 3), BACKGROUND, np.uint8)
         for place, tile in enumerate(tiles):
-            top, left = self.corner(place)
+            left, top = self.tiles.corner(place)
             canvas[top : top + len(tile), left : left + tile.shape[1]] = dim(tile) if ended[place] else tile
         sheet = Image.fromarray(canvas)
         pen = ImageDraw.Draw(sheet)
+        room = self.tiles.width
         for place, (about, picture) in enumerate(zip(self._abouts, pictures, strict=True)):
-            top, left = self.corner(place)
-            at = top + self._tile_height + 5
-            pen.text((left, at), fitting(about.title, font(14), self._tile_width), font=font(14), fill=TEXT)
+            left, top = self.tiles.corner(place)
+            at = top + self.tiles.height + 5
+            pen.text((left, at), fitting(about.title, font(14), room), font=font(14), fill=TEXT)
             told = f"return {signed(picture.total_reward)} · step {picture.step:,} of {about.length_steps:,}"
             if ended[place]:
                 told = f"ended: return {signed(picture.total_reward)} · {picture.step:,} steps"
             paint = AMBER if ended[place] else DIM
-            pen.text((left, at + 19), fitting(told, font(13), self._tile_width), font=font(13), fill=paint)
+            pen.text((left, at + 19), fitting(told, font(13), room), font=font(13), fill=paint)
         return np.asarray(sheet)
 
 
 def dim(tile: Array) -> Array:
-    """Return a picture with less light."""
+    """Return a darker picture."""
     return (tile * DIMMED).astype(np.uint8)
 
 
@@ -290,3 +299,78 @@ def iterate_grid(abouts: Sequence[About], films: Sequence[Film], drawers: Sequen
     finally:
         for film in films:
             film.close()
+
+
+def evenly_spaced(length_steps: int, count: int = SHEET_PICTURES) -> list[int]:
+    """Return the steps of the pictures on a contact sheet: from the first to the last, none twice."""
+    if length_steps < count:
+        return list(range(length_steps + 1))
+    return [round(place * length_steps / (count - 1)) for place in range(count)]
+
+
+@dataclass
+class Collected:
+    """Keeps the pictures of a contact sheet while an episode passes by, for instance into a video."""
+
+    steps: Sequence[int]
+    pictures: list[Picture] = field(default_factory=list)
+
+    def passing(self, pictures: Iterable[Picture]) -> Iterator[Picture]:
+        """Yield all pictures, and keep those of the sheet."""
+        wanted = set(self.steps)
+        for picture in pictures:
+            if picture.step in wanted:
+                self.pictures.append(picture)
+            yield picture
+
+
+def plan_sheet(pictures: Sequence[Picture], scale: int) -> Tiles:
+    """Return where the pictures of a sheet lie."""
+    height, width = pictures[0].image.shape[:2]
+    return Tiles(
+        count=len(pictures),
+        columns=min(len(pictures), SHEET_COLUMNS),
+        width=width * scale,
+        height=height * scale,
+        caption=SHEET_LABEL,
+        gap=SHEET_GAP,
+        margin=SHEET_MARGIN,
+        top=SHEET_HEADER,
+        bottom=SHEET_MARGIN - SHEET_GAP,
+    )
+
+
+def draw_sheet(
+    pictures: Sequence[Picture], about: About, *, title: str, subtitle: str, scale: int | None = None
+) -> Image.Image:
+    """Draw a contact sheet: each picture with its step and the return so far; the last one is marked as the end."""
+    chosen = scale or usual_scale(len(pictures[0].image), target=TARGET_SHEET_HEIGHT)
+    tiles = plan_sheet(pictures, chosen)
+    sheet, pen = new_sheet(tiles.size, title=title, subtitle=subtitle)
+    for place, picture in enumerate(pictures):
+        left, top = tiles.corner(place)
+        edge = (left - 1, top - 1, left + tiles.width, top + tiles.height)
+        pen.rectangle(edge, outline=AMBER if picture.action is None else LINE)
+        sheet.paste(Image.fromarray(enlarge(picture.image, chosen)), (left, top))
+        _draw_label(pen, (left, top + tiles.height + 3), picture, about=about, width=tiles.width)
+    return sheet
+
+
+def _draw_label(
+    pen: ImageDraw.ImageDraw, corner: tuple[int, int], picture: Picture, *, about: About, width: int
+) -> None:
+    left, top = corner
+    action = "the end" if picture.action is None else about.name_of(picture.action)
+    lines = (
+        (f"step {picture.step:,}", TEXT, "la", left),
+        (f"return {signed(picture.total_reward)}", TEXT, "ra", left + width),
+    )
+    if sum(font(14).getlength(text) for text, *_ in lines) + 8 <= width:
+        for text, paint, anchor, x in lines:
+            pen.text((x, top), text, font=font(14), fill=paint, anchor=anchor)
+    else:  # a narrow picture
+        pen.text(
+            (left, top), fitting(f"{picture.step:,}: {signed(picture.total_reward)}", font(13), width), font=font(13)
+        )
+    paint = AMBER if picture.action is None else DIM
+    pen.text((left, top + 18), fitting(action, font(13), width), font=font(13), fill=paint)

@@ -7,7 +7,7 @@ import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams, act
 from redline.envs import stacking
-from redline.envs.under_way import EpisodesUnderWay
+from redline.envs.ledger import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
 from redline.networks.cores import mask_state
 from redline.recordings.episode import encode_trace

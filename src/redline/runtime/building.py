@@ -10,12 +10,10 @@ import torch
 
 from redline.algorithms.family import Algorithm
 from redline.algorithms.on_policy import OnPolicy
-from redline.envs.catalog import resolve
+from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.errors import UserError
+from redline.errors import UserError, bytes_in_words
 from redline.experience import ReplayLayout, available_bytes, check_fits
-from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
 from redline.recordings.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
 from redline.runs.errors import explain, free_bytes, mount_point

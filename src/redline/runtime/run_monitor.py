@@ -7,7 +7,7 @@ from pathlib import Path
 
 from redline.errors import UserError
 from redline.monitor.attaching import Watcher
-from redline.monitor.recording import DEFAULT_HZ, MAX_HZ, MIN_HZ
+from redline.monitor.sampling import DEFAULT_HZ, MAX_HZ, MIN_HZ
 from redline.records import Row
 
 NOT_DETAILS = ("event", "schema")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from redline.experience.budget import bytes_in_words
+from redline.errors import bytes_in_words
 from redline.recipes import Recipe
 from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore

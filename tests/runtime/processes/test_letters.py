@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.experience.backing import MARGIN_BYTES
 from redline.experience.shared_lanes import BY_EPISODE, STEP_BY_STEP

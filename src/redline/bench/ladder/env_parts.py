@@ -16,9 +16,8 @@ from redline.bench.ladder.task import STACK
 from redline.bench.peer_install import INSTALL
 from redline.envs import stacking
 from redline.envs.atari_games import AtariGame
-from redline.envs.catalog import resolve
+from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.errors import UserError
 from redline.runtime.roles import usable_cores

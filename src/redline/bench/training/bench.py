@@ -25,8 +25,8 @@ from redline.bench.training.reading import read_rounds
 from redline.bench.training.redline_worker import make_job
 from redline.bench.training.settings import OnPolicySetting, Setting
 from redline.bench.training.workers import OURS, TRAINING_PEERS, TrainingPeer, Worker, environ_with
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.errors import unknown_name
 
 ENV_SECONDS = 1.0  # that the bare emulators step in each round

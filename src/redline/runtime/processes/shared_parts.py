@@ -7,10 +7,9 @@ from typing import Self
 import numpy as np
 import torch
 
-from redline.errors import UserError
+from redline.errors import UserError, bytes_in_words
 from redline.experience import available_bytes
 from redline.experience.backing import MARGIN_BYTES
-from redline.experience.budget import bytes_in_words
 from redline.experience.shared_lanes import (
     BY_EPISODE,
     IN_CHUNKS,
