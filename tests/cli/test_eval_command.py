@@ -153,7 +153,7 @@ def test_atari_is_compared_with_a_human_and_says_its_protocol(
     assert found["mean_length_frames"] == 4 * found["mean_length_steps"] <= 200
     assert found["human_normalised"] == pytest.approx(REFERENCES["pong"].normalise(found["mean_return"]))
     assert found["reference"] == {"random": -20.7, "human": 14.6}
-    assert "a life lost ends nothing" in found["protocol"]
+    assert "losing a life ends nothing" in found["protocol"]
     assert "at most 200 frames" in found["protocol"]
     assert main(["eval", str(pong), "--episodes", "1", "--plain"]) == DONE
     out = capsys.readouterr().out

@@ -92,10 +92,11 @@ def test_missing_dependency_is_named_in_one_line():
 
 def test_protocol_is_printed_in_one_sentence():
     assert str(resolve("pong").protocol) == (
-        "NoFrameskip-v4 (DQN, 2015): no sticky actions, a life lost ends the return, 0–29 no-ops at the start"
+        "NoFrameskip-v4 (DQN, 2015): no sticky actions, losing a life counts as terminal for learning, "
+        "0–29 no-ops at the start"
     )
     assert str(resolve("ALE/Pong-v5").protocol) == (
-        "ALE v5 (Machado et al., 2018): sticky actions 0.25, a life lost ends nothing, no no-ops at the start"
+        "ALE v5 (Machado et al., 2018): sticky actions 0.25, losing a life ends nothing, no no-ops at the start"
     )
 
 

@@ -132,7 +132,7 @@ def test_failing_env_names_itself_lane_and_seed():
     env.reset()
     play(env, 2)
     env.send(np.array([0, 0]))
-    with pytest.raises(RuntimeError, match=rf"test/Picky1-v0 failed in lane 0, key seed {env.key_seed[0]}: OSError"):
+    with pytest.raises(RuntimeError, match=rf"test/Picky1-v0 failed in lane 0, seed {env.key_seed[0]}: OSError"):
         env.recv()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redline.monitor import attaching, record
-from redline.monitor.attaching import Watcher, new_folder
+from redline.monitor.attaching import MonitorProcess, new_folder
 from redline.monitor.process_files import read_stat
 from redline.records import Row, read_records
 
@@ -83,7 +83,7 @@ def test_the_watcher_ends_when_its_process_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_watcher_that_is_lost_is_told_once(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path, hz=20.0, pid=os.getpid(), is_run=False)
+    watcher = MonitorProcess(tmp_path, hz=20.0, pid=os.getpid(), is_run=False)
     assert events_of(watcher.wait_until_recording()) == ["monitor-start"]
     assert watcher.pid is not None
     os.kill(watcher.pid, signal.SIGKILL)

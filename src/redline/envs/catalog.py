@@ -1,4 +1,8 @@
-"""What an id names: an Atari game with its protocol, an env of Gymnasium, or one from elsewhere."""
+"""From an id to envs: an Atari game with its protocol, an env of Gymnasium, or one that a package or a script brings.
+
+A module is imported only where an installed package names it as an entry point, or where a user has typed it. An id
+from a file, a run's or any other, imports nothing.
+"""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,22 +27,34 @@ from redline.types import EnvSpec
 
 probe.register()
 
-_gymnasium_envs: dict[str, EnvKind] = {}  # that were asked for: each is made once to learn what it shows
-# DOC """Envs from elsewhere: suites of installed packages, envs that a script registers, and modules that a user types.
-#
-# A module is imported only where an installed package names it as an entry point, or where a user has typed it.
-# An id that comes from a file, a run's or any other, imports nothing.
-# """
+_gymnasium_envs: dict[str, EnvKind] = {}  # found so far: each is made once to read its spaces
 ENTRY_POINTS = "redline.envs"  # group: each names a Suite, and its name stands before the slash of an id
 
 _registered: dict[str, EnvKind] = {}  # by scripts, for this process
 _typed: set[str] = set()  # ids whose module may be imported
-# DOC """From a config to a running vector of environments."""
 
 
 def resolve(env_id: str) -> EnvKind:
-    """Return what the id stands for, or raise UserError with the nearest names."""
+    """Return the env of an id, or raise UserError with the nearest names."""
     return find_foreign(env_id) or find_game(env_id) or _find_in_gymnasium(env_id)
+
+
+def make_vector_env(
+    config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int = KEY_INTERVAL_STEPS
+) -> VectorEnv:
+    """Return N lanes of the env.
+
+    `threads` run the emulators of an Atari game; other envs need none. With `key_interval_steps` 0 every Atari episode
+    has a seed of its own, as evaluation needs it; episodes of other envs always have.
+    """
+    return resolve(config.id).make_vector(
+        config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+    )
+
+
+def env_spec(config: EnvConfig) -> EnvSpec:
+    """Return what a network must know, without making a vector of envs."""
+    return resolve(config.id).spec(config)
 
 
 def _find_in_gymnasium(env_id: str) -> EnvKind:
@@ -55,7 +71,7 @@ def _find_in_gymnasium(env_id: str) -> EnvKind:
 
 
 def other_ids() -> list[str]:
-    """Return the ids that Gymnasium knows besides Atari's, the newest version of each."""
+    """Return Gymnasium's ids besides Atari's, the newest version of each."""
     newest: dict[str, GymnasiumSpec] = {}
     for spec in gymnasium.registry.values():
         if spec.entry_point == "ale_py.env:AtariEnv":
@@ -68,13 +84,13 @@ def other_ids() -> list[str]:
 
 @dataclass(frozen=True)
 class Suite:
-    """Envs that a package brings. As the entry point `minatar` its env `breakout` is --env minatar/breakout."""
+    """Envs that a package brings. With the entry point `minatar`, its env `breakout` is --env minatar/breakout."""
 
     names: Sequence[str]  # of its envs
     make: Callable[..., GymEnv]  # one env by its name; takes options of Gymnasium too, such as render_mode
     presets: Presets = field(default_factory=dict)  # settings that an algorithm starts with, or `any` of them
-    draw: Draw | None = None  # a picture [H, W, 3] of where an env stands, in place of what it renders
-    vector: Callable[..., Any] | None = None  # a vector of envs by name, in place of copies stepped one by one
+    draw: Draw | None = None  # a picture [H, W, 3] of an env's state, instead of what it renders
+    vector: Callable[..., Any] | None = None  # a vector of envs by name, instead of copies stepped one by one
 
     def find(self, prefix: str, name: str) -> EnvKind:
         """Return the env of that name."""
@@ -100,7 +116,7 @@ def register_env(
     """Make an env known under an id, for this process.
 
     `make` returns one env with Gymnasium's interface. A run that was trained on it can be resumed once it is registered
-    again. Processes of their own (topology async) don't know it: they need `module:id`, or an entry point.
+    again. Other processes (topology async) don't know it: they need `module:id`, or an entry point.
     """
     if not env_id or ":" in env_id:
         raise UserError(f"an env can't be registered as {env_id!r}: use an id without a colon, such as my/Env-v0")
@@ -108,23 +124,23 @@ def register_env(
 
 
 def is_registered(env_id: str) -> bool:
-    """Tell whether only this process knows an env, because a script has registered it."""
+    """Tell whether a script has registered an env, so that only this process knows it."""
     return env_id in _registered
 
 
 def allow_module(env_id: str) -> None:
-    """Let the module that an id names be imported, because a user has typed it."""
+    """Allow the import of the module in an id that a user has typed."""
     if ":" in env_id:
         _typed.add(env_id)
 
 
 def may_import(env_id: str) -> bool:
-    """Tell whether the module that an id names may be imported: it was typed, or it is there already."""
+    """Tell whether the module in an id may be imported: the user typed it, or it is imported already."""
     return env_id in _typed or env_id.partition(":")[0] in sys.modules
 
 
 def find_foreign(env_id: str) -> EnvKind | None:
-    """Return what an id stands for, if a script, a package or a module brings it."""
+    """Return the env of an id that a script, a package or a module brings; None if there is none."""
     if env_id in _registered:
         return _registered[env_id]
     if ":" in env_id:
@@ -139,12 +155,12 @@ def _find_in_suite(prefix: str, name: str) -> EnvKind:
 
 
 def suite_names() -> list[str]:
-    """Return the suites that installed packages bring, by the prefix of their ids."""
+    """Return the prefixes of the suites of installed packages."""
     return sorted(_suite_points())
 
 
 def foreign_ids(like: str) -> list[str]:
-    """Return ids of registered envs, and of suites that somebody may mean who typed `like`: others are not imported."""
+    """Return ids of registered envs, and of suites whose prefix resembles `like`: others are not imported."""
     ids = list(_registered)
     for prefix in nearest(like.partition("/")[0], suite_names()):
         with suppress(UserError):  # a suite that can't be loaded has no ids to suggest
@@ -172,11 +188,11 @@ def _suite_points() -> dict[str, EntryPoint]:
 
 @cache
 def _find_in_module(env_id: str) -> EnvKind:
-    """Import a module, which registers its envs at Gymnasium, and return the one that is meant."""
+    """Import a module, which registers its envs with Gymnasium, and return the one of this id."""
     module, _, name = env_id.partition(":")
     if not may_import(env_id):
         raise UserError(
-            f"env {env_id!r} names a module, and no file may have one imported: type --env {env_id},"
+            f"env {env_id!r} names a module, which is not imported because a file says so: type --env {env_id},"
             f" or import {module} in a script first"
         )
     try:
@@ -186,21 +202,3 @@ def _find_in_module(env_id: str) -> EnvKind:
     if name not in gymnasium.registry:
         raise unknown_name("env", name, gymnasium.registry)
     return GymnasiumEnv(env_id, gymnasium_env(name).make)
-
-
-def make_vector_env(
-    config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int = KEY_INTERVAL_STEPS
-) -> VectorEnv:
-    """Return N lanes of the env.
-
-    `threads` run the emulators of an Atari game, other envs need none. With `key_interval_steps` 0 every Atari episode
-    has a key seed of its own, as evaluation wants it; those of other envs always have.
-    """
-    return resolve(config.id).make_vector(
-        config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
-    )
-
-
-def env_spec(config: EnvConfig) -> EnvSpec:
-    """Return what a network must know, without a vector of envs."""
-    return resolve(config.id).spec(config)

@@ -1,8 +1,8 @@
 """What a replay memory asks of the store of its frames, and the store that keeps them raw.
 
-A chunk is *open* while it is written, and *sealed* when it can no longer change. Reading has two halves: the thread that
-writes the memory makes a plan, which says where every frame is; any thread can then move the bytes, because they stay
-in place for as long as drawn rows stay readable.
+A chunk is *open* while it is written, and *sealed* when it can no longer change. Reading has two halves: the thread
+that writes the memory makes a plan, which says where every frame is; any thread can then move the bytes, because they
+stay in place for as long as drawn rows stay readable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a GPU is asked in every sample, and how NVML's answers become the columns of its row."""
+"""What each NVIDIA GPU does, read through NVML. A value that a GPU does not tell is absent; nothing here fails."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ CLOCK_REASONS = (  # by bit
 )
 
 Ask = Callable[[Any], Any]  # of a device handle
-# DOC """What each NVIDIA GPU does, read through NVML; a value that a GPU does not tell is absent, and nothing here fails."""
-RETRY_S = 10.0  # a lost GPU is looked for this often: the search may wake the driver
+RETRY_S = 10.0  # between searches for a lost GPU, which may wake the driver
 
 # NVML's return codes, as its header numbers them
 NO_PERMISSION = 4
@@ -43,7 +42,7 @@ NOT_YET = frozenset({19, 21, 27})  # in use, no data, not ready
 
 
 def gpu_readings(nvml: Any) -> dict[str, Ask]:
-    """Return by name what is asked of a GPU in every sample; each answers with columns of its row."""
+    """Return the readings of a GPU by name; each gives columns of its row."""
     memory = _newest(
         # leaves out what the driver keeps for itself, as nvidia-smi does
         lambda gpu: nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2),
@@ -99,7 +98,7 @@ def _process_calls(nvml: Any) -> dict[str, Ask]:
 
 
 def _newest(*calls: Ask) -> Ask:
-    """Return a call that uses the first of `calls` that the driver knows; they go from new to old."""
+    """Return a call that uses the first of `calls`, given from new to old, that the driver knows."""
     choices = list(calls)
 
     def ask(gpu: Any) -> Any:
@@ -116,7 +115,7 @@ def _newest(*calls: Ask) -> Ask:
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    """Return what holds the clocks down: idling does not, and a bit without a name is called by its number."""
+    """Return what holds the clocks down, without idling; an unknown bit is called by its number."""
     bits = (bit for bit in range(1, mask.bit_length()) if mask >> bit & 1)
     return [CLOCK_REASONS[bit] if bit < len(CLOCK_REASONS) else f"bit_{bit}" for bit in bits]
 
@@ -135,7 +134,7 @@ def _by_pid(processes: Iterable[Any]) -> list[Row]:
             told.append(process.usedGpuMemory)
     rows: list[Row] = []
     for pid, instances in sorted(told_bytes.items()):
-        # who computes and draws is in both lists with the same memory; slices of a divided GPU add up
+        # a process that computes and draws is in both lists with the same memory; slices of a divided GPU add up
         is_known = all(instances.values())
         rows.append({"pid": pid} | ({"memory_bytes": sum(map(max, instances.values()))} if is_known else {}))
     return rows
@@ -153,7 +152,7 @@ def error_code(error: Exception) -> int | None:
 
 @dataclass(frozen=True)
 class GpuEvent:
-    """Something that happened to a GPU between two samples."""
+    """A change of a GPU between two samples."""
 
     name: str  # gpu-lost, gpu-back, gpu-warning
     index: int
@@ -168,12 +167,12 @@ class Gpu:
     handle: Any = None  # None while it is lost
     name: str | None = None
     uuid: str | None = None
-    refused: set[str] = field(default_factory=set)  # readings it has not or does not permit: not asked again
+    refused: set[str] = field(default_factory=set)  # readings it lacks or forbids: not tried again
     warned: set[str] = field(default_factory=set)
 
     @property
     def title(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
         return f"GPU {self.index}" + (f" ({self.name})" if self.name else "")
 
 
@@ -182,7 +181,7 @@ class GpuLostError(Exception):
 
 
 def open_gpus(clock: Callable[[], float] = time.monotonic) -> tuple[Gpus | None, str | None]:
-    """Return the machine's GPUs, or None and why there are none to read; `clock` tells when to look for lost ones."""
+    """Return the machine's GPUs, or None and the reason; `clock` tells when to search for lost ones."""
     try:
         import pynvml  # noqa: PLC0415  a machine without NVML never needs it
     except Exception as error:  # a broken installation can raise anything
@@ -226,11 +225,11 @@ class Gpus:
 
     @property
     def any_alive(self) -> bool:
-        """Whether at least one GPU was there when last looked for."""
+        """Whether at least one GPU answered last time."""
         return any(gpu.handle is not None for gpu in self._gpus)
 
     def sample(self) -> tuple[list[Row], list[GpuEvent]]:
-        """Return what every GPU that is there does now, and what happened since the last sample."""
+        """Return a row of every GPU that answers, and the events since the last sample."""
         if self._is_closed:
             return [], []
         now_s = self._clock()
@@ -283,20 +282,20 @@ class Gpus:
             gpu.uuid = gpu.uuid or self._nvml.nvmlDeviceGetUUID(gpu.handle)
 
     def _find(self, gpu: Gpu) -> bool:
-        """Look for a lost GPU: after a restart of the driver it may have another's index."""
+        """Search for a lost GPU: after a restart of the driver it may have another index."""
         for index in range(len(self._gpus)) if gpu.uuid else [gpu.index]:
             # not by UUID: that search fails as long as any other GPU is lost
             with suppress(Exception):
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 if not gpu.uuid or gpu.uuid == self._nvml.nvmlDeviceGetUUID(handle):
                     gpu.handle = handle
-                    gpu.refused.clear()  # what it said while it fell need not hold
+                    gpu.refused.clear()  # what it refused while it failed may work now
                     self._identify(gpu)
                     return True
         return False
 
     def _read(self, gpu: Gpu) -> tuple[Row, list[GpuEvent]]:
-        """Return a GPU's row, and a warning if it does not permit some of it."""
+        """Return a GPU's row, and a warning if it forbids some readings."""
         values: Row = {}
         forbidden: list[str] = []
         is_alive, doubt = False, None
@@ -316,7 +315,7 @@ class Gpus:
                     doubt = doubt or _text(error)
                 if code == NO_PERMISSION and name not in gpu.warned:
                     forbidden.append(name)
-        if doubt and not is_alive:  # some cards answer "unknown error" for their fan alone, and are well
+        if doubt and not is_alive:  # some healthy cards answer "unknown error" for their fan alone
             raise GpuLostError(doubt)
         gpu.warned.update(forbidden)
         message = f"{gpu.title} does not permit this user to read: {', '.join(forbidden)}"
@@ -324,7 +323,7 @@ class Gpus:
         return row, [GpuEvent("gpu-warning", gpu.index, message)] if forbidden else []
 
     def _restart(self) -> None:
-        """Start NVML anew: a driver that was reloaded does not answer to who knew it before."""
+        """Start NVML anew: a reloaded driver does not answer to an old session."""
         self._shut_down()
         with suppress(Exception):
             self._nvml.nvmlInit()

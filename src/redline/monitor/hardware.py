@@ -1,4 +1,4 @@
-"""What each field of hardware.jsonl means, and in which unit; `*` stands for a number or a name."""
+"""The fields of hardware.jsonl: their units and meanings, flat names, and means over a span of time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from redline.records import Row, measured
 
-# DOC """Samples of hardware.jsonl as numbers: flat names, and means over a span of time."""
 HARDWARE = "hardware.jsonl"
-COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # a mean of them says nothing
+COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # their mean says nothing
 NO_SERIES = frozenset({"schema", "watched"})
 LABELS = frozenset({"index", "processes"})  # of a GPU: not measured
 
@@ -85,7 +84,7 @@ def _numbers(name: str, value: object, *, depth: int) -> Iterator[tuple[str, flo
 
 
 def means(rows: Iterable[Row], *, begin_unix_s: float, end_unix_s: float) -> dict[str, float]:
-    """Return the mean of each number over a span; a sample counts by how much of its interval lies in it."""
+    """Return the mean of each number over a span; a sample counts by the part of its interval within it."""
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
     for row in rows:
