@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
-from redline.envs.ledger import key_seed
+from redline.envs.ledger import reset_seed
 from redline.report.scores import REFERENCES
 from redline.runs.directory import RunDirectory
 from redline.runs.finding import NEWEST, find_checkpoint
@@ -100,7 +100,7 @@ def test_the_same_seed_plays_the_same_and_another_plays_other_games(
 
 
 def test_no_game_of_an_evaluation_was_one_of_training(dqn: Path, evaluate: Callable[..., dict[str, Any]]) -> None:
-    trained = {key_seed(1, lane, number) for lane in range(4) for number in range(200)}
+    trained = {reset_seed(1, lane, number) for lane in range(4) for number in range(200)}
     assert not trained & set(evaluate(dqn, "--episodes", "8")["key_seeds"])
     assert evaluation_seed(1, 0) not in (0, 1)
 

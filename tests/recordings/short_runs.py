@@ -43,10 +43,10 @@ def write_run(folder: Path, config: EnvConfig, played: list[tuple[int, Trace]], 
 
 
 def screens_of_a_bare_emulator(trace: Trace, *, game: str, sticky: float, max_frames: int = 400) -> list[Array]:
-    """Play an episode that begins at its key with nothing but the emulator's own interface."""
+    """Play an episode that begins at its seeded reset with nothing but the emulator's own interface."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     emulator = ALEInterface()
-    emulator.setInt("random_seed", trace.key_seed)
+    emulator.setInt("random_seed", trace.reset_seed)
     emulator.setFloat("repeat_action_probability", sticky)
     emulator.setInt("max_num_frames_per_episode", max_frames)
     emulator.loadROM(roms.get_rom_path(game))

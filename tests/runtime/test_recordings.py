@@ -133,7 +133,7 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     assert len(library.entries) >= before // 2
     if not topology:
         under_way = [
-            entry for entry in library.entries if entry.actions_from == 0 and entry.address.key_offset_steps > 0
+            entry for entry in library.entries if entry.actions_from == 0 and entry.address.seed_offset_steps > 0
         ]
         assert under_way  # the first of a lane after a resume needs no record from before it
 

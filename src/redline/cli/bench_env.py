@@ -19,7 +19,7 @@ from redline.cli.bench_printing import (
 from redline.cli.main import FAILED, refuse
 from redline.cli.parsing import parse
 from redline.cli.tables import print_table
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 
@@ -78,7 +78,7 @@ def show(result: Mapping[str, Any], plain: bool) -> None:
     ]
     print_table(("", "steps/s, median (90 %)"), rows, plain=plain, numeric=(1,))
     print(
-        f"a seeded reset, once in {KEY_INTERVAL_STEPS:,} steps of a lane, takes "
+        f"a seeded reset, once in {SEED_INTERVAL_STEPS:,} steps of a lane, takes "
         f"{result['seeded_reset_s'] * 1e3:.0f} ms: {result['key_share']:.1%} of the time at this speed, "
         f"which leaves {rate_text(result['ratio_with_keys']['bare'], 3)} of the bare emulators' speed"
     )

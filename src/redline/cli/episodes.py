@@ -193,8 +193,8 @@ def _to_json(episode: Listed) -> dict[str, object]:
         "return": episode.total_reward,
         "length_steps": episode.length_steps,
         "lane": _known(episode.lane),
-        "key_seed": _known(episode.key_seed),
-        "key_offset_steps": _known(episode.key_offset_steps),
+        "key_seed": _known(episode.reset_seed),
+        "key_offset_steps": _known(episode.seed_offset_steps),
         "unix_s": episode.unix_s,
         "evaluation": episode.evaluation,
         "weights_steps": episode.weights_steps,
@@ -225,7 +225,7 @@ def show(
     """Print a table, how many there are, and what they take."""
     total = len(catalogue.listed)
     if shown:
-        head = ("id", "role", "step", "return", "length", "lane", "key seed", "recorded")
+        head = ("id", "role", "step", "return", "length", "lane", "seed", "recorded")
         rows = [_cells(episode) for episode in shown]
         print_table(head, rows, plain=is_plain(plain=flags.plain, as_json=False), numeric=(0, 2, 3, 4, 5, 6))
     num_recorded = sum(episode.entry is not None for episode in catalogue.listed)
@@ -246,7 +246,7 @@ def _cells(episode: Listed) -> tuple[str, ...]:
         f"{episode.steps:,}",
         return_in_words(episode.total_reward),
         f"{episode.length_steps:,}",
-        *(DASH if value == UNKNOWN else str(value) for value in (episode.lane, episode.key_seed)),
+        *(DASH if value == UNKNOWN else str(value) for value in (episode.lane, episode.reset_seed)),
         "no" if episode.entry is None else "with values" if episode.entry.has_values else "yes",
     )
 

@@ -140,7 +140,7 @@ def to_json(result: Result) -> dict[str, object]:
         "duration_s": evaluation.duration_s,
         "returns": result.returns,
         "lengths_steps": result.lengths_steps,
-        "key_seeds": [played.episode.key_seed for played in evaluation.played],
+        "key_seeds": [played.episode.reset_seed for played in evaluation.played],
     }
 
 

@@ -297,7 +297,7 @@ def episode_facts(one: Listed) -> dict[str, object]:
         "return": one.total_reward,
         "length_steps": one.length_steps,
         "lane": one.lane,
-        "seed": one.key_seed,
-        "seed_offset_steps": one.key_offset_steps,
+        "seed": one.reset_seed,
+        "seed_offset_steps": one.seed_offset_steps,
         "weights_steps": one.weights_steps,
     }

@@ -50,7 +50,7 @@ class Checked:
     def name_of(self, entry: Entry) -> str:
         """Return the episode's id and where it began."""
         at = entry.address
-        where = f"{plain_text(at.role)}, lane {at.lane}, seed {at.key_seed}, {at.key_offset_steps:,} steps after it"
+        where = f"{plain_text(at.role)}, lane {at.lane}, seed {at.reset_seed}, {at.seed_offset_steps:,} steps after it"
         return f"episode {self.ids[entry.index]} ({where})" if entry.index in self.ids else f"an episode ({where})"
 
 
@@ -116,8 +116,8 @@ def to_json(checked: Checked) -> dict[str, object]:
                 "id": checked.ids.get(verdict.entry.index),
                 "role": plain_text(verdict.entry.address.role),
                 "lane": verdict.entry.address.lane,
-                "seed": verdict.entry.address.key_seed,
-                "seed_offset_steps": verdict.entry.address.key_offset_steps,
+                "seed": verdict.entry.address.reset_seed,
+                "seed_offset_steps": verdict.entry.address.seed_offset_steps,
                 "what": plain_text(verdict.mismatch),
             }
             for verdict in checked.mismatches

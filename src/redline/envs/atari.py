@@ -1,7 +1,7 @@
 """Atari games on native threads, safe from the traps of the emulator's vector env.
 
 Lanes that end are reset within the same step, so that every step counts in every lane. The first episode end
-`key_interval_steps` or more after a lane's last seeded reset is followed by another; from there the same actions give
+`seed_interval_steps` or more after a lane's last seeded reset is followed by another; from there the same actions give
 the same frames, bit for bit, across all unseeded resets until the next seeded one.
 """
 
@@ -24,7 +24,7 @@ from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, Vecto
 if TYPE_CHECKING:
     from redline.envs.atari_games import AtariGame, AtariProtocol
 
-KEY_INTERVAL_STEPS = 10_000
+SEED_INTERVAL_STEPS = 10_000
 _NOOP = 0
 _NO_SEED = -1  # to the emulator: reset, and continue with its own random numbers
 
@@ -51,7 +51,7 @@ class _Emulated(NamedTuple):
     terminated: BoolArray  # [N]
     truncated: BoolArray  # [N]
     lives: Array  # [N] before any reset
-    keyed: BoolArray | None  # [N] lanes that were reset with their next seed; None if no lane was reset
+    reseeded: BoolArray | None  # [N] lanes that were reset with their next seed; None if no lane was reset
     standing: _Standing
 
 
@@ -66,14 +66,14 @@ class AtariVectorEnv:
         num_envs: int,
         seed: int,
         threads: int,
-        key_interval_steps: int = KEY_INTERVAL_STEPS,
+        seed_interval_steps: int = SEED_INTERVAL_STEPS,
         recv_timeout_s: float = 60.0,
     ) -> None:
         self._emulator = make_emulator(game.game, game.protocol, config, num_envs=num_envs, threads=threads)
         self.spec: EnvSpec = game.spec(config)
         self.num_envs = num_envs
         self._life_loss_ends_return = game.protocol.life_loss_ends_return
-        self._key_interval_steps = key_interval_steps
+        self._seed_interval_steps = seed_interval_steps
         self._recv_timeout_s = recv_timeout_s
         self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
         self._receiver = Receiver(f"receive {game.name}")
@@ -88,23 +88,23 @@ class AtariVectorEnv:
         return self._now().frames
 
     @property
-    def key_seed(self) -> IntArray:
+    def reset_seed(self) -> IntArray:
         """The seed [N] of the last seeded reset."""
         return self._ledger.seed
 
     @property
-    def steps_since_key(self) -> IntArray:
+    def steps_since_seed(self) -> IntArray:
         """Actions [N] taken since that reset."""
         return self._ledger.steps
 
-    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+    def actions_since_seed(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
         """Return those actions of one lane, or a part; after an episode's end, until the next `send`."""
         return self._ledger.actions(lane, begin, end)
 
     def reset(self) -> Array:
         """Begin an episode in every lane from its next seed."""
         self._refuse_pending("reset")
-        self._ledger.rekey(np.ones(self.num_envs, np.bool_))
+        self._ledger.reseed(np.ones(self.num_envs, np.bool_))
         self._standing = self._run(partial(self._reset_lanes, self._ledger.seed))
         return self._standing.frames
 
@@ -126,8 +126,8 @@ class AtariVectorEnv:
         self._pending = None
         before = self._now()
         self._standing = step.standing
-        if step.keyed is not None:
-            self._ledger.rekey(step.keyed)
+        if step.reseeded is not None:
+            self._ledger.reseed(step.reseeded)
         return VectorStep(
             frames=step.frames,
             reward=step.reward,
@@ -187,21 +187,21 @@ class AtariVectorEnv:
         frames = observations[:, 0]
         standing = _Standing(frames, info)
         ended = terminated | truncated
-        keyed = None
+        reseeded = None
         if reliving is not None:
             ended &= reliving
         if ended.any():
-            keyed = np.zeros_like(ended)
+            reseeded = np.zeros_like(ended)
             if reliving is None:
-                keyed = ended & (self._ledger.steps >= self._key_interval_steps)
-            standing = self._reset_lanes(self._ledger.next_seeds(keyed), ended)
+                reseeded = ended & (self._ledger.steps >= self._seed_interval_steps)
+            standing = self._reset_lanes(self._ledger.next_seeds(reseeded), ended)
         return _Emulated(
             frames=frames,
             reward=reward.astype(np.float32),
             terminated=terminated,
             truncated=truncated,
             lives=info["lives"],
-            keyed=keyed,
+            reseeded=reseeded,
             standing=standing,
         )
 

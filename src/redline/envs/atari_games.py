@@ -91,11 +91,11 @@ class AtariGame:
         return _joystick(self.game)
 
     def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
     ) -> AtariVectorEnv:
         """Return N emulators on `threads`."""
         return AtariVectorEnv(
-            self, config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+            self, config, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=seed_interval_steps
         )
 
 

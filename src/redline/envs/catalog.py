@@ -17,7 +17,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 
 from redline.envs import probe
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.atari_games import atari_ids, find_game, pascal
 from redline.envs.classic import Draw, GymEnv, GymnasiumEnv, MakeEnv, MakeVector, Presets, gymnasium_env
 from redline.envs.config import EnvConfig
@@ -40,15 +40,15 @@ def resolve(env_id: str) -> EnvKind:
 
 
 def make_vector_env(
-    config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int = KEY_INTERVAL_STEPS
+    config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int = SEED_INTERVAL_STEPS
 ) -> VectorEnv:
     """Return N lanes of the env.
 
-    `threads` run the emulators of an Atari game; other envs need none. With `key_interval_steps` 0 every Atari episode
+    `threads` run the emulators of an Atari game; other envs need none. With `seed_interval_steps` 0 every Atari episode
     has a seed of its own, as evaluation needs it; episodes of other envs always have.
     """
     return resolve(config.id).make_vector(
-        config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+        config, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=seed_interval_steps
     )
 
 

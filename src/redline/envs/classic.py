@@ -75,7 +75,7 @@ class GymnasiumEnv:
     def spec(self, config: EnvConfig) -> EnvSpec:
         """Return what a network and a replay memory must know."""
         if self.vector is not None:
-            lanes = self.make_vector(config, num_envs=1, seed=0, threads=1, key_interval_steps=0)
+            lanes = self.make_vector(config, num_envs=1, seed=0, threads=1, seed_interval_steps=0)
             spec = lanes.spec
             lanes.close()
             return spec
@@ -106,12 +106,12 @@ class GymnasiumEnv:
         return [str(action) for action in range(num_actions)]
 
     def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
     ) -> VectorEnv:
         """Return N lanes: the env's own vector, or copies stepped in one thread, with a seed for each episode."""
         if self.vector is not None:
             return self.vector(
-                config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+                config, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=seed_interval_steps
             )
         return ClassicVectorEnv(self, config, num_envs=num_envs, seed=seed)
 
@@ -151,23 +151,23 @@ class ClassicVectorEnv:
         return self._frames
 
     @property
-    def key_seed(self) -> IntArray:
+    def reset_seed(self) -> IntArray:
         """The seed [N] of the running episode."""
         return self._ledger.seed
 
     @property
-    def steps_since_key(self) -> IntArray:
+    def steps_since_seed(self) -> IntArray:
         """Actions [N] taken in the running episode."""
         return self._ledger.steps
 
-    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+    def actions_since_seed(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
         """Return those actions of one lane, or a part; after an episode's end, until the next `send`."""
         return self._ledger.actions(lane, begin, end)
 
     def reset(self) -> Array:
         """Begin an episode in every lane from its next seed."""
         self._pending = None
-        self._ledger.rekey(np.ones(self.num_envs, np.bool_))
+        self._ledger.reseed(np.ones(self.num_envs, np.bool_))
         self._frames = np.stack([self._begin(lane) for lane in range(self.num_envs)])
         return self._frames
 
@@ -230,7 +230,7 @@ class ClassicVectorEnv:
     def _begin_next(self, frames: Array, ended: BoolArray) -> Array:
         if not ended.any():
             return frames
-        self._ledger.rekey(ended)
+        self._ledger.reseed(ended)
         first_frames = frames.copy()
         for lane in np.flatnonzero(ended):
             first_frames[lane] = self._begin(int(lane))

@@ -12,7 +12,7 @@ from redline.envs.vector import State, VectorEnv
 from redline.types import Array, BoolArray, IntArray, VectorStep
 
 
-def key_seed(run_seed: int, lane: int, number: int) -> int:
+def reset_seed(run_seed: int, lane: int, number: int) -> int:
     """Return the lane's reset seed of that number, 0 … 2³¹ − 1: the emulator takes a C int, and −1 as "none"."""
     sequence = np.random.SeedSequence(run_seed, spawn_key=(lane, number))
     return int(sequence.generate_state(1)[0]) & 0x7FFF_FFFF
@@ -39,10 +39,10 @@ class Ledger:
         """Return the next reset seed of those lanes, −1 for the others; nothing changes."""
         seeds: IntArray = np.full(len(self.seed), -1, np.int64)
         for lane in np.flatnonzero(lanes):
-            seeds[lane] = key_seed(self.run_seed, int(lane), int(self.count[lane]))
+            seeds[lane] = reset_seed(self.run_seed, int(lane), int(self.count[lane]))
         return seeds
 
-    def rekey(self, lanes: BoolArray) -> None:
+    def reseed(self, lanes: BoolArray) -> None:
         """Begin anew in those lanes, with their next reset seed."""
         if not lanes.any():
             return
@@ -104,15 +104,15 @@ class EpisodesUnderWay:
         self._env = env
         self.total_reward = np.zeros(env.num_envs)  # [N] unclipped
         self.length_steps: IntArray = np.zeros(env.num_envs, np.int64)
-        self.key_seed: IntArray = np.zeros(env.num_envs, np.int64)  # of the lane's last key
-        self.key_offset_steps: IntArray = np.zeros(env.num_envs, np.int64)  # from that key to the episode's start
+        self.reset_seed: IntArray = np.zeros(env.num_envs, np.int64)  # of the last seeded reset
+        self.seed_offset_steps: IntArray = np.zeros(env.num_envs, np.int64)  # from there to the start of the episode
 
     def begin(self, lanes: BoolArray) -> None:
         """Start an episode in those lanes, from the current state of their envs."""
         self.total_reward[lanes] = 0.0
         self.length_steps[lanes] = 0
-        self.key_seed[lanes] = self._env.key_seed[lanes]
-        self.key_offset_steps[lanes] = self._env.steps_since_key[lanes]
+        self.reset_seed[lanes] = self._env.reset_seed[lanes]
+        self.seed_offset_steps[lanes] = self._env.steps_since_seed[lanes]
 
     def count(self, step: VectorStep) -> None:
         """Add a step of each lane."""
@@ -124,8 +124,8 @@ class EpisodesUnderWay:
         return {
             "return": self.total_reward,
             "length_steps": self.length_steps,
-            "key_seed": self.key_seed,
-            "key_offset_steps": self.key_offset_steps,
+            "key_seed": self.reset_seed,
+            "key_offset_steps": self.seed_offset_steps,
         }
 
     def load_state(self, state: State) -> None:

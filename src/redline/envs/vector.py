@@ -36,14 +36,14 @@ class VectorEnv(Protocol):
         """The newest frame of every lane [N, *frame]; the first one where an episode has just begun."""
 
     @property
-    def key_seed(self) -> IntArray:
+    def reset_seed(self) -> IntArray:
         """The seed [N] of the last seeded reset; read it before `recv` to name an episode that ends."""
 
     @property
-    def steps_since_key(self) -> IntArray:
+    def steps_since_seed(self) -> IntArray:
         """Actions [N] taken since that reset."""
 
-    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+    def actions_since_seed(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
         """Return those actions of one lane, oldest first, or the part from step `begin` to `end`.
 
         Actions of an episode that has just ended can be read until the next `send`, even after a new seed.
@@ -107,7 +107,7 @@ class EnvKind(Protocol):
         """Return a name for each action."""
 
     def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
     ) -> VectorEnv:
         """Return N lanes; emulators use `threads`. A seeded reset comes at the first episode end after the interval."""
 

@@ -1,6 +1,6 @@
 """One recorded episode as the payload of a block, and back; docs/recordings.md describes the bytes.
 
-An episode is what its lane played for `length_steps`, from `key_offset_steps` after a seeded reset. To get there, the
+An episode is what its lane played for `length_steps`, from `seed_offset_steps` after a seeded reset. To get there, the
 actions since that reset are needed: the record holds those from step `actions_from` on, the earlier records of the same
 role, lane and seed hold those before. Where `actions_from` is 0 it needs no other record.
 """
@@ -41,8 +41,8 @@ class Address:
 
     role: str  # "actor", "greedy" or "policy"
     lane: int
-    key_seed: int
-    key_offset_steps: int
+    reset_seed: int
+    seed_offset_steps: int
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,21 @@ class Trace:
     """All that is needed to play an episode again and to check it."""
 
     lane: int
-    key_seed: int
-    key_offset_steps: int  # steps from the key to the episode's first
+    reset_seed: int
+    seed_offset_steps: int  # steps from the seeded reset to the episode's first
     length_steps: int
     total_reward: float  # unclipped
     is_truncated: bool  # cut by a limit
-    actions_from: int  # steps from the key to the first of `actions`
-    actions: Array  # [key_offset_steps + length_steps − actions_from]
+    actions_from: int  # steps from the seeded reset to the first of `actions`
+    actions: Array  # [seed_offset_steps + length_steps − actions_from]
     checks_from: int  # number of the first check: earlier ones were not made
     checks: Array  # [C, 2] uint32: checksum of the frame, and of the rewards since the check before
     values: Array | None = None  # [length_steps, A] float16: what the agent thought before each action, NaN: nothing
 
     @property
     def end_steps(self) -> int:
-        """Steps from the key to the episode's end."""
-        return self.key_offset_steps + self.length_steps
+        """Steps from the seeded reset to the episode's end."""
+        return self.seed_offset_steps + self.length_steps
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class RecordedEpisode:
     @property
     def address(self) -> Address:
         """Return where it began."""
-        return Address(self.role, self.trace.lane, self.trace.key_seed, self.trace.key_offset_steps)
+        return Address(self.role, self.trace.lane, self.trace.reset_seed, self.trace.seed_offset_steps)
 
 
 def frame_checksum(frame: Array) -> int:
@@ -111,8 +111,8 @@ def encode_trace(trace: Trace) -> bytes:
     ]
     meta = {
         "lane": trace.lane,
-        "seed": trace.key_seed,
-        "seed_offset_steps": trace.key_offset_steps,
+        "seed": trace.reset_seed,
+        "seed_offset_steps": trace.seed_offset_steps,
         "length_steps": trace.length_steps,
         "return": trace.total_reward,
         "truncated": trace.is_truncated,
@@ -193,8 +193,8 @@ def _decode_trace(meta: _Meta, body: bytes, *, with_parts: bool) -> Trace:
         raise RecordingError(f"{meta.sizes[1]} bytes of checks for {length} steps")
     trace = Trace(
         lane=meta.lane,
-        key_seed=meta.seed,
-        key_offset_steps=meta.seed_offset_steps,
+        reset_seed=meta.seed,
+        seed_offset_steps=meta.seed_offset_steps,
         length_steps=length,
         total_reward=meta.total_reward,
         is_truncated=meta.truncated,

@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import EpisodesUnderWay
@@ -39,7 +39,7 @@ def estimate_bytes(*, steps: int, num_actions: int, mean_length_steps: float, va
         return ceil(num_episodes * _episode_bytes(length_steps, length_steps, num_actions, values=values))
     every = num_episodes / min(num_episodes, RECORDS_BROKEN) if record == "best" else float(record)
     # a record holds the actions since the one before, or since the seeded reset: on average half way to the next one
-    since_key_steps = length_steps + (KEY_INTERVAL_STEPS + length_steps) / 2
+    since_key_steps = length_steps + (SEED_INTERVAL_STEPS + length_steps) / 2
     actions_steps = min(every * length_steps, since_key_steps)
     each_bytes = _episode_bytes(length_steps, actions_steps, num_actions, values=values)
     return ceil(num_episodes / every * each_bytes)
@@ -66,8 +66,8 @@ def _episode_bytes(length_steps: float, actions_steps: float, num_actions: int, 
     rng = np.random.default_rng(0)
     example = Trace(
         lane=7,
-        key_seed=2**30,
-        key_offset_steps=5_000,
+        reset_seed=2**30,
+        seed_offset_steps=5_000,
         length_steps=length,
         total_reward=-21.0,
         is_truncated=False,

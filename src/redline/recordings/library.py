@@ -49,8 +49,8 @@ class Entry:
 
     @property
     def end_steps(self) -> int:
-        """Steps from the key to the episode's end."""
-        return self.address.key_offset_steps + self.length_steps
+        """Steps from the seeded reset to the episode's end."""
+        return self.address.seed_offset_steps + self.length_steps
 
 
 @dataclass
@@ -86,11 +86,11 @@ class Library:
         if entry.actions_from == 0:
             return None
         address = entry.address
-        ending = self._by_end.get((address.role, address.lane, address.key_seed, entry.actions_from), [])
+        ending = self._by_end.get((address.role, address.lane, address.reset_seed, entry.actions_from), [])
         if place := bisect_left(ending, entry.index):
             return self.entries[ending[place - 1]]
         raise RecordingError(
-            f"the record before step {entry.actions_from:,} since seed {address.key_seed} of lane {address.lane} "
+            f"the record before step {entry.actions_from:,} since seed {address.reset_seed} of lane {address.lane} "
             f"is missing"
         )
 
@@ -101,7 +101,7 @@ class Library:
             chain.append(previous)
         return chain[::-1]
 
-    def actions_since_key(self, entry: Entry) -> Array:
+    def actions_since_seed(self, entry: Entry) -> Array:
         """Return all actions from the seeded reset to the end of this episode."""
         return np.concatenate([self.load(part).trace.actions for part in self.chain(entry)])
 
@@ -126,7 +126,7 @@ class Library:
         )
         self.entries.append(entry)
         self._by_address[address] = entry.index
-        end = (address.role, address.lane, address.key_seed, entry.end_steps)
+        end = (address.role, address.lane, address.reset_seed, entry.end_steps)
         self._by_end.setdefault(end, []).append(entry.index)
 
 
@@ -205,8 +205,8 @@ class Listed:
     total_reward: float  # unclipped
     length_steps: int
     lane: int  # −1 where the row does not tell, like the next two
-    key_seed: int
-    key_offset_steps: int
+    reset_seed: int
+    seed_offset_steps: int
     unix_s: float  # 0 where the row does not tell
     evaluation: int | None  # number of the evaluation it belongs to
     weights_steps: int | None  # steps of the run at which the weights were taken, if not the newest
@@ -303,10 +303,10 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
         return None
     told = row.get("role")
     role = plain_text(told) if isinstance(told, str) else "actor"
-    lane, key_seed, offset = _count(row, "lane"), _count(row, "seed"), _count(row, "seed_offset_steps")
+    lane, reset_seed, offset = _count(row, "lane"), _count(row, "seed"), _count(row, "seed_offset_steps")
     entry = None
-    if lane is not None and key_seed is not None and offset is not None:
-        entry = library.find(Address(role, lane, key_seed, offset))
+    if lane is not None and reset_seed is not None and offset is not None:
+        entry = library.find(Address(role, lane, reset_seed, offset))
     if entry is not None and entry.length_steps != length_steps:
         entry = None  # from before a resume, after which the run went another way
     return Listed(
@@ -316,8 +316,8 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
         total_reward=float(total_reward),
         length_steps=length_steps,
         lane=UNKNOWN if lane is None else lane,
-        key_seed=UNKNOWN if key_seed is None else key_seed,
-        key_offset_steps=UNKNOWN if offset is None else offset,
+        reset_seed=UNKNOWN if reset_seed is None else reset_seed,
+        seed_offset_steps=UNKNOWN if offset is None else offset,
         unix_s=float(measured(row.get("unix_s")) or 0.0),
         evaluation=_count(row, "evaluation"),
         weights_steps=_count(row, "weights_steps"),
@@ -334,8 +334,8 @@ def _listed_without_row(identity: str, entry: Entry) -> Listed:
         total_reward=entry.total_reward,
         length_steps=entry.length_steps,
         lane=address.lane,
-        key_seed=address.key_seed,
-        key_offset_steps=address.key_offset_steps,
+        reset_seed=address.reset_seed,
+        seed_offset_steps=address.seed_offset_steps,
         unix_s=entry.unix_s,
         evaluation=entry.evaluation,
         weights_steps=entry.weights_steps,

@@ -207,7 +207,7 @@ def iterate_pictures(
     not redraw the screen when a game is over: the last picture of an Atari episode is like the one before.
     """
     trace = library.load(entry).trace
-    actions: list[int] = library.actions_since_key(entry).tolist()
+    actions: list[int] = library.actions_since_seed(entry).tolist()
     if len(actions) != trace.end_steps:
         raise RecordingError(f"{len(actions):,} of {trace.end_steps:,} actions since the seed are known")
     replay = Replay(library.setting_of(entry), in_colour=True)
@@ -224,18 +224,18 @@ def iterate_pictures(
 
 def _play(replay: Replay, trace: Trace, actions: list[int]) -> Iterator[tuple[int, Picture | None]]:
     """Yield how many steps were played since the seed, and the picture if it belongs to the episode."""
-    image = replay.begin(trace.key_seed)
-    for number, action in enumerate(actions[: trace.key_offset_steps], start=1):
+    image = replay.begin(trace.reset_seed)
+    for number, action in enumerate(actions[: trace.seed_offset_steps], start=1):
         replay.play(action)
         yield number, None
-    if trace.key_offset_steps:
+    if trace.seed_offset_steps:
         if not replay.has_ended:
             raise RecordingError("the episode before it does not end where it was recorded to end")
         image = replay.begin_next()
     total = reward = 0.0
-    for number, action in enumerate(actions[trace.key_offset_steps :]):
+    for number, action in enumerate(actions[trace.seed_offset_steps :]):
         picture = Picture(number, np.array(image), reward, total, action, _values_at(trace, number))
-        yield trace.key_offset_steps + number, picture
+        yield trace.seed_offset_steps + number, picture
         step = replay.play(action)
         image, reward = step.frame, float(step.reward)
         total += reward

@@ -70,7 +70,7 @@ class Tracer:
         self._choice = Choice(config)
         lanes = env.num_envs
         self._lanes = np.arange(lanes)
-        self._from: IntArray = np.zeros(lanes, np.int64)  # steps from the key to the first action not recorded yet
+        self._from: IntArray = np.zeros(lanes, np.int64)  # steps from the seeded reset to the first action not recorded yet
         self._rewards: FloatArray = np.zeros((lanes, CHECK_EVERY_STEPS), np.float32)  # since the last check
         self._checks: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         self._checks_from: IntArray = np.zeros(lanes, np.int64)
@@ -83,7 +83,7 @@ class Tracer:
         """Start in every lane, at its seeded reset."""
         for lane in self._lanes.tolist():
             self._start_episode(lane)
-        self._from[:] = self._env.steps_since_key
+        self._from[:] = self._env.steps_since_seed
 
     def resume(self) -> None:
         """Continue in the middle of episodes: the actions since the seeded reset are known, earlier checks are not."""
@@ -118,8 +118,8 @@ class Tracer:
             if is_kept:
                 traces[lane] = self._trace(lane, is_truncated=not step.terminated[lane])
             self._start_episode(lane)
-            if is_kept or self._env.steps_since_key[lane] == 0:  # recorded, or not needed after a new seed
-                self._from[lane] = self._env.steps_since_key[lane]
+            if is_kept or self._env.steps_since_seed[lane] == 0:  # recorded, or not needed after a new seed
+                self._from[lane] = self._env.steps_since_seed[lane]
         return traces
 
     def _check(self, lane: int, frame: Array) -> None:
@@ -132,17 +132,17 @@ class Tracer:
     def _trace(self, lane: int, *, is_truncated: bool) -> Trace:
         under_way = self._under_way
         begin, offset, length = (
-            int(values[lane]) for values in (self._from, under_way.key_offset_steps, under_way.length_steps)
+            int(values[lane]) for values in (self._from, under_way.seed_offset_steps, under_way.length_steps)
         )
         return Trace(
             lane=self._first_lane + lane,
-            key_seed=int(under_way.key_seed[lane]),
-            key_offset_steps=offset,
+            reset_seed=int(under_way.reset_seed[lane]),
+            seed_offset_steps=offset,
             length_steps=length,
             total_reward=float(under_way.total_reward[lane]),
             is_truncated=is_truncated,
             actions_from=begin,
-            actions=self._env.actions_since_key(lane, begin, offset + length),
+            actions=self._env.actions_since_seed(lane, begin, offset + length),
             checks_from=int(self._checks_from[lane]),
             checks=np.array(self._checks[lane], np.uint32).reshape(-1, 2),
             values=None if self._values is None else self._values[lane, :length].copy(),

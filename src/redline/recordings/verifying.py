@@ -112,12 +112,12 @@ def verify_line(
     judged = {entry.index for entry in group}
     verdicts: list[Verdict] = []
     mismatch: str | None = None
-    replay.begin(line[0].address.key_seed)
+    replay.begin(line[0].address.reset_seed)
     for entry in line:
         if mismatch is None:
             try:
                 trace = library.load(entry).trace
-                before, own = np.split(trace.actions, [trace.key_offset_steps - trace.actions_from])
+                before, own = np.split(trace.actions, [trace.seed_offset_steps - trace.actions_from])
                 for action in before.tolist():
                     play(action)
                 mismatch = _compare(trace, own.tolist(), play)

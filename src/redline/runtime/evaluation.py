@@ -175,7 +175,7 @@ def make_player(
     """
     explore, epsilon = act or acting(job)
     return Player(
-        lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=0),
+        lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=0),
         algorithm=job.algorithm,
         network=job.algorithm.build_network(spec, torch.Generator()).requires_grad_(False).to(device),
         explore=explore,

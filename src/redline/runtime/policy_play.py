@@ -55,7 +55,7 @@ def play_policy(
     except OSError as error:
         raise UserError(f"what is played can't be recorded: {explain(error, played_path(run))}") from error
     library = open_library(run)
-    addresses = [Address(POLICY, one.lane, one.key_seed, one.key_offset_steps) for one in episodes]
+    addresses = [Address(POLICY, one.lane, one.reset_seed, one.seed_offset_steps) for one in episodes]
     return [entry for address in addresses if (entry := library.find(address)) is not None]
 
 
