@@ -1,4 +1,4 @@
-"""From recipes to networks with weights: made on the CPU, in the memory format that suits what they see."""
+"""From recipes to networks with weights: made on the CPU, in the memory format that suits their observations."""
 
 import torch
 
@@ -40,7 +40,7 @@ def build_value_network(
 
 
 def build_policy_network(torso: Torso, spec: EnvSpec, *, layers: Layers, generator: torch.Generator) -> Network:
-    """Return a network that gives a policy and a value, from shared features or from those of two towers."""
+    """Return a network that predicts a policy and a value, from shared features or from two towers."""
     with torch.random.fork_rng(devices=[]):
         module, features = torso.build(spec, layers)
         head = PolicyHead(

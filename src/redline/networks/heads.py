@@ -1,4 +1,4 @@
-"""Heads turn features into what an algorithm predicts; a network is a torso, perhaps a core, and a head."""
+"""Heads turn features into predictions; a network is a torso, possibly a core, and a head."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from redline.networks.layers import Layers, NoisyLinear, Outputs
 
 
 class Network(nn.Module):
-    """Observation → what the head predicts, [B, A, outputs] for values; remembers if it has a core."""
+    """Observation → prediction, [B, A, outputs] for values; with a core it has a recurrent state."""
 
     def __init__(self, torso: nn.Module, core: GruCell | None, head: nn.Module, *, num_actions: int) -> None:
         super().__init__()
@@ -31,11 +31,11 @@ class Network(nn.Module):
 
     @property
     def state_width(self) -> int:
-        """Units that are carried from step to step; 0 if nothing is remembered."""
+        """Units of the recurrent state; 0 without a core."""
         return 0 if self.core is None else self.core.hidden_size
 
     def step(self, obs: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Predict from observations [B, K, *frame] and what is remembered [B, S]; return the next state too."""
+        """Predict from observations [B, K, *frame] and the state [B, S]; return the next state too."""
         if self.core is None:
             return self(obs), state
         state = self.core(self.torso(obs), state)
@@ -55,7 +55,7 @@ class Network(nn.Module):
         return self.head(states.flatten(0, 1)), states[-1]
 
     def take_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Take over the weights that another network of the same make has, or had when they were saved."""
+        """Load the weights of another network of the same shape."""
         own = {name: value.shape for name, value in self.state_dict().items()}
         if own != {name: value.shape for name, value in weights.items()}:
             raise UserError("the saved weights are of another network than this version of Redline builds: train anew")
@@ -63,7 +63,7 @@ class Network(nn.Module):
 
     @property
     def is_noisy(self) -> bool:
-        """Whether there is noise to draw."""
+        """Whether it has noisy layers."""
         return bool(self._noisy)
 
     def resample(self, rng: np.random.Generator) -> None:
@@ -82,7 +82,7 @@ class Streams(Protocol):
     """A recipe for the head of a value network."""
 
     def build(self, features: int, *, hidden: int | None, num_actions: int, outputs: int, layers: Layers) -> nn.Module:
-        """Return a module from features [B, F] to [B, A, outputs]; `hidden` are units of a layer between, if any."""
+        """Return a module from features [B, F] to [B, A, outputs]; `hidden` units in a layer between, if not None."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class DuelingHead(nn.Module):
 
 
 class PolicyHead(nn.Module):
-    """Features → [B, A + 1]: a logit for each action, and last the state's value.
+    """Features → [B, A + 1]: a logit for each action, then the state's value.
 
-    Both share a hidden layer; features of two towers lie one behind the other, and each has a layer of its own.
+    Both share a hidden layer; with two towers, each has a hidden layer of its own.
     """
 
     def __init__(self, features: int, width: int, *, towers: int, num_actions: int, layers: Layers) -> None:
@@ -133,7 +133,7 @@ class PolicyHead(nn.Module):
         hidden = [nn.Sequential(*make_hidden(features, width, layers)) for _ in range(towers)]
         self.hidden = hidden[0] if towers == 1 else Apart(hidden)
         self.width = width
-        # a policy that starts nearly uniform explores; a value may start anywhere near 0
+        # a nearly uniform policy explores at the start
         self.policy = Outputs(layers.dense(width, num_actions), gain=0.01)
         self.value = Outputs(layers.dense(width, 1))
 
@@ -143,7 +143,7 @@ class PolicyHead(nn.Module):
 
 
 class Apart(nn.Module):
-    """Each part of the features goes through a module of its own."""
+    """A module for each part of the features."""
 
     def __init__(self, parts: list[nn.Sequential]) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class Apart(nn.Module):
 
 
 def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Layers) -> nn.Module:
-    """Return features → outputs, with a hidden layer between if its units are given."""
+    """Return features → outputs, with a hidden layer of `hidden` units if given."""
     if hidden is None:
         return Outputs(layers.dense(features, outputs))
     return nn.Sequential(*make_hidden(features, hidden, layers), Outputs(layers.dense(hidden, outputs)))
