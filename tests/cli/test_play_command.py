@@ -469,16 +469,16 @@ def test_without_the_encoder_the_remedy_is_one_line(
 
 
 def test_ctrl_c_leaves_nothing_half(pong: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    from redline.recordings import pictures
+    from redline.recordings import replaying
 
-    real = pictures._values_at
+    real = replaying._values_at
 
     def interrupting(trace: Trace, number: int) -> Array | None:
         if number == 10 and threading.current_thread() is threading.main_thread():
             os.kill(os.getpid(), signal.SIGINT)
         return real(trace, number)
 
-    monkeypatch.setattr(pictures, "_values_at", interrupting)
+    monkeypatch.setattr(replaying, "_values_at", interrupting)
     capsys.readouterr()
     assert main(["play", str(pong), "--out", "x.mp4", "--sheet", "x.png", "--json"]) == FAILED
     out, err = capsys.readouterr()

@@ -8,16 +8,28 @@ from redline.experience.memory import ReplayMemory
 from redline.experience.prioritized import PrioritizedSampler
 from redline.experience.rollout import RolloutBuffer
 from redline.experience.sampler import Sampler, UniformSampler
-from redline.experience.shared_lanes import STEP_BY_STEP, LaneWriter, SharedLanes
+from redline.experience.shared_lanes import (
+    BY_EPISODE,
+    IN_CHUNKS,
+    LOCKSTEP,
+    STEP_BY_STEP,
+    LaneWriter,
+    PushRule,
+    SharedLanes,
+)
 from redline.experience.sizing import ReplayConfig, check_fits, largest_capacity, with_budget
 from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot, without_damage
 
 __all__ = [
+    "BY_EPISODE",
+    "IN_CHUNKS",
+    "LOCKSTEP",
     "STEP_BY_STEP",
     "BatchBuffers",
     "BatchLoader",
     "LaneWriter",
     "PrioritizedSampler",
+    "PushRule",
     "ReplayConfig",
     "ReplayError",
     "ReplayLayout",

@@ -57,7 +57,7 @@ class LaneTable:
     ended_before: IntArray  # transitions up to and including the last one that ended a return or an episode
     step: IntArray  # of the newest frame in its episode
     head: IntArray  # address of the newest frame
-    is_open: IntArray  # 1 while an episode is under way
+    is_open: IntArray  # 1 while an episode is running
     num_sealed: IntArray  # chunks that can no longer change
     first_chunk: IntArray  # first resident chunk
     first_number: IntArray  # first resident transition
@@ -116,7 +116,7 @@ class LaneTable:
         """Widen the rings if one more chunk of a lane could outgrow them."""
         chunks = int(self.num_frames[row] // self.frames_per_chunk - self.first_chunk[row]) + 2
         self.slots.widen(chunks, first=self.first_chunk, end=self.num_chunks)
-        # the transition under way and those that will start in the new chunk
+        # the current transition and those that will start in the new chunk
         numbers = int(self.num_transitions[row] - self.first_number[row]) + self.frames_per_chunk + 2
         self.frame_of.widen(numbers, first=self.first_number, end=self.num_transitions)
 

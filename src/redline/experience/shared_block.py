@@ -33,7 +33,7 @@ class SharedBlock:
                 os.posix_fallocate(descriptor, 0, num_bytes)  # reserved now: touching it later can't fail
             except OSError as error:
                 os.close(descriptor)
-                raise UserError(f"{num_bytes:_} bytes of shared memory can't be had: {error.strerror}") from None
+                raise UserError(f"{num_bytes:_} bytes of shared memory are not available: {error.strerror}") from None
         self._descriptor = descriptor
         self.close = weakref.finalize(self, os.close, descriptor)
         self.num_bytes = num_bytes

@@ -63,7 +63,7 @@ class PushRule:
 
 LOCKSTEP = PushRule(records=1, records_ahead=0)
 STEP_BY_STEP = PushRule(records=1, records_ahead=3)
-UNPACED = PushRule(records=1, records_ahead=31)  # room to go on while the learner computes
+UNPACED = PushRule(records=1, records_ahead=31)  # room to continue while the learner computes
 IN_CHUNKS = PushRule(records=16, records_ahead=32)
 BY_EPISODE = PushRule(records=None, records_ahead=1_020)
 
