@@ -80,13 +80,16 @@ class RolloutBuffer:
         self, advantage: FloatArray, target: FloatArray, *, rng: np.random.Generator, num_batches: int
     ) -> Iterator[RolloutBatch]:
         """Yield all rows once in `num_batches` parts of nearly the same size; shuffled, unless there is one part."""
-        columns = {name: self._rows[name].reshape(-1) for name in ("action", "log_probability")}
-        columns |= {"advantage": advantage.reshape(-1), "target": target.reshape(-1)}
         rows = advantage.size
-        columns["obs"] = self._obs.reshape(rows, *self._obs.shape[2:])
+        obs = self._obs.reshape(rows, *self._obs.shape[2:])
+        columns = (self._rows["action"], self._rows["log_probability"], advantage, target)
         parts = np.array_split(rng.permutation(rows), num_batches) if num_batches > 1 else [slice(None)]
-        for chosen in parts:
-            yield RolloutBatch(**{name: torch.from_numpy(column[chosen]) for name, column in columns.items()})
+        for part in parts:
+            action, log_probability, part_advantage, part_target = (
+                torch.from_numpy(column.reshape(rows)[part]) for column in columns
+            )
+            obs_part = torch.from_numpy(obs[part])
+            yield RolloutBatch(obs_part, action, log_probability, advantage=part_advantage, target=part_target)
 
     def mean_entropy(self) -> float:
         """Return an estimate of the policy's entropy in nats: the mean of −log π over the actions of a full buffer."""
