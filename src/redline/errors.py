@@ -14,14 +14,6 @@ def kind_name(kind: type) -> str:
     return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "-", kind.__name__).lower()
 
 
-def bytes_in_words(num_bytes: float, digits: int = 1) -> str:
-    """Return bytes in the decimal unit that suits them."""
-    for unit_bytes, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if num_bytes >= unit_bytes:
-            return f"{num_bytes / unit_bytes:.{digits}f} {unit}"
-    return f"{num_bytes:.0f} B"
-
-
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """Return the known names that look most like `name`, best first, whatever their case."""
     by_lower = {candidate.lower(): candidate for candidate in known}

@@ -375,9 +375,7 @@ def test_a_setting_that_no_run_has_is_a_damage(
     assert main(["play", str(run), "--sheet", "s.png"]) == BAD_INPUT
 
 
-def test_a_seed_that_no_emulator_takes_is_a_damage(
-    pong: Path, copy: Callable[[Path], Path], answer: Answer
-) -> None:
+def test_a_seed_that_no_emulator_takes_is_a_damage(pong: Path, copy: Callable[[Path], Path], answer: Answer) -> None:
     run = copy(pong)
     rewrite(run, lambda episode: Trace(**{**episode.trace.__dict__, "reset_seed": 2**31}), place=0)
     found = answer(run, "--verify", code=FAILED)

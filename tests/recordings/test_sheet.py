@@ -9,8 +9,9 @@ from short_runs import record_run
 from redline.envs.config import EnvConfig
 from redline.recordings.drawing import BACKGROUND
 from redline.recordings.library import open_library
-from redline.recordings.overlay import Collected, about_episode, draw_sheet, evenly_spaced, plan_sheet
+from redline.recordings.overlay import about_episode
 from redline.recordings.replaying import Picture, iterate_pictures
+from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced, plan_sheet
 
 
 def test_pictures_are_evenly_spaced_from_the_first_to_the_last() -> None:

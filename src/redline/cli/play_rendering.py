@@ -12,17 +12,15 @@ from redline.recordings.overlay import (
     TARGET_HEIGHT,
     TARGET_TILE_HEIGHT,
     About,
-    Collected,
     Drawer,
     Enlarged,
     Overlay,
     about_episode,
-    draw_sheet,
-    evenly_spaced,
     iterate_grid,
     signed,
 )
 from redline.recordings.replaying import Progress, RequestedStop, iterate_pictures, pictures_per_s
+from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import plain_text
 from redline.runs.atomic import replace_file

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redline.errors import UserError, bytes_in_words, unknown_name
+from redline.errors import UserError, unknown_name
 from redline.experience.frame_codec import CODECS
 from redline.experience.layout import MIN_BLOBS_PER_SEGMENT, SEGMENTS, ReplayLayout
+from redline.units import size
 
 RESERVE_BYTES = 512 * 1024**2  # of memory, for networks, emulators and the rest of the program
 SURPLUS = 1.3  # a trained agent sees richer pictures than a random one
@@ -64,12 +65,12 @@ def check_fits(
     if fits(layout):
         return
     if layout.path is not None and layout.disk_bytes > free_disk_bytes:
-        fact = f"replay needs {bytes_in_words(layout.disk_bytes)} on disk, {layout.path} has "
-        fact += f"{bytes_in_words(free_disk_bytes)} free"
+        fact = f"replay needs {size(layout.disk_bytes)} on disk, {layout.path} has "
+        fact += f"{size(free_disk_bytes)} free"
     else:
-        fact = f"replay needs {bytes_in_words(layout.ram_bytes)}, {bytes_in_words(free_ram_bytes)} is free"
+        fact = f"replay needs {size(layout.ram_bytes)}, {size(free_ram_bytes)} is free"
         if layout.ram_bytes <= free_ram_bytes:
-            fact += f" and {bytes_in_words(reserve_bytes)} of it is for the rest of the program"
+            fact += f" and {size(reserve_bytes)} of it is for the rest of the program"
     remedies = []
     if layout.is_picture and layout.effective_codec == "raw":
         remedies.append("--replay.codec zstd")

@@ -1,4 +1,4 @@
-"""Colours, fonts, sizes and sheets of every picture with words in it, so that all look alike."""
+"""Colours, fonts and sizes of every picture with words in it, so that all look alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import ImageFont
 
 from redline.types import Array
 
@@ -19,8 +19,6 @@ RED = (240, 84, 84)
 GREEN = (92, 205, 128)
 AMBER = (245, 180, 70)
 
-SHEET_MARGIN = 28
-SHEET_HEADER = 96  # pixels above the first row of a sheet, for its title
 MAX_SCALE = 16
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -50,18 +48,6 @@ def usual_scale(height: int, *, target: int) -> int:
 def enlarge(image: Array, scale: int) -> Array:
     """Return a picture [H, W, 3] with each pixel as a square of `scale` × `scale`."""
     return image if scale == 1 else image.repeat(scale, axis=0).repeat(scale, axis=1)
-
-
-def new_sheet(size: tuple[int, int], *, title: str, subtitle: str) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """Return an empty contact sheet with its title, widened if the words need it, and a pen for it."""
-    words = max(font(27).getlength(title), font(19).getlength(subtitle))
-    width = max(size[0], ceil(words) + 2 * SHEET_MARGIN)
-    sheet = Image.new("RGB", (width, size[1]), BACKGROUND)
-    pen = ImageDraw.Draw(sheet)
-    pen.rectangle((0, 0, width, 5), fill=RED)
-    pen.text((SHEET_MARGIN, 20), title, font=font(27), fill=TEXT)
-    pen.text((SHEET_MARGIN, 58), subtitle, font=font(19), fill=DIM)
-    return sheet, pen
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import EpisodesUnderWay
 from redline.envs.vector import Progress, VectorEnv
-from redline.errors import bytes_in_words
 from redline.recordings.episode import EPISODE, Trace, encode_episode, encode_trace, num_checks
 from redline.recordings.tracing import RecordingConfig, Tracer
 from redline.runs.blocks import encode_block
+from redline.units import size
 
 USUAL_LENGTH_STEPS = 500  # an episode of random play: 190 of Breakout, 900 of Pong
 SHORT_LENGTH_STEPS = 25  # the same for envs without pictures, such as CartPole
@@ -56,7 +56,7 @@ def describe_estimate(num_bytes: int, *, steps: int, record: str, values: bool) 
     }
     kept = usual.get(record, f"one episode in {record} is recorded")
     what = "with the agent's values, " if values else ""
-    return f"{kept}, {what}about {bytes_in_words(num_bytes)} for {steps:,} steps"
+    return f"{kept}, {what}about {size(num_bytes, digits=1)} for {steps:,} steps"
 
 
 def _episode_bytes(length_steps: float, actions_steps: float, num_actions: int, *, values: bool) -> float:

@@ -1,4 +1,4 @@
-"""What is drawn around the pictures of an episode, never over the game: a panel, a grid with captions, a contact sheet.
+"""What is drawn beside the pictures of an episode, never over the game.
 
 The picture keeps its own pixels, enlarged by a whole number. A panel on its right tells return, step, action and what
 the agent thought; in a grid of several episodes each has a caption below.
@@ -6,8 +6,8 @@ the agent thought; in a grid of several episodes each has a caption below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil, sqrt
 
 import numpy as np
@@ -20,8 +20,6 @@ from redline.recordings.drawing import (
     GREEN,
     LINE,
     RED,
-    SHEET_HEADER,
-    SHEET_MARGIN,
     TEXT,
     TILE,
     Colour,
@@ -29,7 +27,6 @@ from redline.recordings.drawing import (
     enlarge,
     fitting,
     font,
-    new_sheet,
     usual_scale,
 )
 from redline.recordings.library import Entry, Library
@@ -42,7 +39,6 @@ Film = Generator[Picture, None, None]
 
 TARGET_HEIGHT = 560  # pixels: a picture beside a panel is enlarged to about this
 TARGET_TILE_HEIGHT = 400  # the same in a grid
-TARGET_SHEET_HEIGHT = 300  # the same on a contact sheet
 MAX_ROWS = 24  # actions that are listed one by one
 MAX_NAME_CHARS = 16
 
@@ -56,11 +52,6 @@ NARROWEST = 232
 CAPTION = 46
 GAP = 8
 DIMMED = 0.35  # brightness of an episode that has ended
-
-SHEET_COLUMNS = 6
-SHEET_PICTURES = 24
-SHEET_GAP = 14
-SHEET_LABEL = 52  # pixels below each picture, for its words
 
 BLUE = (86, 122, 190)
 CHOSEN = (48, 53, 66)  # behind the action that was taken
@@ -299,78 +290,3 @@ def iterate_grid(abouts: Sequence[About], films: Sequence[Film], drawers: Sequen
     finally:
         for film in films:
             film.close()
-
-
-def evenly_spaced(length_steps: int, count: int = SHEET_PICTURES) -> list[int]:
-    """Return the steps of the pictures on a contact sheet: from the first to the last, none twice."""
-    if length_steps < count:
-        return list(range(length_steps + 1))
-    return [round(place * length_steps / (count - 1)) for place in range(count)]
-
-
-@dataclass
-class Collected:
-    """Keeps the pictures of a contact sheet while an episode passes by, for instance into a video."""
-
-    steps: Sequence[int]
-    pictures: list[Picture] = field(default_factory=list)
-
-    def passing(self, pictures: Iterable[Picture]) -> Iterator[Picture]:
-        """Yield all pictures, and keep those of the sheet."""
-        wanted = set(self.steps)
-        for picture in pictures:
-            if picture.step in wanted:
-                self.pictures.append(picture)
-            yield picture
-
-
-def plan_sheet(pictures: Sequence[Picture], scale: int) -> Tiles:
-    """Return where the pictures of a sheet lie."""
-    height, width = pictures[0].image.shape[:2]
-    return Tiles(
-        count=len(pictures),
-        columns=min(len(pictures), SHEET_COLUMNS),
-        width=width * scale,
-        height=height * scale,
-        caption=SHEET_LABEL,
-        gap=SHEET_GAP,
-        margin=SHEET_MARGIN,
-        top=SHEET_HEADER,
-        bottom=SHEET_MARGIN - SHEET_GAP,
-    )
-
-
-def draw_sheet(
-    pictures: Sequence[Picture], about: About, *, title: str, subtitle: str, scale: int | None = None
-) -> Image.Image:
-    """Draw a contact sheet: each picture with its step and the return so far; the last one is marked as the end."""
-    chosen = scale or usual_scale(len(pictures[0].image), target=TARGET_SHEET_HEIGHT)
-    tiles = plan_sheet(pictures, chosen)
-    sheet, pen = new_sheet(tiles.size, title=title, subtitle=subtitle)
-    for place, picture in enumerate(pictures):
-        left, top = tiles.corner(place)
-        edge = (left - 1, top - 1, left + tiles.width, top + tiles.height)
-        pen.rectangle(edge, outline=AMBER if picture.action is None else LINE)
-        sheet.paste(Image.fromarray(enlarge(picture.image, chosen)), (left, top))
-        _draw_label(pen, (left, top + tiles.height + 3), picture, about=about, width=tiles.width)
-    return sheet
-
-
-def _draw_label(
-    pen: ImageDraw.ImageDraw, corner: tuple[int, int], picture: Picture, *, about: About, width: int
-) -> None:
-    left, top = corner
-    action = "the end" if picture.action is None else about.name_of(picture.action)
-    lines = (
-        (f"step {picture.step:,}", TEXT, "la", left),
-        (f"return {signed(picture.total_reward)}", TEXT, "ra", left + width),
-    )
-    if sum(font(14).getlength(text) for text, *_ in lines) + 8 <= width:
-        for text, paint, anchor, x in lines:
-            pen.text((x, top), text, font=font(14), fill=paint, anchor=anchor)
-    else:  # a narrow picture
-        pen.text(
-            (left, top), fitting(f"{picture.step:,}: {signed(picture.total_reward)}", font(13), width), font=font(13)
-        )
-    paint = AMBER if picture.action is None else DIM
-    pen.text((left, top + 18), fitting(action, font(13), width), font=font(13), fill=paint)
