@@ -30,7 +30,7 @@ class Machine:
 
     def __init__(self, spare_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.spare_bytes = spare_bytes
-        for module in ("packed_frames", "flat_frames"):
+        for module in ("packed_frames", "frame_store"):
             ram = partial(Ram, free_bytes=lambda: self.spare_bytes + MARGIN_BYTES)
             monkeypatch.setattr(f"redline.experience.{module}.Ram", ram)
 

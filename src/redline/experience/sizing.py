@@ -65,12 +65,12 @@ def check_fits(
     if fits(layout):
         return
     if layout.path is not None and layout.disk_bytes > free_disk_bytes:
-        fact = f"replay needs {size(layout.disk_bytes)} on disk, {layout.path} has "
-        fact += f"{size(free_disk_bytes)} free"
+        fact = f"replay needs {size(layout.disk_bytes, 1)} on disk, {layout.path} has "
+        fact += f"{size(free_disk_bytes, 1)} free"
     else:
-        fact = f"replay needs {size(layout.ram_bytes)}, {size(free_ram_bytes)} is free"
+        fact = f"replay needs {size(layout.ram_bytes, 1)}, {size(free_ram_bytes, 1)} is free"
         if layout.ram_bytes <= free_ram_bytes:
-            fact += f" and {size(reserve_bytes)} of it is for the rest of the program"
+            fact += f" and {size(reserve_bytes, 1)} of it is for the rest of the program"
     remedies = []
     if layout.is_picture and layout.effective_codec == "raw":
         remedies.append("--replay.codec zstd")
