@@ -38,7 +38,7 @@ UNIT_IN_HELP = {
     "core.width": "Units",
     "predict.atoms": "Atoms",
     "predict.quantiles": "Quantiles",
-    "epochs": "Times",
+    "epochs": "Passes",
     "explore.epsilon.start": "step",
     "explore.epsilon.end": "over_steps",
     "explore.evaluation": "ε",
@@ -49,7 +49,7 @@ UNIT_IN_HELP = {
 NO_UNIT = {
     "replay.path",
     *("actor.device", "learner.device", "evaluator.device"),
-    *("seed", "seeds", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
+    *("seed", "seeds", "device", "log_dir", "lane", "reset_seed", "progress", "epsilon", "loss", "stack"),
     *(
         "optimizer.lr",
         "optimizer.final_share",

@@ -127,7 +127,7 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     program.communicate()
     (run,) = tmp_path.glob("*/*/*")
     before = len(open_library(run).entries)
-    newest = max(int(path.parent.name) for path in run.glob("checkpoints/*/manifest.json"))
+    newest = max(int(path.parent.name) for path in run.glob("checkpoints/[0-9]*/manifest.json"))
     assert main(["resume", str(run), "--max-steps", str(newest + 2_000), "--plain"]) == DONE
     library = assert_every_episode_comes_back(run, at_least=5)
     assert len(library.entries) >= before // 2

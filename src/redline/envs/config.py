@@ -19,7 +19,7 @@ class EnvConfig:
     """Height and width in pixels to which Atari frames are scaled; other envs keep their size."""
 
     stack: int = 4
-    """Frames per observation: the newest ones."""
+    """How many of the newest frames make one observation."""
 
     skip: int = 4
     """Emulator frames for which an action is repeated in Atari games; other envs take one per step."""
