@@ -225,7 +225,7 @@ def show(
     """Print a table, how many there are, and what they take."""
     total = len(catalogue.listed)
     if shown:
-        head = ("id", "role", "step", "return", "length", "lane", "seed", "recorded")
+        head = ("id", "role", "step", "return", "length", "lane", "key seed", "recorded")
         rows = [_cells(episode) for episode in shown]
         print_table(head, rows, plain=is_plain(plain=flags.plain, as_json=False), numeric=(0, 2, 3, 4, 5, 6))
     num_recorded = sum(episode.entry is not None for episode in catalogue.listed)
