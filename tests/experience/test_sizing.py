@@ -40,7 +40,9 @@ def test_the_remedy_fits_and_the_next_does_not() -> None:
 
 
 def test_reserve_is_named_where_it_decides() -> None:
-    with pytest.raises(UserError, match=r"needs 7.3 GB, 7.5 GB is free and [0-9.]+ MB of it is for the rest of the program: use"):
+    with pytest.raises(
+        UserError, match=r"needs 7.3 GB, 7.5 GB is free and [0-9.]+ MB of it is for the rest of the program: use"
+    ):
         check_fits(MILLION, free_ram_bytes=int(7.5 * GB), reserve_bytes=GB // 2)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.envs.vector import Progress
 from redline.errors import UserError
 from redline.recordings.library import Entry, Library, Listed
 from redline.recordings.overlay import (
@@ -19,7 +20,7 @@ from redline.recordings.overlay import (
     iterate_grid,
     signed,
 )
-from redline.recordings.replaying import Progress, RequestedStop, iterate_pictures, pictures_per_s
+from redline.recordings.replaying import RequestedStop, iterate_pictures, pictures_per_s
 from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import plain_text
