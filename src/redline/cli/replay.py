@@ -12,9 +12,8 @@ import numpy as np
 from PIL import Image
 
 from redline.cli.main import DONE
+from redline.cli.output import is_plain, print_facts, progress_bar
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_facts, progress_bar
-from redline.cli.wording import number
 from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
 from redline.report.contact_sheet import contact_sheet
@@ -24,6 +23,7 @@ from redline.report.saved_replay import SavedReplay, read_replay
 from redline.runs.errors import explain
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
+from redline.units import number
 
 SUBJECTS = ("inspect",)
 EXAMPLE = "redline replay inspect runs/pong/dqn/20260101-120000-s1"
