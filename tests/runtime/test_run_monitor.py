@@ -10,7 +10,7 @@ import pytest
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.experience.config import ReplayConfig
+from redline.experience.sizing import ReplayConfig
 from redline.monitor.process_files import read_stat
 from redline.records import Row, read_records
 from redline.runtime.config import EvaluatorConfig, Job, Limits, MonitorConfig

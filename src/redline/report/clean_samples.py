@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.monitor.fields import FIELDS
+from redline.monitor.hardware import FIELDS
 from redline.records import Row
 from redline.report.row_values import as_number
 

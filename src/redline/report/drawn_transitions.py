@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.experience import BatchBuffers, ReplayMemory, UniformSampler, gather
-from redline.experience.window import needed_frames
+from redline.experience.batches import needed_frames
 from redline.report.replay_statistics import name_ending
 from redline.types import Array, BoolArray, Draw, Handles
 

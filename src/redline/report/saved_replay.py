@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.numpy import load_file as load_arrays
 
 from redline.algorithms.q_learning import QLearning
-from redline.envs.factory import env_spec
+from redline.envs.catalog import env_spec
 from redline.errors import UserError
 from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory, without_damage
 from redline.experience.prioritized import PrioritizedSampler

@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 
 from redline.algorithms.on_policy import OnPolicy
-from redline.envs.factory import make_vector_env
+from redline.envs.catalog import make_vector_env
 from redline.errors import UserError
 from redline.experience import available_bytes, check_fits
-from redline.experience.budget import bytes_in_words
 from redline.files import explained, free_bytes, mount_point
 from redline.learner import Learner
 from redline.recordings.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
@@ -20,6 +19,7 @@ from redline.runtime.resolve import ResolvedJob
 from redline.runtime.sources import ReplaySource, RolloutSource, Source
 from redline.runtime.training import InlineWorld, Trainer
 from redline.types import EnvSpec
+from redline.units import size
 
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 UNLIMITED_STEPS = 50_000_000  # assumed for a run without a limit of steps
@@ -137,6 +137,6 @@ def check_disk(resolved: ResolvedJob, log_dir: Path) -> None:
             needed += layout.disk_bytes if is_same_disk else 0
     if needed > free:
         raise UserError(
-            f"a run may need {bytes_in_words(needed)} on disk, {mount_point(place)} has {bytes_in_words(free)} free: "
+            f"a run may need {size(needed)} on disk, {mount_point(place)} has {size(free)} free: "
             f"use another --log-dir, or a smaller --replay.capacity or --network"
         )

@@ -16,7 +16,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.errors import UserError, unknown_name
-from redline.monitor.recording import DEFAULT_HZ, MAX_HZ, MIN_HZ
+from redline.monitor.sampling import DEFAULT_HZ, MAX_HZ, MIN_HZ
 from redline.recordings.tracing import RecordingConfig
 from redline.runtime.counters import Counters, Scores
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorParams, Algorithm
-from redline.envs.factory import make_vector_env
+from redline.envs.catalog import make_vector_env
 from redline.envs.vector import Progress, VectorEnv
 from redline.exploration import Exploration, Greedy
 from redline.networks import Network
@@ -159,7 +159,7 @@ def make_player(
     """
     explore, epsilon = act or acting(job)
     return Player(
-        lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=0),
+        lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=0),
         algorithm=job.algorithm,
         network=job.algorithm.build_network(spec, torch.Generator()).requires_grad_(False).to(device),
         explore=explore,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from redline.experience.budget import bytes_in_words
 from redline.files import free_bytes
 from redline.recipes import Recipe
 from redline.recordings.estimate import describe_estimate
@@ -36,6 +35,7 @@ from redline.runtime.resuming import SavedRun, changed_settings, check_changes, 
 from redline.runtime.session import Session, StoppedWhileResumingError
 from redline.runtime.sinks import HOW_TO_GET_IT, RunStart, Sink, check_trackers, has_tensorboard, open_sinks
 from redline.runtime.training import Trainer
+from redline.units import size
 
 AnySession = Session | AsyncSession
 
@@ -152,9 +152,9 @@ def _tell_disk(resolved: ResolvedJob, run: RunDirectory, display: Display) -> No
     about, steps = recordings_bytes(resolved.job, resolved.spec)
     recordings = describe_estimate(about, steps=steps, record=config.record, values=config.record_values)
     needed = checkpoint_bytes(resolved)
-    display.note(f"disk: {recordings} · checkpoints at most {bytes_in_words(needed)}")
+    display.note(f"disk: {recordings} · checkpoints at most {size(needed)}")
     if about > (room := free_bytes(run.path) - needed):
-        left = bytes_in_words(max(0, room))
+        left = size(max(0, room))
         display.note(f"warning: beside the checkpoints the disk has {left} free: use --record 100, best or off")
 
 

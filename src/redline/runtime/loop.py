@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from redline.exploration import Sampled
 from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
-from redline.monitor.usage import ProcessUsage
+from redline.monitor.process_files import ProcessUsage
 from redline.runtime.actor import Episode
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
 from redline.runtime.replay_sizing import full_replay

@@ -16,19 +16,17 @@ from safetensors.torch import load_file as load_tensors
 
 from redline.algorithms.family import ActorParams, Algorithm, act
 from redline.envs import stacking
-from redline.envs.catalog import resolve
+from redline.envs.catalog import env_spec, resolve
 from redline.envs.classic import GymnasiumEnv, frame_converter
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.envs.vector import Progress
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.files import explained
 from redline.networks import Network
 from redline.networks.cores import mask_state
-from redline.recordings.catalogue import POLICY
 from redline.recordings.episode import EPISODE, Address, encode_episode
-from redline.recordings.library import Entry, open_library, played_path
+from redline.recordings.library import POLICY, Entry, open_library, played_path
 from redline.recordings.setting import SETTING, Setting
 from redline.recordings.tracing import RecordingConfig
 from redline.runs.blocks import BlockWriter
@@ -194,7 +192,7 @@ def play_policy(
         with _alone(run, requested_stop), BlockWriter(played_path(run)) as writer:
             _append(writer, setting, episodes, steps=found.steps)
     library = open_library(run)
-    addresses = [Address(POLICY, one.lane, one.key_seed, one.key_offset_steps) for one in episodes]
+    addresses = [Address(POLICY, one.lane, one.reset_seed, one.seed_offset_steps) for one in episodes]
     return [entry for address in addresses if (entry := library.find(address)) is not None]
 
 

@@ -11,8 +11,8 @@ import torch
 
 from redline.algorithms.family import Algorithm
 from redline.envs import catalog
+from redline.envs.catalog import is_registered
 from redline.envs.config import EnvConfig
-from redline.envs.suites import is_registered
 from redline.errors import UserError
 from redline.experience import ReplayLayout
 from redline.experience.shared_lanes import check_platform

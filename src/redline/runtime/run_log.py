@@ -12,7 +12,7 @@ from pathlib import Path
 from redline.errors import CheckpointError, UserError
 from redline.exploration import Sampled
 from redline.files import explain
-from redline.monitor.attaching import Watcher
+from redline.monitor.attaching import MonitorProcess
 from redline.recordings.episode import EPISODE, encode_episode
 from redline.recordings.setting import SETTING, Setting, describe
 from redline.records import RecordWriter, Row
@@ -87,8 +87,8 @@ class RunLog:
             "return": episode.total_reward,
             "length_steps": episode.length_steps,
             "lane": episode.lane,
-            "seed": episode.key_seed,
-            "seed_offset_steps": episode.key_offset_steps,
+            "seed": episode.reset_seed,
+            "seed_offset_steps": episode.seed_offset_steps,
         }
         self._row(EPISODES, self._run.episodes, row)
 
@@ -164,14 +164,14 @@ class RunMonitor:
         self._folder = folder
         self._pid = pid
         self._event = event
-        self._process: Watcher | None = None
+        self._process: MonitorProcess | None = None
 
     def begin(self) -> None:
         """Start the process, unless the rate is 0."""
         if self._config.hz == 0:
             return
         try:
-            self._process = Watcher(self._folder, hz=self._config.hz, pid=self._pid, is_run=True)
+            self._process = MonitorProcess(self._folder, hz=self._config.hz, pid=self._pid, is_run=True)
         except OSError as error:
             self._event("monitor-warning", message=f"the monitor can't be started: {error.strerror}")
 

@@ -231,11 +231,16 @@ class TensorBoard:
         folder.mkdir(exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
         self._file: Any = records.RecordWriter((folder / f"{name}.{start.steps}").open("wb"))
-        self._add(file_version="brain.Event:2", wall_time=time.time())
-        if start.steps > 0:  # hide points of an earlier invocation after its checkpoint
-            begin = events.SessionLog(status=events.SessionLog.START)
-            self._add(session_log=begin, step=start.steps + 1, wall_time=time.time())
-        self._file.flush()
+        try:
+            self._add(file_version="brain.Event:2", wall_time=time.time())
+            if start.steps > 0:  # hide points of an earlier invocation after its checkpoint
+                begin = events.SessionLog(status=events.SessionLog.START)
+                self._add(session_log=begin, step=start.steps + 1, wall_time=time.time())
+            self._file.flush()
+        except OSError:
+            with suppress(OSError):
+                self._file.close()
+            raise
 
     def write(self, kind: str, row: Row) -> None:
         """Add one point to every curve of the row."""

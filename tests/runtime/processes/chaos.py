@@ -17,7 +17,7 @@ from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE
 from redline.envs.probe import stamped_row_error
 from redline.experience import BatchBuffers, ReplayMemory, gather
-from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
+from redline.experience.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.report.saved_replay import read_replay
 from redline.types import Draw, Handles
 

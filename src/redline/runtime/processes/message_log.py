@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.errors import CheckpointError
-from redline.monitor.usage import ProcessUsage
+from redline.monitor.process_files import ProcessUsage
 from redline.runs.directory import RunDirectory
 from redline.runtime.config import SOLVED
 from redline.runtime.counters import Counters, Scores

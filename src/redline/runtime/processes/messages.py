@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.reduction import DupFd
 from typing import Any
 
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.recordings.episode import num_checks
 from redline.records import as_json_value
 from redline.runtime.actor import Episode
@@ -96,14 +96,14 @@ class Inbox:
 
 def encode_letter(episode: Episode) -> bytes:
     """Return an episode as bytes; its lane is the ring's."""
-    numbers = episode.total_reward, episode.length_steps, episode.key_seed, episode.key_offset_steps
+    numbers = episode.total_reward, episode.length_steps, episode.reset_seed, episode.seed_offset_steps
     return _LETTER.pack(*numbers) + (episode.trace or b"")
 
 
 def decode_letter(letter: bytes, lane: int) -> Episode:
     """Return the episode of a letter by `encode_letter`."""
-    total_reward, length_steps, key_seed, key_offset_steps = _LETTER.unpack_from(letter)
-    return Episode(lane, total_reward, length_steps, key_seed, key_offset_steps, letter[_LETTER.size :] or None)
+    total_reward, length_steps, reset_seed, seed_offset_steps = _LETTER.unpack_from(letter)
+    return Episode(lane, total_reward, length_steps, reset_seed, seed_offset_steps, letter[_LETTER.size :] or None)
 
 
 def mail_bytes(job: Job, spec: EnvSpec, *, depth: int) -> int:
@@ -112,7 +112,7 @@ def mail_bytes(job: Job, spec: EnvSpec, *, depth: int) -> int:
         return 2 * depth * _LETTER.size
     longest = -(-job.env.max_episode_frames // spec.frames_per_step)
     # a record holds the actions since the record before it, or since the key
-    actions = longest if job.recording.record == "all" else KEY_INTERVAL_STEPS + longest
+    actions = longest if job.recording.record == "all" else SEED_INTERVAL_STEPS + longest
     packed = actions * (1 if spec.num_actions <= 256 else 4)
     if job.recording.record_values:
         packed += longest * spec.num_actions * 2
