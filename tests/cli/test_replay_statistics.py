@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from known_memory import make_memory
 
+from redline.cli.replay_statistics import describe_rewards, name_ending, read_kept, replay_statistics
 from redline.experience import ReplayLayout, ReplayMemory
-from redline.report.replay_statistics import describe_rewards, name_ending, read_kept, replay_statistics
 
 
 def test_fill_counts_lanes_and_transitions() -> None:

@@ -1,4 +1,4 @@
-"""The replay memory of a run's checkpoint, read without touching the run."""
+"""The replay memory of a run's checkpoint, read without touching the run, and transitions drawn from it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import load_file as load_arrays
 
 from redline.algorithms.q_learning import QLearning
+from redline.cli.replay_statistics import name_ending
 from redline.envs.factory import env_spec
 from redline.errors import UserError
-from redline.experience import ReplayError, ReplayLayout, ReplayMemory, restore_memory, without_damage
+from redline.experience import (
+    BatchBuffers,
+    ReplayError,
+    ReplayLayout,
+    ReplayMemory,
+    UniformSampler,
+    gather,
+    restore_memory,
+    without_damage,
+)
 from redline.experience.prioritized import PrioritizedSampler
+from redline.experience.window import needed_frames
+from redline.recordings.sheet import DrawnTransition
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import REPLAY, Checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run
-from redline.types import Array, EnvSpec, FloatArray
+from redline.types import Array, Draw, EnvSpec, FloatArray, Handles
 
 Progress = Callable[[float], None]
 
@@ -114,3 +127,40 @@ def _priorities(memory: ReplayMemory, state: dict[str, Array]) -> FloatArray | N
 def _part(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
     start = f"{prefix}."
     return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
+
+
+def draw_transitions(memory: ReplayMemory, count: int, rng: np.random.Generator) -> list[DrawnTransition]:
+    """Draw `count` transitions uniformly, or all there are, in the order in which they were experienced."""
+    wanted = min(count, memory.num_sampleable)
+    if wanted == 0:
+        return []
+    sampler = UniformSampler(memory)
+    found: dict[tuple[int, int], None] = {}  # in the order drawn
+    while len(found) < wanted:
+        handles = sampler.draw(rng, count).handles
+        found.update(dict.fromkeys(zip(handles.lane.tolist(), handles.number.tolist(), strict=True)))
+    lane, number = np.array(sorted(list(found)[:wanted]), np.int64).T
+    return _read_transitions(memory, Handles(lane, number))
+
+
+def _read_transitions(memory: ReplayMemory, handles: Handles) -> list[DrawnTransition]:
+    count = len(handles.lane)
+    buffers = BatchBuffers(memory.layout, batch_size=count, n_steps=1)
+    draw = Draw(handles, weight=np.ones(count, np.float32))
+    gather(memory, draw, gamma=1.0, clip_rewards=False, out=buffers)
+    _, _, address, step = memory.locate(draw)
+    flags = memory.pool.flags[address[:, 0]]
+    is_seen = needed_frames(step, buffers.offset, stack=memory.layout.stack, n_steps=1)
+    return [
+        DrawnTransition(
+            lane=int(handles.lane[row]),
+            number=int(handles.number[row]),
+            step=int(step[row]),
+            frames=buffers.frames[row],
+            is_seen=is_seen[row],
+            action=int(buffers.action[row]),
+            reward=float(buffers.reward[row]),
+            ending=name_ending(int(flags[row])),
+        )
+        for row in range(count)
+    ]

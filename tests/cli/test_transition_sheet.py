@@ -5,9 +5,10 @@ import pytest
 from known_memory import frame_of, make_memory
 from PIL import Image
 
+from redline.cli.saved_replay import draw_transitions
 from redline.experience import ReplayMemory
-from redline.report.contact_sheet import AMBER, BACKGROUND, Geometry, contact_sheet, plan_sheet
-from redline.report.drawn_transitions import DrawnTransition, draw_transitions
+from redline.recordings.drawing import AMBER, BACKGROUND
+from redline.recordings.sheet import DrawnTransition, TransitionGeometry, draw_transition_sheet, plan_transition_sheet
 from redline.types import Array
 
 NAMES = ("NOOP", "UP", "DOWN")
@@ -18,10 +19,10 @@ def draw(memory: ReplayMemory, count: int = 5, seed: int = 0) -> list[DrawnTrans
 
 
 def sheet_of(samples: list[DrawnTransition]) -> Array:
-    return np.asarray(contact_sheet(samples, title="a run", subtitle="how full", action_names=NAMES))
+    return np.asarray(draw_transition_sheet(samples, title="a run", subtitle="how full", action_names=NAMES))
 
 
-def tile(sheet: Array, geometry: Geometry, sample: int, place: int) -> Array:
+def tile(sheet: Array, geometry: TransitionGeometry, sample: int, place: int) -> Array:
     left, top = geometry.corner(sample)
     left += geometry.tile_left(place)
     return sheet[top : top + geometry.tile_height, left : left + geometry.tile_width]
@@ -52,7 +53,7 @@ def test_what_is_drawn_is_what_was_experienced() -> None:
 
 def test_the_sheet_shows_the_stored_pixels() -> None:
     samples = draw(make_memory(), 16)
-    geometry = plan_sheet(samples)
+    geometry = plan_transition_sheet(samples)
     sheet = sheet_of(samples)
     scale = geometry.tile_height // 6
     assert (geometry.tile_height, geometry.tile_width) == (6 * scale, 5 * scale)
@@ -64,7 +65,7 @@ def test_the_sheet_shows_the_stored_pixels() -> None:
 
 def test_what_was_before_the_episode_is_no_picture() -> None:
     samples = draw(make_memory(), 16)
-    shown = tile(sheet_of(samples), plan_sheet(samples), 0, 0)
+    shown = tile(sheet_of(samples), plan_transition_sheet(samples), 0, 0)
     assert (shown[0] == BACKGROUND).all()
 
 
@@ -73,13 +74,13 @@ def test_the_sheet_has_the_planned_size() -> None:
     # seven samples: two columns of four; frames twice their size, K + 1 = 4 of them, 2 gaps and the words
     width = 2 * (4 * 168 + 2 * 8 + 250) + 44 + 2 * 28
     height = 96 + 30 + 4 * 168 + 3 * 18 + 28
-    assert plan_sheet(samples).size == (width, height)
+    assert plan_transition_sheet(samples).size == (width, height)
     assert sheet_of(samples).shape == (height, width, 3)
 
 
 def test_colour_pictures_keep_their_colours() -> None:
     samples = draw(make_memory((3, 6, 5)), 3)
-    geometry = plan_sheet(samples)
+    geometry = plan_transition_sheet(samples)
     scale = geometry.tile_height // 6
     shown = tile(sheet_of(samples), geometry, 0, 3)[::scale, ::scale]
     assert np.array_equal(shown, np.moveaxis(samples[0].frames[3], 0, -1))
@@ -88,7 +89,7 @@ def test_colour_pictures_keep_their_colours() -> None:
 @pytest.mark.parametrize("channels", [1, 2, 4])
 def test_other_numbers_of_channels_are_grey(channels: int) -> None:
     samples = draw(make_memory((channels, 6, 5)), 3)
-    geometry = plan_sheet(samples)
+    geometry = plan_transition_sheet(samples)
     scale = geometry.tile_height // 6
     shown = tile(sheet_of(samples), geometry, 1, 3)[::scale, ::scale]
     grey = samples[1].frames[3].mean(axis=0).astype(np.uint8)
@@ -98,7 +99,7 @@ def test_other_numbers_of_channels_are_grey(channels: int) -> None:
 @pytest.mark.parametrize("length", [1, 4, 128])
 def test_vectors_become_bars(length: int) -> None:
     samples = draw(make_memory((length,), "float32", stack=1), 16)
-    geometry = plan_sheet(samples)
+    geometry = plan_transition_sheet(samples)
     sheet = sheet_of(samples)
     assert geometry.tile_height <= 336
     assert not np.array_equal(tile(sheet, geometry, 0, 1), tile(sheet, geometry, 7, 1))
@@ -114,7 +115,7 @@ def test_an_ending_is_written_in_its_own_colour() -> None:
     samples = draw(make_memory((84, 84)), 16)
     ended = [index for index, sample in enumerate(samples) if sample.ending]
     assert len(ended) == 4
-    geometry, sheet = plan_sheet(samples), sheet_of(samples)
+    geometry, sheet = plan_transition_sheet(samples), sheet_of(samples)
     for index in range(16):
         left, top = geometry.corner(index)
         words = sheet[top : top + 168, left + geometry.tile_left(3) - 250 : left + geometry.tile_left(3)]
@@ -122,6 +123,6 @@ def test_an_ending_is_written_in_its_own_colour() -> None:
 
 
 def test_no_transitions_make_a_sheet_that_says_so() -> None:
-    sheet = contact_sheet([], title="a run", subtitle="empty", action_names=NAMES)
+    sheet = draw_transition_sheet([], title="a run", subtitle="empty", action_names=NAMES)
     assert isinstance(sheet, Image.Image)
     assert (np.asarray(sheet) == AMBER).all(axis=2).any()
