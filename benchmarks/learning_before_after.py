@@ -14,7 +14,7 @@ from typing import Any
 from arguments import make_parser
 from episode_means import read_episodes
 from recording import Measurement, finish, say
-from redline.report.intervals import mean_interval
+from redline.report.statistics import mean_interval
 from redline.runs.directory import read_run_json
 
 POINTS = (0.25, 0.5, 0.75, 1.0)  # of the steps of the shortest run

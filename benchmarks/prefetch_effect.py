@@ -15,8 +15,7 @@ from arguments import at_least, make_parser
 from machine_use import refuse_busy_machine
 from recording import Measurement, finish, say, spread
 from redline.records import Row
-from redline.report.intervals import mean_interval
-from redline.report.scores import LEVEL
+from redline.report.statistics import LEVEL, mean_interval
 from topologies_speed import CASES
 from training_window import median_waiting, train_for_window, who_waits
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from redline.cli.atari_scores import REFERENCES, Reference
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.parsing import parse, split_run
 from redline.cli.stopping import StopRequest
@@ -16,7 +17,7 @@ from redline.cli.tables import is_plain, print_facts, progress_bar
 from redline.cli.wording import duration, number
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
-from redline.report.scores import LEVEL, REFERENCES, Interval, Reference, bootstrap_interval
+from redline.report.statistics import LEVEL, Interval, bootstrap_interval
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import Checkpoint
 from redline.runtime.evaluation import Evaluation, EvaluationConfig, StoppedWhileEvaluatingError, evaluate

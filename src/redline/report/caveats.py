@@ -1,9 +1,13 @@
-"""What a comparison of runs can't tell, said from the runs themselves."""
+"""Which runs are compared, and what a comparison of them can't tell."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from redline.report.rows import members, part, setting
+from redline.report.run_files import RunFiles
 from redline.report.run_summary import RunSummary
 
 SHORT_MINUTES = 5.0
@@ -11,6 +15,10 @@ FEW_EPISODES = 20
 SHARED_CORES = 0.1  # used by others, of one core: more than a desktop's own noise
 LENGTHS_DIFFER = 1.1
 TELL_APART = frozenset({"batch_size", "learner.threads", "num_envs", "topology"})
+
+# settings that change what is kept and when a run ends, but not what it learns
+NOT_LEARNING = frozenset({"limits", "log_dir", "track", "checkpoint_minutes", "monitor", "recording"})
+NO_UPDATES, SAME_SEED = "it made no updates", "the same settings and seed as {}"
 
 NameOf = Callable[[RunSummary], str | None]
 # what can make runs differ beside what they are grouped by
@@ -21,11 +29,56 @@ OTHER_SETTINGS: Mapping[str, NameOf] = {
 }
 
 
-def caveats_of(summaries: Sequence[RunSummary], groupings: Mapping[str, NameOf]) -> list[str]:
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that is not compared with the others."""
+
+    label: str
+    why: str
+
+
+def choose_runs(
+    runs: Sequence[tuple[RunFiles, RunSummary]],
+) -> tuple[list[tuple[RunFiles, RunSummary]], list[LeftOut]]:
+    """Return the runs to compare, and the others: runs without updates, and all but the longest of one seed."""
+    left_out = {summary.label: NO_UPDATES for _, summary in runs if summary.updates == 0}
+    longest: dict[str, RunSummary] = {}
+    for files, summary in sorted(runs, key=lambda run: -(run[1].steps or 0)):
+        if summary.label in left_out or setting(files.run, "seed") is None:
+            continue
+        first = longest.setdefault(_identity(files), summary)
+        if first is not summary:
+            left_out[summary.label] = SAME_SEED.format(first.label)
+    chosen = [run for run in runs if run[1].label not in left_out]
+    return chosen, [LeftOut(run.label, left_out[run.label]) for _, run in runs if run.label in left_out]
+
+
+def _identity(files: RunFiles) -> str:
+    """Return what makes a run what it is: algorithm, seed and all settings that change what it learns."""
+    settings, *changes = [
+        {
+            name: value
+            for name, value in found.items()
+            if name.partition(".")[0] not in NOT_LEARNING and not name.startswith("max_")
+        }
+        for found in (
+            part(files.run, "config"),
+            *(part(resume, "changes") for resume in members(files.run or {}, "resumes")),
+        )
+    ]
+    changes = [found for found in changes if found]
+    return json.dumps([(files.run or {}).get("algorithm"), settings, changes], sort_keys=True, default=str)
+
+
+def caveats_of(
+    summaries: Sequence[RunSummary], groupings: Mapping[str, NameOf], left_out: Sequence[LeftOut] = ()
+) -> list[str]:
     """Return what is to be kept in mind, most important first."""
     known = [summary for summary in summaries if summary.env is not None]
     envs = sorted({summary.env for summary in known if summary.env is not None})
     told = [_how_many(summaries)]
+    if left_out:
+        told.append(f"Not compared: {_listed([f'{run.label} ({run.why})' for run in left_out])}.")
     if len(known) < len(summaries):
         names = ", ".join(summary.label for summary in summaries if summary.env is None)
         told.append(f"These runs do not tell their game, so they are in no group and no correlation: {names}.")

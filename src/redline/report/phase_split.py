@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redline.records import Row
-from redline.report.row_values import as_number, members, number, part, setting, text
+from redline.report.rows import as_number, members, number, part, setting, text
 from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
 

@@ -1,14 +1,26 @@
-"""Which charts show a run: learning, speed, and where its time went."""
+"""Which charts show a run: learning, speed, where its time went, and every series of hardware.jsonl."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from redline.report.charts import Bar, Line, LineChart, ShareChart, over_time
+from redline.report.amounts import size_unit
+from redline.report.charts import Bar, Line, LineChart, ShareChart, means_of_neighbours, over_time
 from redline.report.phase_split import PhaseSplit
-from redline.report.row_values import number
+from redline.report.rows import members, number
+from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
-from redline.report.run_series import Axis, learning_curve, metric_series, speed_series
+from redline.report.run_series import (
+    MAX_POINTS,
+    Axis,
+    Series,
+    hardware_series,
+    learning_curve,
+    metric_series,
+    speed_series,
+)
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
@@ -29,13 +41,113 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
     "epsilon": ("ε", "share of random actions"),
     "mean_length_100_steps": ("Episode length", "steps, mean of 100 episodes"),
 }
-IDLE = {"rest": "nothing to do"}
+# what a process did or waited for, as metrics.jsonl calls it → in words
+WORK = {"draw": "sample batch", "keep": "store", "read": "read messages"}
+WAITS = {"rest": "idle", "gather": "wait for batch"}
+THROTTLE_SPANS = 24  # of equal time; each that has samples gives one point
+MAX_LINES = 16  # reasons of all GPUs; the most frequent
+NEVER = "no reason seen"
+MANY = 8  # series beyond this are drawn faintly, under their mean
+MAX_OTHERS = 24  # charts of series that we do not know
+CLOCKS = frozenset({"unix_s", "elapsed_s"})  # the axis itself
+
+
+@dataclass(frozen=True)
+class HardwareChart:
+    """One chart of hardware: which series it holds, by patterns, and what each is called in it."""
+
+    name: str
+    title: str
+    unit: str
+    series: tuple[tuple[str, str], ...]  # pattern → label; {} stands for what the * of the pattern is
+    scale: float = 1.0
+    bottom: float | None = 0.0
+    top: float | None = None
+
+
+HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
+    "Processor": (
+        HardwareChart(
+            "cores",
+            "CPU cores used",
+            "cores",
+            (("cpu_cores_used", "this run"), ("machine_cpu_cores_used", "whole machine")),
+        ),
+        HardwareChart("core-busy", "Each core", "% busy, by anybody", (("core_busy.*", "core {}"),), 100.0, 0.0, 100.0),
+        HardwareChart("role-cores", "CPU cores by role", "cores", (("roles.*.cpu_cores_used", "{}"),)),
+        HardwareChart("load", "Load average", "processes, over a minute", (("load_average_1m", "load"),)),
+        HardwareChart("cpu-seconds", "CPU time", "CPU seconds since the recording began", (("cpu_s", "this run"),)),
+    ),
+    "Memory": (
+        HardwareChart(
+            "memory",
+            "Memory of the run",
+            "bytes",
+            (("rss_bytes", "resident"), ("pss_bytes", "shared pages once"), ("shared_bytes", "shared or of files")),
+        ),
+        HardwareChart("role-memory", "Memory by role", "bytes", (("roles.*.rss_bytes", "{}"),)),
+        HardwareChart(
+            "memory-available", "Memory available", "bytes", (("memory_available_bytes", "without swapping"),)
+        ),
+        HardwareChart(
+            "shm", "Shared memory files", "bytes", (("shm_used_bytes", "used by anybody"), ("shm_free_bytes", "free"))
+        ),
+    ),
+    "Disk": (
+        HardwareChart(
+            "io", "Storage I/O of the run", "bytes/s", (("read_bytes_per_s", "read"), ("write_bytes_per_s", "written"))
+        ),
+        HardwareChart(
+            "device-io",
+            "I/O of the device",
+            "bytes/s",
+            (("disk_read_bytes_per_s", "read by anybody"), ("disk_write_bytes_per_s", "written by anybody")),
+        ),
+        HardwareChart("disk-free", "Disk space free", "bytes", (("disk_free_bytes", "free"),)),
+    ),
+    "GPUs": (
+        HardwareChart(
+            "gpu-use", "GPU utilisation", "%", (("gpus.*.utilisation_percent", "GPU {}"),), bottom=0.0, top=100.0
+        ),
+        HardwareChart("gpu-memory", "GPU memory used", "bytes", (("gpus.*.memory_used_bytes", "GPU {}"),)),
+        HardwareChart("gpu-power", "GPU power", "W", (("gpus.*.power_w", "GPU {}"),)),
+        HardwareChart("gpu-temperature", "GPU temperature", "°C", (("gpus.*.temperature_c", "GPU {}"),), bottom=None),
+        HardwareChart(
+            "gpu-controller",
+            "GPU memory controller",
+            "% busy",
+            (("gpus.*.memory_controller_percent", "GPU {}"),),
+            bottom=0.0,
+            top=100.0,
+        ),
+        HardwareChart("gpu-clock", "GPU clock", "MHz", (("gpus.*.clock_sm_mhz", "GPU {}"),)),
+        HardwareChart("gpu-memory-clock", "GPU memory clock", "MHz", (("gpus.*.clock_memory_mhz", "GPU {}"),)),
+        HardwareChart("gpu-fan", "GPU fan", "%", (("gpus.*.fan_percent", "GPU {}"),), bottom=0.0, top=100.0),
+        HardwareChart("gpu-memory-total", "GPU memory in all", "bytes", (("gpus.*.memory_total_bytes", "GPU {}"),)),
+    ),
+    "Processes, and the monitor itself": (
+        HardwareChart(
+            "processes", "Processes and threads", "number", (("processes", "processes"), ("threads", "threads"))
+        ),
+        HardwareChart("role-processes", "Processes by role", "number", (("roles.*.processes", "{}"),)),
+        HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", (("monitor_cpu_s", "monitor"),)),
+    ),
+}
 
 
 def learning_charts(run: RunFiles) -> list[LineChart]:
-    """Return the learning curve against every axis that the run has."""
+    """Return the learning curve against steps and against time."""
+    return _curves(run, ("steps", "minutes"))
+
+
+def spending_charts(run: RunFiles) -> list[LineChart]:
+    """Return the learning curve against what the run has spent, where samples tell it."""
+    return _curves(run, ("cpu_s", "gpu_s"))
+
+
+def _curves(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
     charts = []
-    for axis, words in AXES.items():
+    for axis in axes:
         played = learning_curve(run, axis)
         greedy = learning_curve(run, axis, "greedy")
         lines = [Line("while training, mean of the last 20", played.x, played.y)] if played.x else []
@@ -44,7 +156,7 @@ def learning_charts(run: RunFiles) -> list[LineChart]:
         if lines:
             title = "Return" if axis == "steps" else f"Return against {TITLES[axis]}"
             unit = "unclipped" if len(lines) > 1 else "mean of the last 20 episodes, unclipped"
-            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, words, tuple(lines))
+            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
             charts.append(over_time(chart) if axis == "minutes" else chart)
     return charts
 
@@ -88,12 +200,12 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         charts.append(
             ShareChart("phases", "Phases of the run", "share of the wall clock", (Bar("run", shares),), rest="rest")
         )
-    waits = {what: IDLE.get(what, f"waits for {what}") for process in split.processes for what in process.waiting}
+    waits = {what: WAITS.get(what, f"wait for {what}") for process in split.processes for what in process.waiting}
     bars = tuple(
         Bar(
             process.role,
             (
-                *process.busy.items(),
+                *((WORK.get(what, what), part) for what, part in process.busy.items()),
                 *((waits[what], part) for what, part in process.waiting.items()),
                 (REST, process.unaccounted),
             ),
@@ -108,3 +220,108 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         )
         charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=pale))
     return charts
+
+
+def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
+    """Return the charts of every hardware series, by subject; those without values are left out."""
+    series = hardware_series(run)
+    shown = set(CLOCKS)
+    subjects: dict[str, list[LineChart]] = {}
+    for subject, wanted in HARDWARE.items():
+        for chart in wanted:
+            lines = _matching(chart, series)
+            shown |= {name for name, _ in lines}
+            if lines:
+                subjects.setdefault(subject, []).append(_chart(chart, [line for _, line in lines]))
+    if (throttling := throttling_chart(run)) is not None:
+        subjects.setdefault("GPUs", []).append(throttling)
+    others = [name for name in series if name not in shown]
+    for place, name in enumerate(others[:MAX_OTHERS]):
+        single = HardwareChart(f"other-{place}", name, "as recorded", ((name, name),), bottom=None)
+        line = Line(name, series[name].x, series[name].y)
+        title = "Other series" if len(others) <= MAX_OTHERS else f"Other series, {MAX_OTHERS} of {len(others):,}"
+        subjects.setdefault(title, []).append(_chart(single, [line]))
+    return subjects
+
+
+def _matching(chart: HardwareChart, series: Mapping[str, Series]) -> list[tuple[str, Line]]:
+    """Return the series that belong to a chart, with their names."""
+    found: list[tuple[str, Line]] = []
+    for pattern, label in chart.series:
+        expression = re.compile(re.escape(pattern).replace(r"\*", "(.+)"), re.DOTALL)
+        for name, values in series.items():
+            if match := expression.fullmatch(name):
+                text = label.replace("{}", match[1]) if match.groups() else label
+                y = [value * chart.scale for value in values.y]
+                found.append((name, Line(text, values.x, y, colour=len(found), dash=len(found) // MANY)))
+    return found
+
+
+def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
+    unit = chart.unit
+    if unit.startswith("bytes"):
+        divisor, words = size_unit(max((abs(value) for line in lines for value in line.y), default=0.0))
+        unit = unit.replace("bytes", words)
+        lines = [replace(line, y=[value / divisor for value in line.y]) for line in lines]
+    if len(lines) > MANY:
+        lines = _with_mean(lines)
+    elif len(lines) == 1 and lines[0].label != chart.title:
+        unit = f"{unit} · {lines[0].label}"
+    drawn = LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
+    return over_time(means_of_neighbours(drawn) if any(len(line.x) >= MAX_POINTS for line in lines) else drawn)
+
+
+def _with_mean(lines: list[Line]) -> list[Line]:
+    """Return many series in one faint colour, under their mean."""
+    sums: dict[float, list[float]] = {}
+    for line in lines:
+        for x, y in zip(line.x, line.y, strict=True):
+            sums.setdefault(x, []).append(y)
+    places = sorted(sums)
+    mean = Line("mean", places, [sum(sums[x]) / len(sums[x]) for x in places], colour=1)
+    faint = [replace(line, colour=0, dash=0, is_faint=True, in_legend=False) for line in lines[1:]]
+    first = Line(f"each of {len(lines)}", lines[0].x, lines[0].y, is_faint=True)
+    return [mean, first, *faint]
+
+
+def throttling_chart(run: RunFiles) -> LineChart | None:
+    """Return in what share of the samples each reason held; None where no sample tells."""
+    clock = run_clock(run)
+    told: dict[int, list[tuple[float, frozenset[str]]]] = {}  # GPU → minutes and reasons of each sample
+    for row in run.hardware if clock is not None else []:
+        for place, gpu in enumerate(members(row, "gpus")):
+            reasons = gpu.get("throttle_reasons")
+            if isinstance(reasons, list) and clock is not None:
+                index = number(gpu, "index")
+                samples = told.setdefault(place if index is None else int(index), [])
+                samples.append((clock.minutes(row["unix_s"]), frozenset(str(reason) for reason in reasons)))
+    moments = [minutes for samples in told.values() for minutes, _ in samples]
+    first, last = min(moments, default=0.0), max(moments, default=0.0)
+    found: list[tuple[float, str, list[float], list[float]]] = []
+    for index, samples in sorted(told.items()):
+        seen = sorted({reason for _, reasons in samples for reason in reasons}) or [NEVER]
+        for reason in seen:
+            x, y = _held_shares(samples, reason, first, (last - first) / THROTTLE_SPANS or 1.0)
+            found.append((sum(y), f"GPU {index}: {reason}", x, y))
+    found = sorted(found, key=lambda line: -line[0])[:MAX_LINES]
+    if not found:
+        return None
+    lines = tuple(Line(label, x, y, colour=place, dash=place // 8) for place, (_, label, x, y) in enumerate(found))
+    unit = "% of the samples in which the reason held"
+    unit += f" · {found[0][1]}" if len(found) == 1 else ""
+    chart = LineChart(
+        "gpu-throttling", "Reasons of GPU throttling", unit, "minutes", lines, 0.0, 100.0, is_sampled=True
+    )
+    return over_time(chart)
+
+
+def _held_shares(
+    samples: list[tuple[float, frozenset[str]]], reason: str, first: float, width: float
+) -> tuple[list[float], list[float]]:
+    """Return the middle of each span of time, and the percentage of its samples in which the reason held."""
+    spans: dict[int, list[bool]] = {}
+    for minutes, reasons in samples:
+        spans.setdefault(min(int((minutes - first) / width), THROTTLE_SPANS - 1), []).append(reason in reasons)
+    places = sorted(spans)
+    middles = [first + (place + 0.5) * width for place in places]
+    return middles, [100.0 * sum(spans[place]) / len(spans[place]) for place in places]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redline.report.row_values import members, moment, number, one_line, part
+from redline.report.rows import members, moment, number, one_line, part
 from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
 

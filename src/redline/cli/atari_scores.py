@@ -1,17 +1,11 @@
-"""Scores in perspective: what random play and a human reach on Atari, and how sure a mean of episodes is.
+"""Scores in perspective: what random play and a human reach on Atari.
 
 The references are those of the DQN literature, unclipped and from games that start with up to 30 no-ops: Mnih et al.
 2015 (Nature 518, extended data table 2), completed to 57 games by Wang et al. 2016 (arXiv:1511.06581, appendix).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
-
-LEVEL = 0.9
-RESAMPLES = 10_000
-RESAMPLES_AT_ONCE = 100  # bounds the memory that many episodes take
 
 
 @dataclass(frozen=True)
@@ -24,15 +18,6 @@ class Reference:
     def normalise(self, score: float) -> float:
         """Return 0 for what random play reaches and 1 for what a human does."""
         return (score - self.random) / (self.human - self.random)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Where a mean lies, with the probability `level`."""
-
-    low: float
-    high: float
-    level: float
 
 
 REFERENCES: Mapping[str, Reference] = {
@@ -94,17 +79,3 @@ REFERENCES: Mapping[str, Reference] = {
     "yars_revenge": Reference(3_092.9, 54_576.9),
     "zaxxon": Reference(32.5, 9_173.3),
 }
-
-
-def bootstrap_interval(values: Sequence[float], *, seed: int) -> Interval | None:
-    """Return the percentile bootstrap interval of the mean, None for a single value: nothing is known of its spread."""
-    if len(values) < 2:
-        return None
-    rng = np.random.default_rng(seed)
-    sample = np.asarray(values, dtype=np.float64)
-    means = [
-        sample[rng.integers(len(sample), size=(RESAMPLES_AT_ONCE, len(sample)))].mean(1)
-        for _ in range(RESAMPLES // RESAMPLES_AT_ONCE)
-    ]
-    low, high = np.quantile(np.concatenate(means), [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
-    return Interval(float(low), float(high), LEVEL)
