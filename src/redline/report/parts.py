@@ -25,6 +25,7 @@ POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:{place}; {media}"
     "base-uri 'none'; form-action 'none'"
 )
+RESOURCES = ("uPlot.LICENSE", "uPlot.iife.min.js", "uPlot.min.css", "page.css", "page.js")
 REPLACEMENT = "�"  # for what has no place in a document: control characters, halves of surrogate pairs
 
 
@@ -202,26 +203,25 @@ def render_page(page: PageParts, *, unix_s: float) -> str:
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     videos = [part for part in page.walk() if isinstance(part, Video)]
     place = " 'self' file:" if any(not video.is_embedded for video in videos) else ""
-    return (
+    policy = POLICY.format(
+        scripts=" ".join(f"'sha256-{digest}'" for digest in digests),
+        place=place,
+        media=f"media-src data:{place}; " if any(not video.is_picture for video in videos) else "",
+    )
+    ours = {"policy": policy, "style": f"{read['uPlot.min.css']}\n{read['page.css']}"}
+    markup = {name: Markup(text) for name, text in ours.items()}  # noqa: S704 - nothing of a run is in it
+    html = (
         _environment()
         .get_template("page.html.j2")
         .render(
             page=page,
-            policy=POLICY.format(
-                scripts=" ".join(f"'sha256-{digest}'" for digest in digests),
-                place=place,
-                media=f"media-src data:{place}; " if any(not video.is_picture for video in videos) else "",
-            ),
-            style=Markup(read["uPlot.min.css"] + "\n" + read["page.css"]),  # noqa: S704 - our own files
-            scripts=[Markup(script) for script in scripts],  # noqa: S704 - our own files
+            scripts=[Markup(script) for script in scripts],  # noqa: S704 - our own
             written=moment(unix_s),
             version=__version__,
+            **markup,
         )
-        .lstrip()
     )
-
-
-RESOURCES = ("uPlot.LICENSE", "uPlot.iife.min.js", "uPlot.min.css", "page.css", "page.js")
+    return html.lstrip()
 
 
 def _environment() -> Environment:

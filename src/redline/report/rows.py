@@ -135,7 +135,7 @@ def read_rows(folder: Path, kind: str) -> Cleaned | None:
         if not path.exists():
             return None
         if not path.is_file():  # a pipe would block
-            return Cleaned([], [f"{path.name} is no file, so it is not read."], is_damaged=True)
+            return Cleaned([], [f"{path.name} is not a file and was not read."], is_damaged=True)
         scan, count = scan_samples(path) if kind == "hardware" else (scan_records(path), None)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
@@ -143,13 +143,13 @@ def read_rows(folder: Path, kind: str) -> Cleaned | None:
     problems = []
     if count is not None and count > len(scan.rows):
         problems.append(
-            f"{path.name}: {count:,} samples are many, so neighbours were averaged to {len(scan.rows):,}; "
-            "peaks are a little lower than they were."
+            f"{path.name}: {count:,} samples were averaged to {len(scan.rows):,}, "
+            "so peaks are a little lower than they were."
         )
     if scan.unreadable_lines:
-        problems.append(f"{path.name}: {_lines(scan.unreadable_lines)} unreadable and left out.")
+        problems.append(f"{path.name}: {_skipped(scan.unreadable_lines, 'unreadable line')}.")
     if scan.is_torn:
-        problems.append(f"{path.name}: the last line is cut off; the run was killed, or is still being written.")
+        problems.append(f"{path.name}: the last line is cut off: the run was killed or is still writing.")
     if not scan.rows:
         problems.append(f"{path.name} holds no rows.")
     cleaned = clean(scan.rows, kind)
@@ -165,12 +165,11 @@ def clean(rows: list[Row], kind: str) -> Cleaned:
     kept = [row for row, _ in found if _is_usable(row, kind)]
     problems = []
     if foreign := len(rows) - len(ours):
-        problems.append(f"{name}: {_lines(foreign)} of another version of Redline and left out.")
+        problems.append(f"{name}: {_skipped(foreign, 'line', ' of another version of Redline')}.")
     if lost := len(ours) - len(kept):
-        problems.append(f"{name}: {_lines(lost)} without a usable {_any_of(NEEDED[kind])} and left out.")
+        problems.append(f"{name}: {_skipped(lost, 'line', f' without a usable {_any_of(NEEDED[kind])}')}.")
     if wrong := sum(count for _, count in found):
-        values = "1 value is no number" if wrong == 1 else f"{wrong:,} values are no numbers"
-        problems.append(f"{name}: {values} that could be right and left out.")
+        problems.append(f"{name}: {_skipped(wrong, 'invalid value')}.")
     if kind == "events":  # a log: its order is that of the file
         return Cleaned(kept, problems, len(kept) < len(rows))
     ordered, told = _in_order(kept, name)
@@ -180,8 +179,8 @@ def clean(rows: list[Row], kind: str) -> Cleaned:
     return Cleaned(ordered, problems + told, len(kept) < len(rows))
 
 
-def _lines(count: int) -> str:
-    return "1 line is" if count == 1 else f"{count:,} lines are"
+def _skipped(count: int, what: str, which: str = "") -> str:
+    return f"1 {what}{which} was skipped" if count == 1 else f"{count:,} {what}s{which} were skipped"
 
 
 def _any_of(names: tuple[str, ...]) -> str:
@@ -210,17 +209,16 @@ def _in_order(rows: list[Row], name: str) -> tuple[list[Row], list[str]]:
     key = "time_s" if rows and all(number(row, "time_s") is not None for row in rows) else "unix_s"
     problems = []
     if _largest_step_back(rows, key) > ORDER_SLACK_S:
-        problems.append(f"{name}: the lines are not in the order of time, so they were sorted.")
+        problems.append(f"{name}: lines were out of order and have been sorted.")
     ordered = sorted(rows, key=lambda row: float(row[key]))
     single = [row for place, row in enumerate(ordered) if place == 0 or row != ordered[place - 1]]
     if twice := len(ordered) - len(single):
-        what = "1 line stands there twice and counts" if twice == 1 else f"{twice:,} lines stand there twice and count"
-        problems.append(f"{name}: {what} once.")
+        problems.append(f"{name}: {_skipped(twice, 'duplicate line')}.")
     back_s = _largest_step_back(single, "unix_s")
     if back_s > ORDER_SLACK_S:
         problems.append(
-            f"{name}: the wall clock went back by {back_s:,.0f} s in the middle of the run; "
-            "what is found by the wall clock may be off by as much."
+            f"{name}: the wall clock went back by {back_s:,.0f} s during the run; "
+            "times that are found by it may be off by as much."
         )
     return single, problems
 
@@ -265,8 +263,8 @@ def _disjoint(rows: list[Row]) -> tuple[list[Row], list[str]]:
     if overlap_s == 0:
         return kept, []
     return kept, [
-        f"hardware.jsonl: samples overlap by {overlap_s:,.1f} s, as if two monitors had written it or the clock had "
-        "been set back; that time counts once in means, and may count twice in CPU seconds."
+        f"hardware.jsonl: samples overlap by {overlap_s:,.1f} s (two monitors, or a clock that was set back); "
+        "that time counts once in means, and may count twice in CPU seconds."
     ]
 
 

@@ -162,7 +162,7 @@ def what_is_not_covered(run: RunFiles) -> list[str]:
         )
     cover = learning_cover(run)
     if run.hardware and cover is not None and cover < LEAST_COVER:
-        told.append(f"Samples cover {cover:.0%} of the time of learning: the use of the processor in it is unknown.")
+        told.append(f"Samples cover {cover:.0%} of the time of learning: its CPU use is unknown.")
     over = use_span(run)
     return told + ([] if over is None else _gpus_not_covered(gpu_covers(run), over[1]))
 

@@ -17,7 +17,7 @@ from redline.runs.locating import find_recorded
 
 KINDS = ("metrics", "episodes", "events", "hardware")
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))
-MAX_LABEL_CHARACTERS = 60
+MAX_LABEL_CHARACTERS = 120
 # setting → how its value is written
 FACTS: Mapping[str, str] = {
     "env.id": "{}",
@@ -91,7 +91,7 @@ def _what_is_missing(run: RunFiles, files: Mapping[str, Cleaned | None]) -> list
     told = []
     if {RUN_JSON, "metrics.jsonl"} <= set(missing):
         told.append(
-            "There is neither run.json nor metrics.jsonl, as for a program that is not Redline: "
+            "run.json and metrics.jsonl are missing, as for a program that is not Redline: "
             "settings, updates and phases are unknown."
         )
     elif RUN_JSON in missing:
@@ -132,7 +132,7 @@ def _how_it_ended(events: Sequence[Row]) -> list[str]:
     ):
         last = next((row["event"] for row in reversed(events) if row["event"] in (*begins, *ends)), None)
         if last in begins:
-            told.append(f"events.jsonl does not tell that the {what} has ended: it was killed, or goes on.")
+            told.append(f"events.jsonl does not say that the {what} ended: it was killed or is still running.")
     return told
 
 

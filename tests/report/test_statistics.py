@@ -1,14 +1,50 @@
-"""Spearman's rank correlation, by numbers worked by hand."""
+"""Intervals and rank correlations, by numbers worked by hand."""
+
+import math
 
 import numpy as np
 import pytest
 
-from redline.report.rank_correlation import average_ranks, correlate, spearman
+from redline.report.statistics import bootstrap_interval, correlate, mean_interval, spearman
 
 
-def test_equal_values_share_the_mean_of_their_ranks() -> None:
-    assert list(average_ranks(np.array([30.0, 10.0, 20.0, 20.0, 40.0]))) == [4.0, 1.0, 2.5, 2.5, 5.0]
-    assert list(average_ranks(np.array([7.0, 7.0, 7.0]))) == [2.0, 2.0, 2.0]
+def test_an_interval_is_students_over_the_repeats() -> None:
+    low, high = mean_interval([0.9, 1.0, 1.1, 1.0]) or (math.nan, math.nan)
+    half = 2.35336 * math.sqrt(0.02 / 3) / 2  # t of three degrees of freedom
+    assert (low, high) == (pytest.approx(1.0 - half, abs=1e-6), pytest.approx(1.0 + half, abs=1e-6))
+
+
+def test_fewer_than_three_values_have_no_interval() -> None:
+    assert [mean_interval(values) for values in ([], [1.0], [1.0, 3.0])] == [None, None, None]
+    assert mean_interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
+
+
+def test_what_cannot_be_negative_has_no_negative_interval() -> None:
+    speeds = [10.0, 4_000.0, 7_000.0]
+    low, high = mean_interval(speeds) or (math.nan, math.nan)
+    assert low < 0
+    assert mean_interval(speeds, floor=0.0) == (0.0, high)
+
+
+def test_interval_of_a_mean_is_as_wide_as_theory_says() -> None:
+    interval = bootstrap_interval([0.0, 1.0] * 200, seed=0)
+    assert interval is not None
+    # the mean of 400 coins has a standard deviation of 0.025; 90 % lie within 1.645 of those
+    assert interval.low == pytest.approx(0.5 - 1.645 * 0.025, abs=0.004)
+    assert interval.high == pytest.approx(0.5 + 1.645 * 0.025, abs=0.004)
+    assert interval.level == 0.9
+
+
+def test_bootstrap_is_the_same_for_the_same_seed() -> None:
+    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0]
+    assert bootstrap_interval(values, seed=1) == bootstrap_interval(values, seed=1)
+
+
+def test_bootstrap_of_equal_values_leaves_no_doubt_and_one_value_has_none() -> None:
+    interval = bootstrap_interval([500.0] * 5, seed=0)
+    assert interval is not None
+    assert (interval.low, interval.high) == (500.0, 500.0)
+    assert bootstrap_interval([21.0], seed=0) is None
 
 
 def test_without_ties_it_is_the_formula_of_the_schoolbook() -> None:

@@ -9,9 +9,9 @@ from made_runs import episode, facts, reading, write_run
 
 from redline.recordings.episode import EPISODE
 from redline.report.page import Page, build_page
-from redline.report.recording_section import Video, find_recordings, find_videos
 from redline.report.run_files import load_runs
 from redline.report.run_summary import summarise
+from redline.report.videos import VideoFile, find_recordings, find_videos
 from redline.runs.blocks import BlockWriter
 
 TITLE = "Recorded episodes and videos"
@@ -31,10 +31,10 @@ def record(run: Path, count: int, *, file: str = "episodes.rec") -> None:
             blocks.append(EPISODE, number, b"an episode")
 
 
-def make_videos(run: Path, *names: str) -> None:
+def make_videos(run: Path, *names: str, size_bytes: int = 1_500) -> None:
     (run / "videos").mkdir(exist_ok=True)
     for name in names:
-        (run / "videos" / name).write_bytes(b"0" * 1_500)
+        (run / "videos" / name).write_bytes(b"0" * size_bytes)
 
 
 def page_of(run: Path, folder: Path | None = None) -> Page:
@@ -96,7 +96,7 @@ NAMES = {
 def test_a_name_tells_what_a_video_shows(run: Path, name: str) -> None:
     make_videos(run, name)
     kind, identity, steps, value = NAMES[name]
-    assert find_videos(run) == [Video(run / "videos" / name, kind=kind, episode=identity, steps=steps, value=value)]
+    assert find_videos(run) == [VideoFile(run / "videos" / name, kind=kind, episode=identity, steps=steps, value=value)]
 
 
 def test_videos_are_linked_from_wherever_the_page_lies(run: Path, tmp_path: Path) -> None:
@@ -108,20 +108,29 @@ def test_videos_are_linked_from_wherever_the_page_lies(run: Path, tmp_path: Path
         assert not any(link.startswith("/") for link in found)
 
 
-def test_the_newest_best_one_can_be_played_in_the_page(run: Path, tmp_path: Path) -> None:
+def test_the_newest_ones_play_in_the_page(run: Path, tmp_path: Path) -> None:
+    make_videos(run, *NAMES, size_bytes=600_000)
+    page = page_of(run, tmp_path)
+    best, checkpoint = re.findall(r"<video [^>]*>", page.html)
+    assert 'controls preload="none"' in best
+    assert 'src="./runs/run/videos/best-step-000123456-return-17.mp4"' in best
+    assert 'src="./runs/run/videos/checkpoint2000_step1900_return21_episode40.mp4"' in checkpoint
+    assert "Best episode so far: return 17 at step 123,456" in page.html
+    assert "media-src data: 'self' file:; " in page.html
+
+
+def test_small_videos_are_inside_the_page(run: Path, tmp_path: Path) -> None:
     make_videos(run, *NAMES)
     page = page_of(run, tmp_path)
-    [player] = re.findall(r"<video [^>]*>", page.html)
-    assert 'controls preload="none"' in player
-    assert 'src="./runs/run/videos/best-step-000123456-return-17.mp4"' in player
-    assert "The best episode so far: return 17 at step 123,456" in page.html
-    assert "media-src 'self' file:; " in page.html
+    assert re.findall(r'<video [^>]*src="(data:video/mp4;base64,)', page.html) == ["data:video/mp4;base64,"] * 2
+    assert "media-src data:; " in page.html
 
 
-def test_pictures_alone_need_no_player(run: Path) -> None:
+def test_moving_pictures_need_no_player(run: Path) -> None:
     make_videos(run, "best_step5_return1_episode1.gif")
     page = page_of(run)
     assert "<video" not in page.html
+    assert '<img alt="Best episode so far: return 1 at step 5" src="data:image/gif;base64,' in page.html
     assert "media-src" not in page.html
     assert len(links(page)) == 1
 
