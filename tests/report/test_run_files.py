@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from made_runs import T0, episode, event, facts, made_run, reading, sample, write_run
 
 from redline.errors import UserError
-from redline.report.phase_split import phase_split
 from redline.report.relation import relate
 from redline.report.run_files import KINDS, RunFiles, load_runs
+from redline.report.run_log import event_table, phase_split, settings_table
 from redline.report.run_series import hardware_series, joined_rows, learning_curve, speed_series
 from redline.report.run_summary import summarise
-from redline.report.run_tables import event_table, settings_table
 
 
 def everything_of(run: RunFiles) -> None:

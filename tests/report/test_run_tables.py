@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from made_runs import event, facts, made_run, reading
 
-from redline.report.phase_split import phase_split, process_shares
-from redline.report.run_tables import Change, event_table, parse_adjustment, settings_table
+from redline.report.run_log import Change, event_table, parse_adjustment, phase_split, process_shares, settings_table
 from redline.types import Adjustment
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from redline.report.amounts import DASH, amount, share, span
 from redline.report.charts import NUM_COLOURS, Line, LineChart, Spread, SpreadChart, over_time
 from redline.report.parts import Cell, Compared, Content, Fold, Notice, Part, Section, Table, grid
-from redline.report.relation import OUTCOMES, UTILISATIONS, Correlation, Group, Relation
+from redline.report.relation import Group, Relation
 from redline.report.run_charts import AXES, TITLES
 from redline.report.run_parts import ShownRun, headline, newest_evaluation, span_words
 from redline.report.run_series import Axis, Series, learning_curve
@@ -26,22 +26,17 @@ SPREAD_WORDS = (
     "A dot is a run, a stroke the mean, a band the mean's 90 % interval (from three runs on, cut if too wide)."
 )
 NO_GROUPS = "One row for each run: they do not tell their game, so nothing groups them."
-RELATION_WORDS = (
-    "Groups: mean over runs, with its 90 % interval (Student's t) below; fewer than three runs have no interval. "
-    "ρ is Spearman's rank correlation over settings, seeds averaged: 1 where more use always went with more, "
-    "−1 where it went with less."
-)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How a measure of `RunSummary` that has estimates across runs is shown."""
+    """How a number of `RunSummary` is shown across runs."""
 
     title: str  # of its chart
     unit: str
-    column: str  # of a table
+    column: str = ""  # of a table; "" where it has no estimates across runs
     write: Callable[[float | None], str] = amount
-    factor: float = 1.0  # from the measure to the unit of the chart
+    factor: float = 1.0  # from the number to the unit of the chart
     over: str = ""  # field of the summary that tells its span
 
 
@@ -57,19 +52,10 @@ MEASURES = {
     "return_gained_per_cpu_minute": Measure(
         "Return gained per CPU minute", "final − first return, per CPU minute", "return gained per CPU min"
     ),
-}
-# what has no estimate across runs → title, unit, value
-COSTS: dict[str, tuple[str, str, Callable[[RunSummary], float | None]]] = {
-    "cpu_s": ("CPU time in all", "CPU seconds", lambda summary: summary.cpu_s),
-    "gpu_s": ("GPU time in all", "GPU seconds", lambda summary: summary.gpu_s),
-    "energy_j": ("GPU energy", "kJ", lambda summary: None if summary.energy_j is None else summary.energy_j / 1e3),
-    "power_w": (
-        "GPU power",
-        "W, mean while it was sampled",
-        lambda summary: (
-            summary.energy_j / summary.power_s if summary.energy_j is not None and summary.power_s else None
-        ),
-    ),
+    "cpu_s": Measure("CPU time in all", "CPU seconds"),
+    "gpu_s": Measure("GPU time in all", "GPU seconds"),
+    "energy_j": Measure("GPU energy", "kJ", factor=1e-3),
+    "power_w": Measure("GPU power", "W, mean while it was sampled"),
 }
 COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
     "return, last 100": headline,
@@ -93,10 +79,6 @@ COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
     "GPU energy": lambda found: amount(None if found.energy_j is None else found.energy_j / 1e3, "kJ"),
 }
 WORDS = {"algorithm", "env"}  # columns that are no numbers
-OUTCOME_WORDS = dict(
-    zip(OUTCOMES, ("steps per second", "updates per second", "return, last 100", "mean return of the run"), strict=True)
-)
-USE_WORDS = dict(zip(UTILISATIONS, ("CPU", "GPU"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -108,6 +90,7 @@ class Game:
     by: str  # the first that differs among them: algorithm, batch size, threads / cores; the run where nothing is known
     groups: list[Group]
     colours: dict[str, int]  # of each group, the same in every chart of the page
+    owner: Compared  # of its charts
 
     def kind(self, run: ShownRun) -> str:
         """Return the group of a run."""
@@ -126,44 +109,42 @@ def games_of(runs: Sequence[ShownRun], relation: Relation) -> list[Game]:
         envs.setdefault(run.summary.env or UNKNOWN, []).append(run)
     colours: dict[str, int] = {}
     games = []
-    for env, members in envs.items():
+    for place, (env, members) in enumerate(envs.items()):
+        owner = Compared(f"comparison-{place}" if len(envs) > 1 else "comparison")
         groupings: dict[str, list[Group]] = {}
         for group in relation.groups:
             if group.env == env:
                 groupings.setdefault(group.by, []).append(group)
         by = next((name for name, groups in groupings.items() if len(groups) > 1), "algorithm" if groupings else BY_RUN)
-        game = Game(env, members, by, groupings.get(by, []), colours)
+        game = Game(env, members, by, groupings.get(by, []), colours, owner)
         for kind in (*(group.name for group in game.groups), *map(game.kind, members)):
             colours.setdefault(kind, len(colours))
         games.append(game)
     return games
 
 
-def comparison_parts(runs: Sequence[ShownRun], relation: Relation) -> list[Part]:
-    """Return the comparison of several runs."""
-    games = games_of(runs, relation)
-    owners = [Compared(f"comparison-{place}" if len(games) > 1 else "comparison") for place in range(len(games))]
+def comparison_parts(games: Sequence[Game], relation: Relation) -> list[Part]:
+    """Return the comparison of several runs, that of each game apart."""
     parts: list[Part] = []
     if relation.left_out:
         named = [Cell(run.label, note=run.why, is_strong=True) for run in relation.left_out]
         parts.append(Notice("Not compared", named, css="missing"))
-    for place, (game, owner) in enumerate(zip(games, owners, strict=True)):
+    for place, game in enumerate(games):
         inner: list[Part] = [_group_scores(game)] if game.by != BY_RUN else []
         if curves := learning_charts(game, ("steps", "minutes")):
-            inner.append(grid(curves, owner=owner, max_points=MAX_POINTS))
+            inner.append(grid(curves, owner=game.owner, max_points=MAX_POINTS))
         title, lead = _on("Learning", game, games), BAND_WORDS if len(game.groups) < len(game.runs) else ""
         if inner:
             parts.append(Section(title, inner, identity=f"learning-{place}", lead=lead))
-    if runs:
+    if runs := [run for game in games for run in game.runs]:
         parts.append(Section("All runs", [_all_runs(runs)], identity="all-runs"))
-    for place, (game, owner) in enumerate(zip(games, owners, strict=True)):
+    for place, game in enumerate(games):
         charts = [*spread_charts(game), *learning_charts(game, ("cpu_s", "gpu_s"))]
         if charts:
             lead = f"By {game.by}. {SPREAD_WORDS}" if game.by != BY_RUN else NO_GROUPS
-            drawn = grid(charts, owner=owner, max_points=MAX_POINTS)
+            drawn = grid(charts, owner=game.owner, max_points=MAX_POINTS)
             title = _on("Speed, hardware and cost", game, games)
             parts.append(Fold(title, [drawn], css="chapter", identity=f"use-{place}", lead=lead, level=2))
-    parts.append(_relation_fold(games, owners, relation))
     return parts
 
 
@@ -222,10 +203,10 @@ def _group_scores(game: Game) -> Table:
             [
                 Cell(game.words(group.name), is_strong=True),
                 str(len(members)),
-                _estimate("final_return", group, is_strong=True),
+                estimate("final_return", group, is_strong=True),
                 Cell(amount(fmean(evaluated)), note=note) if evaluated else DASH,
                 amount(fmean(steps)) if steps else DASH,
-                _estimate("steps_per_s", group),
+                estimate("steps_per_s", group),
             ]
         )
     head = (game.by, "runs", "return, last 100", "newest evaluation", "steps", "steps/s")
@@ -256,135 +237,33 @@ def spread_charts(game: Game) -> list[SpreadChart]:
     groups = game.groups if game.by != BY_RUN else [Group(game.env, BY_RUN, name, (name,), {}) for name in summaries]
     charts = []
     for name, measure in MEASURES.items():
-        told = [summary for summary in summaries.values() if getattr(summary, name) is not None]
-        over = span_words(getattr(summary, measure.over) for summary in told) if measure.over else ""
+        told = [run for run in summaries.values() if _value(run, name) is not None]
+        over = span_words(getattr(run, measure.over) for run in told) if measure.over else ""
         unit = ", ".join(filter(None, (measure.unit, over)))
-        rows = [_spread(group, name, summaries, game.colours, _value_of(name, measure.factor)) for group in groups]
+        rows = [_spread(group, name, summaries, game.colours) for group in groups]
         charts.append(SpreadChart(name.replace("_", "-"), measure.title, unit, tuple(filter(None, rows))))
-    for name, (title, unit, value) in COSTS.items():
-        rows = [_spread(group, name, summaries, game.colours, value) for group in groups]
-        charts.append(SpreadChart(name.replace("_", "-"), title, unit, tuple(filter(None, rows))))
     return [chart for chart in charts if chart.rows]
 
 
-def _value_of(measure: str, factor: float) -> Callable[[RunSummary], float | None]:
-    def value(summary: RunSummary) -> float | None:
-        found: float | None = getattr(summary, measure)
-        return None if found is None else found * factor
+def _value(summary: RunSummary, name: str) -> float | None:
+    if name == "power_w":
+        known = summary.energy_j is not None and summary.power_s
+        return (summary.energy_j or 0.0) / (summary.power_s or 1.0) if known else None
+    found: float | None = getattr(summary, name)
+    return found
 
-    return value
 
-
-def _spread(
-    group: Group,
-    measure: str,
-    summaries: dict[str, RunSummary],
-    colours: dict[str, int],
-    value: Callable[[RunSummary], float | None],
-) -> Spread | None:
-    """Return the runs of a group that tell a measure; None where none does."""
-    values = tuple(found for label in group.labels if (found := value(summaries[label])) is not None)
+def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: dict[str, int]) -> Spread | None:
+    """Return the runs of a group that tell a number; None where none does."""
+    factor = MEASURES[name].factor
+    found = (_value(summaries[label], name) for label in group.labels)
+    values = tuple(value * factor for value in found if value is not None)
     if not values:
         return None
-    low = high = None
-    if (estimate := group.estimates.get(measure)) is not None and estimate.interval is not None:
-        low, high = (end * MEASURES[measure].factor for end in estimate.interval)
-    return Spread(group.name, values, fmean(values), low, high, colours.get(group.name, 0))
-
-
-def relation_charts(game: Game) -> list[LineChart]:
-    """Return utilisation against speed and learning, a dot for each run."""
-    charts = []
-    for use, use_words, factor in (
-        ("cpu_share_of_machine", "CPU utilisation, % of the cores it may use", 100.0),
-        ("gpu_utilisation_percent", "GPU utilisation, %", 1.0),
-    ):
-        for outcome, title in (("final_return", "Return, last 100"), ("steps_per_s", "Steps per second")):
-            points: dict[str, list[tuple[float, float]]] = {}
-            for run in game.runs:
-                x, y = getattr(run.summary, use), getattr(run.summary, outcome)
-                if x is not None and y is not None:
-                    points.setdefault(game.kind(run), []).append((x * factor, y))
-            lines = tuple(
-                Line(game.words(name), *map(list, zip(*found, strict=True)), game.colours[name], is_points=True)
-                for name, found in points.items()
-            )
-            if lines:
-                name = f"{use}-{outcome}".replace("_", "-")
-                charts.append(LineChart(name, f"{title}, and use", "one dot for each run", use_words, lines))
-    return charts
-
-
-def _relation_fold(games: Sequence[Game], owners: Sequence[Compared], relation: Relation) -> Fold:
-    parts: list[Part] = []
-    if relation.caveats:
-        parts.append(Notice("Read this first", relation.caveats, css="caveats"))
-    for game, owner in zip(games, owners, strict=True):
-        if charts := relation_charts(game):
-            parts.append(grid(charts, owner=owner, max_points=MAX_POINTS))
-    if relation.correlations:
-        table = _correlation_table(relation.correlations)
-        parts.append(Section("Utilisation and what came of it", [table], level=3, lead=RELATION_WORDS))
-    for by in dict.fromkeys(group.by for group in relation.groups):
-        groups = [group for group in relation.groups if group.by == by]
-        parts.append(Section(f"By {by}", [_group_table(by, groups)], level=3))
-    note = f"and {len(relation.caveats)} things to keep in mind" if relation.caveats else ""
-    title = "How utilisation relates to learning"
-    return Fold(title, parts, css="chapter", identity="relation", note=note, level=2)
-
-
-def _group_table(by: str, groups: Sequence[Group]) -> Table:
-    measures = [name for name in MEASURES if any(name in group.estimates for group in groups)]
-    rows: list[list[Content]] = [
-        [group.env, group.name, amount(len(group.labels)), *(_estimate(name, group) for name in measures)]
-        for group in groups
-    ]
-    head = ("game", by, "runs", *(MEASURES[name].column for name in measures))
-    return Table(f"Runs by {by}", head, rows, numeric=range(2, len(head)))
-
-
-def _estimate(measure: str, group: Group, *, is_strong: bool = False) -> Content:
-    found = group.estimates.get(measure)
-    if found is None:
-        return DASH
-    write = MEASURES[measure].write
-    band = "" if found.interval is None else f"{write(found.interval[0])} … {write(found.interval[1])}"
-    if found.n != len(group.labels):  # some of its runs do not tell this
-        band = " · ".join(filter(None, (f"n = {found.n}", band)))
-    return Cell(write(found.mean), note=band or ("one run" if found.n == 1 else ""), is_strong=is_strong)
-
-
-def _correlation_table(correlations: Sequence[Correlation]) -> Table:
-    rows: list[list[Content]] = [
-        [
-            found.env,
-            found.within,
-            USE_WORDS[found.utilisation],
-            OUTCOME_WORDS[found.outcome],
-            amount(found.n),
-            amount(found.runs),
-            _rho(found.rho),
-            DASH if found.interval is None else f"{_rho(found.interval[0])} … {_rho(found.interval[1])}",
-            _scale(found),
-            share(found.by_chance),
-            found.verdict,
-        ]
-        for found in correlations
-    ]
-    head = ("game", "within", "use of", "against", "settings", "runs", "ρ", "90 % interval", "−1 · 0 · 1")
-    return Table("Rank correlations", (*head, "by chance", "reading"), rows, numeric=(4, 5, 6, 7, 9))
-
-
-def _rho(value: float | None) -> str:
-    return DASH if value is None else f"{value:+.2f}".replace("-", "−")
-
-
-def _scale(found: Correlation) -> Content:
-    """Return a correlation and its interval, to be drawn between −1 and 1."""
-    if found.rho is None:
-        return ""
-    low, high = found.interval or (found.rho, found.rho)
-    return Cell("", scale=(low, found.rho, high))
+    estimate = group.estimates.get(name)
+    low, high = (None, None) if estimate is None else estimate.interval or (None, None)
+    ends = [None if end is None else end * factor for end in (low, high)]
+    return Spread(group.name, values, fmean(values), *ends, colours.get(group.name, 0))
 
 
 def describe(summaries: Sequence[RunSummary]) -> str:
@@ -402,3 +281,15 @@ def describe(summaries: Sequence[RunSummary]) -> str:
         elif known:
             words.append(f"{len(known)} {kind}s")
     return " · ".join(words)
+
+
+def estimate(measure: str, group: Group, *, is_strong: bool = False) -> Content:
+    """Return a mean over the runs of a group, its interval below it."""
+    found = group.estimates.get(measure)
+    if found is None:
+        return DASH
+    write = MEASURES[measure].write
+    band = "" if found.interval is None else f"{write(found.interval[0])} … {write(found.interval[1])}"
+    if found.n != len(group.labels):  # some of its runs do not tell this
+        band = " · ".join(filter(None, (f"n = {found.n}", band)))
+    return Cell(write(found.mean), note=band or ("one run" if found.n == 1 else ""), is_strong=is_strong)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.report.charts import Chart
-from redline.report.comparison import comparison_parts, describe
+from redline.report.comparison import comparison_parts, describe, games_of
 from redline.report.parts import Cell, Fold, Notice, Owner, PageParts, Part, Section, render_page
 from redline.report.relation import Relation
+from redline.report.relation_parts import relation_fold
 from redline.report.run_files import RunFiles
 from redline.report.run_parts import ShownRun, run_parts
 from redline.report.run_summary import RunSummary
@@ -59,7 +60,8 @@ def _one_run(run: ShownRun) -> PageParts:
 def _several_runs(runs: Sequence[ShownRun], relation: Relation, progress: Callable[[float], None]) -> PageParts:
     left_out = {run.label for run in relation.left_out}
     compared = [run for run in runs if run.files.label not in left_out]
-    parts = comparison_parts(compared, relation)
+    games = games_of(compared, relation)
+    parts = [*comparison_parts(games, relation), relation_fold(games, relation)]
     troubles = [Cell(run.files.label, note=problem, is_strong=True) for run in runs for problem in run.files.problems]
     if troubles:
         parts.append(Fold(f"What is missing: {len(troubles)} notes", [Notice("What is missing", troubles, "missing")]))

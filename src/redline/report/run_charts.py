@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from redline.report.amounts import size_unit
 from redline.report.charts import Bar, Line, LineChart, ShareChart, means_of_neighbours, over_time
-from redline.report.phase_split import PhaseSplit
 from redline.report.rows import members, number
 from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
+from redline.report.run_log import PhaseSplit
 from redline.report.run_series import (
     MAX_POINTS,
     Axis,
@@ -20,6 +20,7 @@ from redline.report.run_series import (
     learning_curve,
     metric_series,
     speed_series,
+    thin,
 )
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
@@ -44,7 +45,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
 # what a process did or waited for, as metrics.jsonl calls it → in words
 WORK = {"draw": "sample batch", "keep": "store", "read": "read messages"}
 WAITS = {"rest": "idle", "gather": "wait for batch"}
-THROTTLE_SPANS = 24  # of equal time; each that has samples gives one point
+THROTTLE_POINTS = 24  # each the share of its samples
 MAX_LINES = 16  # reasons of all GPUs; the most frequent
 NEVER = "no reason seen"
 MANY = 8  # series beyond this are drawn faintly, under their mean
@@ -59,10 +60,14 @@ class HardwareChart:
     name: str
     title: str
     unit: str
-    series: tuple[tuple[str, str], ...]  # pattern → label; {} stands for what the * of the pattern is
+    series: Mapping[str, str]  # pattern → label; {} stands for what the * of the pattern is
     scale: float = 1.0
     bottom: float | None = 0.0
     top: float | None = None
+
+
+def _of_gpus(name: str, title: str, unit: str, field: str, **ends: float | None) -> HardwareChart:
+    return HardwareChart(name, title, unit, {f"gpus.*.{field}": "GPU {}"}, **ends)
 
 
 HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
@@ -71,66 +76,53 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
             "cores",
             "CPU cores used",
             "cores",
-            (("cpu_cores_used", "this run"), ("machine_cpu_cores_used", "whole machine")),
+            {"cpu_cores_used": "this run", "machine_cpu_cores_used": "whole machine"},
         ),
-        HardwareChart("core-busy", "Each core", "% busy, by anybody", (("core_busy.*", "core {}"),), 100.0, 0.0, 100.0),
-        HardwareChart("role-cores", "CPU cores by role", "cores", (("roles.*.cpu_cores_used", "{}"),)),
-        HardwareChart("load", "Load average", "processes, over a minute", (("load_average_1m", "load"),)),
-        HardwareChart("cpu-seconds", "CPU time", "CPU seconds since the recording began", (("cpu_s", "this run"),)),
+        HardwareChart("core-busy", "Each core", "% busy, by any process", {"core_busy.*": "core {}"}, 100.0, top=100.0),
+        HardwareChart("role-cores", "CPU cores by role", "cores", {"roles.*.cpu_cores_used": "{}"}),
+        HardwareChart("load", "Load average", "processes, over a minute", {"load_average_1m": "load"}),
+        HardwareChart("cpu-seconds", "CPU time", "CPU seconds since the recording began", {"cpu_s": "this run"}),
     ),
     "Memory": (
         HardwareChart(
             "memory",
             "Memory of the run",
             "bytes",
-            (("rss_bytes", "resident"), ("pss_bytes", "shared pages once"), ("shared_bytes", "shared or of files")),
+            {"rss_bytes": "resident", "pss_bytes": "shared pages once", "shared_bytes": "shared or of files"},
         ),
-        HardwareChart("role-memory", "Memory by role", "bytes", (("roles.*.rss_bytes", "{}"),)),
+        HardwareChart("role-memory", "Memory by role", "bytes", {"roles.*.rss_bytes": "{}"}),
+        HardwareChart("memory-available", "Memory available", "bytes", {"memory_available_bytes": "without swapping"}),
         HardwareChart(
-            "memory-available", "Memory available", "bytes", (("memory_available_bytes", "without swapping"),)
-        ),
-        HardwareChart(
-            "shm", "Shared memory files", "bytes", (("shm_used_bytes", "used by anybody"), ("shm_free_bytes", "free"))
+            "shm", "Shared memory files", "bytes", {"shm_used_bytes": "used by all", "shm_free_bytes": "free"}
         ),
     ),
     "Disk": (
         HardwareChart(
-            "io", "Storage I/O of the run", "bytes/s", (("read_bytes_per_s", "read"), ("write_bytes_per_s", "written"))
+            "io", "Storage I/O of the run", "bytes/s", {"read_bytes_per_s": "read", "write_bytes_per_s": "written"}
         ),
         HardwareChart(
             "device-io",
             "I/O of the device",
             "bytes/s",
-            (("disk_read_bytes_per_s", "read by anybody"), ("disk_write_bytes_per_s", "written by anybody")),
+            {"disk_read_bytes_per_s": "read by all", "disk_write_bytes_per_s": "written by all"},
         ),
-        HardwareChart("disk-free", "Disk space free", "bytes", (("disk_free_bytes", "free"),)),
+        HardwareChart("disk-free", "Disk space free", "bytes", {"disk_free_bytes": "free"}),
     ),
     "GPUs": (
-        HardwareChart(
-            "gpu-use", "GPU utilisation", "%", (("gpus.*.utilisation_percent", "GPU {}"),), bottom=0.0, top=100.0
-        ),
-        HardwareChart("gpu-memory", "GPU memory used", "bytes", (("gpus.*.memory_used_bytes", "GPU {}"),)),
-        HardwareChart("gpu-power", "GPU power", "W", (("gpus.*.power_w", "GPU {}"),)),
-        HardwareChart("gpu-temperature", "GPU temperature", "°C", (("gpus.*.temperature_c", "GPU {}"),), bottom=None),
-        HardwareChart(
-            "gpu-controller",
-            "GPU memory controller",
-            "% busy",
-            (("gpus.*.memory_controller_percent", "GPU {}"),),
-            bottom=0.0,
-            top=100.0,
-        ),
-        HardwareChart("gpu-clock", "GPU clock", "MHz", (("gpus.*.clock_sm_mhz", "GPU {}"),)),
-        HardwareChart("gpu-memory-clock", "GPU memory clock", "MHz", (("gpus.*.clock_memory_mhz", "GPU {}"),)),
-        HardwareChart("gpu-fan", "GPU fan", "%", (("gpus.*.fan_percent", "GPU {}"),), bottom=0.0, top=100.0),
-        HardwareChart("gpu-memory-total", "GPU memory in all", "bytes", (("gpus.*.memory_total_bytes", "GPU {}"),)),
+        _of_gpus("gpu-use", "GPU utilisation", "%", "utilisation_percent", top=100.0),
+        _of_gpus("gpu-memory", "GPU memory used", "bytes", "memory_used_bytes"),
+        _of_gpus("gpu-power", "GPU power", "W", "power_w"),
+        _of_gpus("gpu-temperature", "GPU temperature", "°C", "temperature_c", bottom=None),
+        _of_gpus("gpu-controller", "GPU memory controller", "% busy", "memory_controller_percent", top=100.0),
+        _of_gpus("gpu-clock", "GPU clock", "MHz", "clock_sm_mhz"),
+        _of_gpus("gpu-memory-clock", "GPU memory clock", "MHz", "clock_memory_mhz"),
+        _of_gpus("gpu-fan", "GPU fan", "%", "fan_percent", top=100.0),
+        _of_gpus("gpu-memory-total", "GPU memory in all", "bytes", "memory_total_bytes"),
     ),
     "Processes, and the monitor itself": (
-        HardwareChart(
-            "processes", "Processes and threads", "number", (("processes", "processes"), ("threads", "threads"))
-        ),
-        HardwareChart("role-processes", "Processes by role", "number", (("roles.*.processes", "{}"),)),
-        HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", (("monitor_cpu_s", "monitor"),)),
+        HardwareChart("processes", "Processes and threads", "number", {"processes": "processes", "threads": "threads"}),
+        HardwareChart("role-processes", "Processes by role", "number", {"roles.*.processes": "{}"}),
+        HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", {"monitor_cpu_s": "monitor"}),
     ),
 }
 
@@ -163,22 +155,14 @@ def _curves(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
 
 def speed_charts(run: RunFiles) -> list[LineChart]:
     """Return steps and updates per second."""
-    words = {"steps_per_s": ("Steps", "steps/s"), "updates_per_s": ("Updates", "updates/s")}
-    return [
-        over_time(
-            LineChart(
-                name.replace("_", "-"),
-                f"{words[name][0]} per second",
-                f"{words[name][1]}, over the last 10 s",
-                "minutes",
-                (Line(words[name][1], series.x, series.y, colour=place),),
-                bottom=0.0,
-                is_sampled=True,
-            )
-        )
-        for place, (name, series) in enumerate(speed_series(run).items())
-        if name in words
-    ]
+    charts = []
+    for place, (name, series) in enumerate(speed_series(run).items()):
+        what = name.removesuffix("_per_s")
+        line = Line(f"{what}/s", series.x, series.y, colour=place)
+        title, unit = f"{what.capitalize()} per second", f"{what}/s, over the last 10 s"
+        chart = LineChart(f"{what}-per-s", title, unit, "minutes", (line,), bottom=0.0, is_sampled=True)
+        charts.append(over_time(chart))
+    return charts
 
 
 def diagnostic_charts(run: RunFiles) -> list[LineChart]:
@@ -198,7 +182,7 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
     if total_s > 0:
         shares = tuple((phase, seconds / total_s) for phase, seconds in split.phases_s.items())
         charts.append(
-            ShareChart("phases", "Phases of the run", "share of the wall clock", (Bar("run", shares),), rest="rest")
+            ShareChart("phases", "Phases of the run", "% of the wall clock", (Bar("run", shares),), rest="rest")
         )
     waits = {what: WAITS.get(what, f"wait for {what}") for process in split.processes for what in process.waiting}
     bars = tuple(
@@ -213,12 +197,8 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         for process in split.processes[:MAX_BARS]
     )
     if bars:
-        title, unit, pale = (
-            "What each process did",
-            "share of training time; pale: it waited",
-            frozenset(waits.values()),
-        )
-        charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=pale))
+        title, unit = "What each process did", "% of training time; pale: it waited"
+        charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=frozenset(waits.values())))
     return charts
 
 
@@ -237,7 +217,7 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
         subjects.setdefault("GPUs", []).append(throttling)
     others = [name for name in series if name not in shown]
     for place, name in enumerate(others[:MAX_OTHERS]):
-        single = HardwareChart(f"other-{place}", name, "as recorded", ((name, name),), bottom=None)
+        single = HardwareChart(f"other-{place}", name, "as recorded", {name: name}, bottom=None)
         line = Line(name, series[name].x, series[name].y)
         title = "Other series" if len(others) <= MAX_OTHERS else f"Other series, {MAX_OTHERS} of {len(others):,}"
         subjects.setdefault(title, []).append(_chart(single, [line]))
@@ -247,7 +227,7 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
 def _matching(chart: HardwareChart, series: Mapping[str, Series]) -> list[tuple[str, Line]]:
     """Return the series that belong to a chart, with their names."""
     found: list[tuple[str, Line]] = []
-    for pattern, label in chart.series:
+    for pattern, label in chart.series.items():
         expression = re.compile(re.escape(pattern).replace(r"\*", "(.+)"), re.DOTALL)
         for name, values in series.items():
             if match := expression.fullmatch(name):
@@ -287,41 +267,26 @@ def _with_mean(lines: list[Line]) -> list[Line]:
 def throttling_chart(run: RunFiles) -> LineChart | None:
     """Return in what share of the samples each reason held; None where no sample tells."""
     clock = run_clock(run)
-    told: dict[int, list[tuple[float, frozenset[str]]]] = {}  # GPU → minutes and reasons of each sample
+    told: dict[int, list[tuple[float, list[object]]]] = {}  # GPU → minutes and reasons of each sample
     for row in run.hardware if clock is not None else []:
         for place, gpu in enumerate(members(row, "gpus")):
-            reasons = gpu.get("throttle_reasons")
+            reasons, index = gpu.get("throttle_reasons"), number(gpu, "index")
             if isinstance(reasons, list) and clock is not None:
-                index = number(gpu, "index")
                 samples = told.setdefault(place if index is None else int(index), [])
-                samples.append((clock.minutes(row["unix_s"]), frozenset(str(reason) for reason in reasons)))
-    moments = [minutes for samples in told.values() for minutes, _ in samples]
-    first, last = min(moments, default=0.0), max(moments, default=0.0)
-    found: list[tuple[float, str, list[float], list[float]]] = []
+                samples.append((clock.minutes(row["unix_s"]), [str(reason) for reason in reasons]))
+    found: list[tuple[float, str, Series]] = []
     for index, samples in sorted(told.items()):
-        seen = sorted({reason for _, reasons in samples for reason in reasons}) or [NEVER]
-        for reason in seen:
-            x, y = _held_shares(samples, reason, first, (last - first) / THROTTLE_SPANS or 1.0)
-            found.append((sum(y), f"GPU {index}: {reason}", x, y))
+        for reason in sorted({str(reason) for _, reasons in samples for reason in reasons}) or [NEVER]:
+            held = [100.0 * (reason in reasons) for _, reasons in samples]
+            series = thin([minutes for minutes, _ in samples], held, most=THROTTLE_POINTS)
+            found.append((sum(held), f"GPU {index}: {reason}", series))
     found = sorted(found, key=lambda line: -line[0])[:MAX_LINES]
     if not found:
         return None
-    lines = tuple(Line(label, x, y, colour=place, dash=place // 8) for place, (_, label, x, y) in enumerate(found))
-    unit = "% of the samples in which the reason held"
-    unit += f" · {found[0][1]}" if len(found) == 1 else ""
-    chart = LineChart(
-        "gpu-throttling", "Reasons of GPU throttling", unit, "minutes", lines, 0.0, 100.0, is_sampled=True
+    lines = tuple(
+        Line(label, series.x, series.y, colour=place, dash=place // MANY)
+        for place, (_, label, series) in enumerate(found)
     )
-    return over_time(chart)
-
-
-def _held_shares(
-    samples: list[tuple[float, frozenset[str]]], reason: str, first: float, width: float
-) -> tuple[list[float], list[float]]:
-    """Return the middle of each span of time, and the percentage of its samples in which the reason held."""
-    spans: dict[int, list[bool]] = {}
-    for minutes, reasons in samples:
-        spans.setdefault(min(int((minutes - first) / width), THROTTLE_SPANS - 1), []).append(reason in reasons)
-    places = sorted(spans)
-    middles = [first + (place + 0.5) * width for place in places]
-    return middles, [100.0 * sum(spans[place]) / len(spans[place]) for place in places]
+    unit = "% of the samples in which the reason held" + (f" · {found[0][1]}" if len(found) == 1 else "")
+    title = "Reasons of GPU throttling"
+    return over_time(LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True))

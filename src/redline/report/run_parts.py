@@ -13,7 +13,6 @@ from redline.report.amounts import DASH, amount, moment, share, size, span
 from redline.report.charts import Line, LineChart
 from redline.report.hardware_use import largest_processes
 from redline.report.parts import Cell, Facts, Fold, Notice, Part, Section, Table, Text, Tiles, grid
-from redline.report.phase_split import phase_split
 from redline.report.rows import number, part
 from redline.report.run_charts import (
     diagnostic_charts,
@@ -25,9 +24,9 @@ from redline.report.run_charts import (
 )
 from redline.report.run_clock import LEARNING, RECORDING
 from redline.report.run_files import RunFiles
+from redline.report.run_log import event_table, phase_split, settings_table
 from redline.report.run_series import joined_rows
 from redline.report.run_summary import LAST_10_S, RunSummary
-from redline.report.run_tables import event_table, settings_table
 from redline.report.videos import video_section
 
 MAX_EVENTS = 300

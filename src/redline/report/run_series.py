@@ -116,13 +116,13 @@ def steps_of(rows: Sequence[Row]) -> list[float | None]:
     return [float(total) for total in np.cumsum([length or 0.0 for length in lengths])]
 
 
-def thin(x: Sequence[float | None], y: Sequence[float]) -> Series:
+def thin(x: Sequence[float | None], y: Sequence[float], *, most: int = MAX_POINTS) -> Series:
     """Return points by rising x, without those that have none, as means of neighbours where there are many."""
     points = [(place, value) for place, value in zip(x, y, strict=True) if place is not None]
     points.sort(key=lambda point: point[0])
-    if len(points) <= MAX_POINTS:
+    if len(points) <= most:
         return Series([place for place, _ in points], [value for _, value in points])
-    buckets = [bucket.mean(0) for bucket in np.array_split(np.asarray(points, dtype=np.float64), MAX_POINTS)]
+    buckets = [bucket.mean(0) for bucket in np.array_split(np.asarray(points, dtype=np.float64), most)]
     return Series([float(bucket[0]) for bucket in buckets], [float(bucket[1]) for bucket in buckets])
 
 
