@@ -124,7 +124,7 @@ def test_light_and_dark_differ_in_page_and_lines(open_page: OpenPage, one: Path,
             assert picture.size[0] == 1280
             assert picture.convert("RGB").getpixel((2, 400)) == margin
     light.emulate_media(color_scheme="dark")
-    assert light.evaluate(LINE_COLOUR) == "#4fabea"  # drawn anew
+    light.wait_for_function(f"{LINE_COLOUR} === '#4fabea'")  # drawn anew
 
 
 def test_ids_are_unique(open_page: OpenPage, several: Path) -> None:

@@ -224,10 +224,10 @@ def test_caveats_come_from_the_runs(base: RunSummary) -> None:
         "groups by batch size also differ in algorithm and number of envs, so a difference",
         "by algorithm, one seed only: ppo;",
         "runs are of different length (4,500 … 9,000 steps)",
-        "1 of 5 runs shorter than 5 minutes",
-        "1 of 5 runs with fewer than 20 episodes",
-        "1 of 5 runs on a machine that others used too, up to 0.8 cores",
-        "1 of 5 runs without CPU seconds",
+        "1 of 5 runs took less than 5 minutes",
+        "1 of 5 runs ended fewer than 20 episodes",
+        "1 of 5 runs shared the machine with programs that used up to 0.8 cores",
+        "1 of 5 runs left no CPU seconds",
         "say nothing either way",
     ):
         assert any(sentence in caveat for caveat in told), sentence
