@@ -57,7 +57,7 @@ class Endings:
     episodes: int
     terminated: int
     truncated: int  # by a limit, or cut by a restart
-    lives_lost: int  # within an episode: the return ends, the episode goes on
+    lives_lost: int  # within an episode, which goes on: terminal for learning
     mean_length_steps: float | None
     whole_episodes: int  # kept from their first step to their last
     mean_return: float | None  # of those, unclipped
