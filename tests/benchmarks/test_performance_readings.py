@@ -114,7 +114,7 @@ def compare_runs(folder: Path) -> int:
 
 def test_runs_are_compared_at_the_same_steps_seed_by_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side, final in (("before", 0.5), ("after", 0.75)):
-        for seed in (1, 2):
+        for seed in (1, 2, 3):
             write_run(tmp_path / side / f"s{seed}", seed=seed, final=final)
     assert compare_runs(tmp_path) == 0
     record = json.loads(capsys.readouterr().out)
@@ -122,7 +122,7 @@ def test_runs_are_compared_at_the_same_steps_seed_by_seed(tmp_path: Path, capsys
     assert record["repeats"][0]["after"]["mean_returns"] == pytest.approx([0.0, 0.0, 0.0, 0.75])
     assert record["config"]["game"] == "redline/Catch-v0"
     table = make_unharmed_table({"learning-before-after": record})
-    assert "| dqn | 2 | before | 0.00 | 0.00 | 0.00 | 0.50 |  |" in table
+    assert "| dqn | 3 | before | 0.00 | 0.00 | 0.00 | 0.50 |  |" in table
     assert "|  |  | after | 0.00 | 0.00 | 0.00 | 0.75 | 0.25 (0.25 … 0.25) |" in table
 
 
