@@ -1,5 +1,6 @@
 """The report as a browser shows it: drawn, silent, and asking nobody for anything."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ MakeReport = Callable[..., Path]
 OpenPage = Callable[..., Any]
 Folders = pytest.TempPathFactory
 
+PATIENCE_S = 30.0
 OPEN_ALL = "document.querySelectorAll('details').forEach((part) => (part.open = true))"
 # of each line chart: how large it is, and how many pixels of the canvas have a colour of a series
 CHARTS = """[...document.querySelectorAll('figure.lines')].map((figure) => {
@@ -29,6 +31,10 @@ CHARTS = """[...document.querySelectorAll('figure.lines')].map((figure) => {
   }
   return { name: figure.dataset.name, width: canvas.clientWidth, height: canvas.clientHeight, painted };
 })"""
+ALL_DRAWN = (
+    "[...document.querySelectorAll('figure.lines')]"
+    ".every((figure) => figure.plot || figure.querySelector('.plot').textContent)"
+)
 BARS = "[...document.querySelectorAll('.track')].map((track) => track.getBoundingClientRect().width)"
 IDS = "[...document.querySelectorAll('[id]')].map((one) => one.id)"
 WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
@@ -52,6 +58,14 @@ def several(tmp_path_factory: Folders, make_report: MakeReport) -> Path:
     return make_report(folder)
 
 
+def wait_until(page: Page, condition: str) -> None:
+    """Return when a condition holds; the page's rules forbid what Playwright's own waiting does."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not page.evaluate(condition):
+        assert time.monotonic() < end_s, condition
+        page.wait_for_timeout(20)
+
+
 def charts(page: Page) -> list[dict[str, Any]]:
     """Return every line chart, after all of them came into view."""
     page.evaluate(OPEN_ALL)
@@ -59,10 +73,7 @@ def charts(page: Page) -> list[dict[str, Any]]:
     size = page.viewport_size
     assert size is not None
     page.set_viewport_size({"width": size["width"], "height": height})
-    page.wait_for_function(
-        "[...document.querySelectorAll('figure.lines')].every((figure) => figure.plot || "
-        "figure.querySelector('.plot').textContent)"
-    )
+    wait_until(page, ALL_DRAWN)
     page.wait_for_timeout(100)  # uPlot paints in a microtask after it is made
     found: list[dict[str, Any]] = page.evaluate(CHARTS)
     return found
@@ -124,7 +135,7 @@ def test_light_and_dark_differ_in_page_and_lines(open_page: OpenPage, one: Path,
             assert picture.size[0] == 1280
             assert picture.convert("RGB").getpixel((2, 400)) == margin
     light.emulate_media(color_scheme="dark")
-    light.wait_for_function(f"{LINE_COLOUR} === '#4fabea'")  # drawn anew
+    wait_until(light, f"{LINE_COLOUR} === '#4fabea'")  # drawn anew
 
 
 def test_ids_are_unique(open_page: OpenPage, several: Path) -> None:

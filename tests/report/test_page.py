@@ -91,6 +91,7 @@ def test_page_of_a_run_has_every_part(full_page: Page) -> None:
         "Speed, and where the time went",
         "Settings: requested → effective",
         "Events",
+        "Command and machine",
         "Hardware",
         "Return against what was spent",
         "Processor",

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 
 from redline.report.amounts import DASH, amount, share, span
-from redline.report.charts import NUM_COLOURS, Line, LineChart, Spread, SpreadChart, over_time
+from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart, over_time
 from redline.report.parts import Cell, Compared, Content, Fold, Notice, Part, Section, Table, grid
 from redline.report.relation import Group, Relation
 from redline.report.run_charts import AXES, TITLES
@@ -61,22 +61,24 @@ COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
     "return, last 100": headline,
     "newest evaluation": newest_evaluation,
     "best episode": lambda found: amount(found.best_return),
-    "seed": lambda found: amount(found.seed),
     "steps": lambda found: amount(found.steps),
     "time": lambda found: span(None if found.minutes is None else found.minutes * 60),
     "steps/s": lambda found: amount(found.steps_per_s),
     "updates/s": lambda found: amount(found.updates_per_s),
-    "algorithm": lambda found: found.algorithm or DASH,
-    "env": lambda found: found.env or DASH,
-    "batch": lambda found: amount(found.batch_size),
-    "envs": lambda found: amount(found.num_envs),
-    "threads": lambda found: amount(found.learner_threads),
     "cores used": lambda found: amount(found.cpu_cores_used),
     "CPU use": lambda found: share(found.cpu_share_of_machine),
     "GPU use": lambda found: amount(found.gpu_utilisation_percent, "%"),
     "CPU time": lambda found: span(found.cpu_s),
     "GPU time": lambda found: span(found.gpu_s),
     "GPU energy": lambda found: amount(None if found.energy_j is None else found.energy_j / 1e3, "kJ"),
+}
+SETTINGS: dict[str, Callable[[RunSummary], str]] = {  # columns that are there if runs differ in them
+    "algorithm": lambda found: found.algorithm or DASH,
+    "env": lambda found: found.env or DASH,
+    "seed": lambda found: amount(found.seed),
+    "batch": lambda found: amount(found.batch_size),
+    "envs": lambda found: amount(found.num_envs),
+    "threads": lambda found: amount(found.learner_threads),
 }
 WORDS = {"algorithm", "env"}  # columns that are no numbers
 
@@ -139,7 +141,7 @@ def comparison_parts(games: Sequence[Game], relation: Relation) -> list[Part]:
     if runs := [run for game in games for run in game.runs]:
         parts.append(Section("All runs", [_all_runs(runs)], identity="all-runs"))
     for place, game in enumerate(games):
-        charts = [*spread_charts(game), *learning_charts(game, ("cpu_s", "gpu_s"))]
+        charts: list[Chart] = [*spread_charts(game), *learning_charts(game, ("cpu_s", "gpu_s"))]
         if charts:
             lead = f"By {game.by}. {SPREAD_WORDS}" if game.by != BY_RUN else NO_GROUPS
             drawn = grid(charts, owner=game.owner, max_points=MAX_POINTS)
@@ -214,9 +216,10 @@ def _group_scores(game: Game) -> Table:
 
 
 def _all_runs(runs: Sequence[ShownRun]) -> Table:
-    """Return one row for each run; columns that no run has are left out."""
+    """Return one row for each run; columns that no run has, and settings that all share, are left out."""
+    differing = {name: cell for name, cell in SETTINGS.items() if len({cell(run.summary) for run in runs}) > 1}
     shown: dict[str, list[Content]] = {}
-    for name, cell in COLUMNS.items():
+    for name, cell in {**differing, **COLUMNS}.items():
         cells = [cell(run.summary) for run in runs]
         if any((found.text if isinstance(found, Cell) else found) != DASH for found in cells):
             shown[name] = cells
@@ -260,10 +263,11 @@ def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: 
     values = tuple(value * factor for value in found if value is not None)
     if not values:
         return None
-    estimate = group.estimates.get(name)
-    low, high = (None, None) if estimate is None else estimate.interval or (None, None)
-    ends = [None if end is None else end * factor for end in (low, high)]
-    return Spread(group.name, values, fmean(values), *ends, colours.get(group.name, 0))
+    known = group.estimates.get(name)
+    low = high = None
+    if known is not None and known.interval is not None:
+        low, high = (end * factor for end in known.interval)
+    return Spread(group.name, values, fmean(values), low, high, colours.get(group.name, 0))
 
 
 def describe(summaries: Sequence[RunSummary]) -> str:

@@ -39,12 +39,16 @@ function yWidth(plot, values) {
   return Math.ceil(Math.max(...values.map((text) => plot.ctx.measureText(text).width)) / devicePixelRatio) + 14;
 }
 
+// points at one place lie a hair's breadth apart: uPlot can't make ticks for that
+const isFlat = (low, high) => high - low <= Math.abs(high) * 1e-9;
+const around = (value) => Math.abs(value) * 0.1 || 1;
+
 function yRange(chart) {
   return (plot, min, max) => {
     if (min === null || max === null) return [0, 1];
     const low = chart.bottom === undefined ? min : Math.min(chart.bottom, min);
     const high = chart.top === undefined ? max : Math.max(chart.top, max);
-    const air = (high - low) * 0.06 || Math.max(Math.abs(high) * 0.1, 1e-9);
+    const air = isFlat(low, high) ? around(high) : (high - low) * 0.06;
     return [low === chart.bottom ? low : low - air, high === chart.top ? high : high + air];
   };
 }
@@ -52,7 +56,7 @@ function yRange(chart) {
 function xRange(hasPoints) {
   return (plot, min, max) => {
     if (min === null || max === null) return [0, 1];
-    const air = min === max ? Math.max(Math.abs(max) * 0.1, 1e-9) : (max - min) * (hasPoints ? 0.03 : 0);
+    const air = isFlat(min, max) ? around(max) : (max - min) * (hasPoints ? 0.03 : 0);
     return [min - air, max + air];
   };
 }
@@ -172,6 +176,7 @@ function draw(figure) {
     series,
     bands,
     legend: { show: false },
+    padding: [8, 10, 0, 0],
     cursor: { y: false, points: { size: 7 }, dataIdx: nearestIndex },
     scales: { x: { time: false, range: xRange(chart.lines.some((line) => line.points)) }, y: { range: yRange(chart) } },
     axes: [axis({ space: 55, size: 26, label: chart.axis, labelSize: 18, labelGap: 0, labelFont: "11px system-ui, sans-serif" }),

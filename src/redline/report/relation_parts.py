@@ -35,7 +35,7 @@ def relation_charts(game: Game) -> list[LineChart]:
                 if x is not None and y is not None:
                     points.setdefault(game.kind(run), []).append((x * factor, y))
             lines = tuple(
-                Line(game.words(name), *map(list, zip(*found, strict=True)), game.colours[name], is_points=True)
+                Line(game.words(name), [x for x, _ in found], [y for _, y in found], game.colours[name], is_points=True)
                 for name, found in points.items()
             )
             if lines:

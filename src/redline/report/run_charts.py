@@ -66,8 +66,10 @@ class HardwareChart:
     top: float | None = None
 
 
-def _of_gpus(name: str, title: str, unit: str, field: str, **ends: float | None) -> HardwareChart:
-    return HardwareChart(name, title, unit, {f"gpus.*.{field}": "GPU {}"}, **ends)
+def _of_gpus(
+    name: str, title: str, unit: str, field: str, *, bottom: float | None = 0.0, top: float | None = None
+) -> HardwareChart:
+    return HardwareChart(name, title, unit, {f"gpus.*.{field}": "GPU {}"}, bottom=bottom, top=top)
 
 
 HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {

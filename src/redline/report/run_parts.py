@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redline.records import Row
 from redline.report.amounts import DASH, amount, moment, share, size, span
-from redline.report.charts import Line, LineChart
+from redline.report.charts import Chart, Line, LineChart
 from redline.report.hardware_use import largest_processes
 from redline.report.parts import Cell, Facts, Fold, Notice, Part, Section, Table, Text, Tiles, grid
 from redline.report.rows import number, part
@@ -108,8 +108,8 @@ def run_parts(run: ShownRun, *, max_points: int, level: int) -> list[Part]:
         _speed_section(run, max_points, level=level),
         _settings_section(run, level=level),
         _event_section(run, level=level),
+        _command_section(run, level=level),
         _hardware_fold(run, max_points, level=level),
-        _about(run),
     ]
     return parts
 
@@ -145,7 +145,7 @@ def _beside(words: str, value: float | None) -> str:
     return "" if value is None else words.format(amount(value))
 
 
-def _about(run: ShownRun) -> Part:
+def _command_section(run: ShownRun, *, level: int) -> Section:
     """Return where and with what it ran."""
     summary, recorded = run.summary, run.files.run or {}
     monitor = None if summary.monitor_cpu_share is None else f"{share(summary.monitor_cpu_share)} CPU"
@@ -164,7 +164,8 @@ def _about(run: ShownRun) -> Part:
         ("commit", _short_commit(recorded.get("commit"))),
         ("the monitor itself", monitor),
     ]
-    return Facts([(name, _words(value)) for name, value in known if value not in (None, "", DASH)])
+    facts = Facts([(name, _words(value)) for name, value in known if value not in (None, "", DASH)])
+    return Section("Command and machine", [facts], identity=f"{run.key}-command", level=level)
 
 
 def _start(files: RunFiles) -> str:
@@ -185,7 +186,7 @@ def _words(value: object) -> str:
 
 def _speed_section(run: ShownRun, max_points: int, *, level: int) -> Section:
     split = phase_split(run.files)
-    charts = [*speed_charts(run.files), *phase_charts(split)]
+    charts: list[Chart] = [*speed_charts(run.files), *phase_charts(split)]
     identity, title = f"{run.key}-speed", "Speed, and where the time went"
     if not charts:
         return Section(title, [Text("The files of this run do not tell.")], identity=identity, level=level)
