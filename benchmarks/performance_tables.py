@@ -1,9 +1,12 @@
 """The tables of docs/performance.md: the limit, whole trainings beside peers, the ladder, and what was tried."""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
+from episode_means import as_text
 from hardware_tables import NOT_YET, Records
+from recipe_tables import TRAINERS
 
 Spread = Mapping[str, float]
 TRAININGS = ("dqn", "ppo", "a2c")
@@ -47,6 +50,55 @@ def make_peers_table(records: Records) -> str:
             if isinstance(ratio, Mapping):
                 rows.append((record["title"], peer, f"{spread(ratio, digits=2)} ×", record["learning"]))
     return table(("what", "beside", "Redline ÷ it", "what was learnt meanwhile"), rows)
+
+
+def make_numbers_table(records: Records) -> str:
+    """Return five numbers beside peers, for the README."""
+    rows = []
+    if side := records.get("side-by-side-pong"):
+        ours = [row for row in side["repeats"] if row["algorithm"] not in TRAINERS]
+        minutes = [row["minutes"] for row in ours if row.get("solved")]
+        theirs = "; ".join(f"{TRAINERS[name]} {as_text(last)}" for name, last in side["summary"]["peers"].items())
+        rows.append(
+            (
+                "Pong, until solved",
+                f"{median(minutes):.1f} min ({min(minutes):.1f}–{max(minutes):.1f}; {len(minutes)} of {len(ours)})",
+                f"mean return after {side['config']['minutes']:g} min: {theirs} (solved: 18)",
+            )
+        )
+    for name in ("dqn", "ppo"):
+        if record := records.get(f"{name}-speed-pong"):
+            summary = record["summary"]
+            rows.append(
+                (
+                    f"{name.upper()} on Pong, the same updates per step",
+                    f"{summary['ratio']['sb3']['median']:.2f} × ({summary['steps_per_s']['median']:.0f} steps/s)",
+                    f"Stable-Baselines3: 1 ({summary['peers']['sb3']['median']:.0f} steps/s)",
+                )
+            )
+    if replay := records.get("replay-bench"):
+        row = replay["repeats"][-1]
+        uniform = {codec: row["batches_per_s"][codec]["uniform"]["off"]["median"] for codec in ("raw", "zstd")}
+        peers = row["peers"]
+        fastest = max(peers, key=lambda name: peers[name]["batches_per_s"]["median"])
+        smallest = min(peers, key=lambda name: peers[name]["bytes_per_transition"])
+        rows.append(
+            (
+                "replay memory, bytes per transition of Pong",
+                f"{row['bytes_per_transition']['pong']:.0f} (zstd)",
+                f"{smallest}, the smallest of {len(peers)}: {peers[smallest]['bytes_per_transition']:,.0f};"
+                f" Stable-Baselines3: {peers['stable_baselines3_optimized']['bytes_per_transition']:,.0f}",
+            )
+        )
+        rows.append(
+            (
+                "replay memory, batches of 32 per second",
+                f"{uniform['raw']:,.0f} raw, {uniform['zstd']:,.0f} zstd",
+                f"{fastest}, the fastest: {peers[fastest]['batches_per_s']['median']:,.0f};"
+                f" Stable-Baselines3: {peers['stable_baselines3_optimized']['batches_per_s']['median']:,.0f}",
+            )
+        )
+    return table(("", "Redline", "others"), rows)
 
 
 def make_ladder_table(records: Records) -> str:

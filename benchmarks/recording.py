@@ -25,7 +25,7 @@ MACHINE_PATH = re.compile(
 class Measurement:
     """What a script found out."""
 
-    name: str  # what is measured; the newest record of a name stands in the README
+    name: str  # what is measured; the newest record of a name stands in docs/measured.md
     title: str  # the same, for people
     headline: str  # the result in a few words
     learning: str  # what was learnt meanwhile: speed is never read alone

@@ -13,6 +13,7 @@ from hardware_tables import describe_overhead, make_fields_table, make_study_tab
 from performance_tables import (
     make_ladder_table,
     make_limit_table,
+    make_numbers_table,
     make_peers_table,
     make_trials_table,
     make_unharmed_table,
@@ -52,7 +53,7 @@ def make_table(records: Sequence[tuple[Path, dict[str, Any]]]) -> str:
             record["learning"],
             time.strftime("%Y-%m-%d", time.gmtime(record["unix_s"])),
             commit[:7] + plus,
-            f"[json](benchmarks/records/{path.name})",
+            f"[json](../benchmarks/records/{path.name})",
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     host = max(records, key=lambda item: item[1]["unix_s"])[1]["host"]
@@ -91,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         records = newest_records(options.records)
         by_name = {record["name"]: record for _, record in records}
         tables = (
-            (options.readme, "records", make_table(records)),
+            (options.readme, "numbers", make_numbers_table(by_name)),
+            (options.docs / "measured.md", "records", make_table(records)),
             (options.docs / "algorithms.md", "algorithms", make_algorithms_table(by_name)),
             (options.docs / "recipes.md", "recipes", make_recipes_table(by_name)),
             *(

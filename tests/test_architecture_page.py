@@ -1,4 +1,4 @@
-"""docs/architecture.md names functions that exist, in at most twelve hops."""
+"""docs/architecture.md names functions that exist, in at most twelve hops; the README lists every package."""
 
 import ast
 import re
@@ -32,3 +32,20 @@ def test_a_transition_takes_at_most_twelve_hops_each_with_a_function() -> None:
     assert [int(number) for number, _ in hops] == list(range(1, len(hops) + 1))
     assert 1 <= len(hops) <= 12
     assert all(LINK.search(where) for _, where in hops)
+
+
+def test_the_code_map_of_the_readme_lists_every_package_and_module_of_the_house() -> None:
+    readme, house = (DOCS.parent / "README.md").read_text(), DOCS.parent / "src" / "redline"
+    code_map = readme.partition("## Code map")[2].partition("\n## ")[0]
+    listed = {name.rstrip("/") for name in re.findall(r"`(\w+(?:\.py|/))`", code_map)}
+    folders = {path.parent.name for path in house.glob("*/__init__.py")}
+    modules = {path.name for path in house.glob("*.py")} - {"__init__.py"}
+    outside = {"benchmarks", "processes"}
+    assert listed - outside == folders | modules
+
+
+def test_every_link_between_pages_leads_to_a_file() -> None:
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s:]+)[)#]", page.read_text())]
+    assert len(links) > 100
+    assert not [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()]

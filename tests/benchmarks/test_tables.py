@@ -1,4 +1,4 @@
-"""The tables in the README and in docs/algorithms.md follow the records."""
+"""The tables in the README and in docs/ follow the records."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from hardware_tables import describe_overhead, make_study_table
 from redline.algorithms.catalog import ALGORITHMS
 
 BEGIN, END = "<!-- records:begin -->", "<!-- records:end -->"
-README = f"# Redline\n\n## Measured\n{BEGIN}\nold\n{END}\n\nafter\n"
+MEASURED = f"# Measured\n\n{BEGIN}\nold\n{END}\n\nafter\n"
 PAGE = "# The algorithms\n\n<!-- algorithms:begin -->\nold\n<!-- algorithms:end -->\n"
 
 
@@ -37,9 +37,10 @@ def put_record(
 def flags(tmp_path: Path) -> list[str]:
     records = tmp_path / "records"
     records.mkdir()
-    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    (tmp_path / "measured.md").write_text(MEASURED, encoding="utf-8")
     (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
     marks = {
+        "README.md": ("numbers",),
         "recipes.md": ("recipes", "side-by-side", "tried-pong-motion", "tried-pong", "tried-pong-dqn"),
         "monitor.md": ("hardware-fields", "overhead"),
         "utilisation.md": ("algorithms", "pong", "sweep"),
@@ -56,26 +57,26 @@ def test_the_newest_record_of_each_name_stands_in_the_table(tmp_path: Path, flag
     put_record(tmp_path / "records", "speed", unix_s=10.0, headline="1.5 ×")
     put_record(tmp_path / "records", "memory", unix_s=5.0, headline="+9 % | bad", passed=False)
     assert tables.main(flags) == 0
-    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    text = (tmp_path / "measured.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| title of")]
     assert [row.split(" | ")[0] for row in rows] == ["| title of memory", "| title of speed"]
     assert r"+9 % \| bad — **not met**" in rows[0]
     assert "1.5 × | mean return −20 | 1970-01-01 | 0123456+ |" in rows[1]
-    assert text.startswith("# Redline\n\n## Measured\n")
+    assert text.startswith("# Measured\n\n")
     assert text.endswith(f"{END}\n\nafter\n")
 
 
 def test_check_fails_until_the_table_is_written_and_changes_nothing(tmp_path: Path, flags: list[str]) -> None:
     assert tables.main([*flags, "--check"]) == 1
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README
+    assert (tmp_path / "measured.md").read_text(encoding="utf-8") == MEASURED
     assert tables.main(flags) == 0
     assert tables.main([*flags, "--check"]) == 0
     put_record(tmp_path / "records", "speed", unix_s=1.0, headline="1.1 ×")
     assert tables.main([*flags, "--check"]) == 1
 
 
-def test_a_readme_without_marks_is_refused(tmp_path: Path, flags: list[str]) -> None:
-    (tmp_path / "README.md").write_text("# Redline\n", encoding="utf-8")
+def test_a_page_without_marks_is_refused(tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "measured.md").write_text("# Measured\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="records:begin"):
         tables.main(flags)
 

@@ -5,26 +5,44 @@ import pytest
 from redline.runtime.phases import PHASES, Stopwatch, busy_shares
 
 
-def test_every_moment_belongs_to_one_phase() -> None:
-    begun_s = time.perf_counter()
+class Clock:
+    """Stands still unless it is told to go on."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def go_on(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
+def test_every_moment_belongs_to_one_phase(clock: Clock) -> None:
     watch = Stopwatch()
-    time.sleep(0.02)
+    clock.go_on(2.0)
     watch.lap("learn")
+    clock.go_on(0.5)
     watch.lap("keep")
-    time.sleep(0.01)
+    clock.go_on(1.0)
     watch.lap("learn")
-    assert sum(watch.seconds.values()) == pytest.approx(time.perf_counter() - begun_s, abs=0.005)
-    assert watch.seconds["learn"] >= 0.03
-    assert set(watch.seconds) == set(PHASES)
+    assert watch.seconds == dict.fromkeys(PHASES, 0.0) | {"learn": 3.0, "keep": 0.5}
 
 
-def test_what_is_skipped_belongs_to_none() -> None:
+def test_what_is_skipped_belongs_to_none(clock: Clock) -> None:
     watch = Stopwatch()
-    time.sleep(0.02)
+    clock.go_on(2.0)
     watch.skip()
+    clock.go_on(0.5)
     watch.lap("learn")
-    assert sum(watch.seconds.values()) < 0.01
-    time.sleep(0.02)
+    assert watch.seconds["learn"] == 0.5
+    clock.go_on(2.0)
     watch.lap("act")
     watch.forget()
     assert set(watch.seconds.values()) == {0.0}

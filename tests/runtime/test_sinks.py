@@ -36,7 +36,7 @@ class Raises(Kept):
 
 class Sleeps(Kept):
     def write(self, kind: str, row: dict[str, Any]) -> None:
-        time.sleep(60.0)
+        time.sleep(600.0)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_training_goes_on_beside_a_hostile_sink_and_that_is_said_once(
     caplog.set_level("WARNING", logger="redline")
     good, begun_s = Kept(), time.monotonic()
     run = redline.train("CartPole-v1", "ppo", log_dir=tmp_path, sinks=[hostile(), good], **CARTPOLE)
-    assert time.monotonic() - begun_s < 30.0
+    assert time.monotonic() - begun_s < 300.0  # it did not wait for the sink
     assert run.metrics[-1]["steps"] == good.rows["metrics"][-1]["steps"] == 400
     (warning,) = warnings_of(run)
     assert said in warning
