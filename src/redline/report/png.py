@@ -160,7 +160,7 @@ def _name_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def _frame(chart: Chart, keys: Sequence[Line2D | Patch], plot_px: float) -> tuple[Figure, Axes]:
-    """Return an empty figure with its words: title, unit and legend stand above the plot and never cover it."""
+    """Return an empty figure with its words: title and unit stand above the plot, the legend below it."""
     columns = 1 if any(len(str(key.get_label())) > 26 for key in keys) else 2
     height_px = WORDS_PX + plot_px + LEGEND_ROW_PX * -(-len(keys) // columns)
     size = (WIDTH_PX / PIXELS_PER_INCH, height_px / PIXELS_PER_INCH)
@@ -169,7 +169,7 @@ def _frame(chart: Chart, keys: Sequence[Line2D | Patch], plot_px: float) -> tupl
     axes = figure.add_subplot()
     axes.set_title(shorten(chart.unit, UNIT_CHARS), loc="left", size=11, color=MUTED)
     if keys:
-        figure.legend(handles=list(keys), loc="outside upper left", ncols=columns, frameon=False, fontsize=11)
+        figure.legend(handles=list(keys), loc="outside lower left", ncols=columns, frameon=False, fontsize=11)
     axes.set_axisbelow(True)
     axes.grid(visible=True, color=GRID, linewidth=1)
     axes.tick_params(left=False, bottom=False, labelsize=11, labelcolor=MUTED)

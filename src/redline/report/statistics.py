@@ -8,7 +8,7 @@ from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy  # loads scipy.stats, which takes a second, when it is first used
 
 LEVEL = 0.9
 LEAST_VALUES = 3  # two values say next to nothing of their spread
@@ -52,8 +52,8 @@ def mean_interval(values: Sequence[float], *, floor: float | None = None) -> tup
     """
     if len(values) < LEAST_VALUES:
         return None
-    mean, error = fmean(values), float(stats.sem(values))
-    half = error * float(stats.t.ppf((1.0 + LEVEL) / 2.0, len(values) - 1))
+    mean, error = fmean(values), float(scipy.stats.sem(values))
+    half = error * float(scipy.stats.t.ppf((1.0 + LEVEL) / 2.0, len(values) - 1))
     return (mean - half if floor is None else max(mean - half, floor)), mean + half
 
 
@@ -61,21 +61,19 @@ def bootstrap_interval(values: Sequence[float], *, seed: int) -> Interval | None
     """Return the percentile bootstrap interval of the mean, None for a single value: nothing is known of its spread."""
     if len(values) < 2:
         return None
-    found = stats.bootstrap(
-        (np.asarray(values, dtype=np.float64),),
-        np.mean,
-        n_resamples=RESAMPLES,
-        batch=RESAMPLES_AT_ONCE,
-        confidence_level=LEVEL,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Interval(float(found.low), float(found.high), LEVEL)
+    rng = np.random.default_rng(seed)
+    sample = np.asarray(values, dtype=np.float64)
+    means = [
+        sample[rng.integers(len(sample), size=(RESAMPLES_AT_ONCE, len(sample)))].mean(1)
+        for _ in range(RESAMPLES // RESAMPLES_AT_ONCE)
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
+    return Interval(float(low), float(high), LEVEL)
 
 
 def spearman(x: Doubles, y: Doubles) -> Doubles:
     """Return Pearson's correlation of the ranks along the last axis, NaN where all values of one side are the same."""
-    a, b = (stats.rankdata(side, axis=-1) for side in (x, y))
+    a, b = (scipy.stats.rankdata(side, axis=-1) for side in (x, y))
     a, b = a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
     scale = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
     rho: Doubles = np.clip((a * b).sum(-1) / np.where(scale > 0, scale, np.nan), -1.0, 1.0)
@@ -91,7 +89,7 @@ def correlate(x: Sequence[float], y: Sequence[float], *, seed: int) -> RankCorre
     if np.isnan(rho):
         return None
     rng = np.random.default_rng(seed)
-    by_chance = stats.permutation_test(
+    by_chance = scipy.stats.permutation_test(
         (b,),
         lambda order, axis: np.abs(spearman(a, order)),
         permutation_type="pairings",
