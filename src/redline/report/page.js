@@ -12,7 +12,7 @@ const minus = (text) => text.replace("-", "−");
 
 function words(value) {
   if (value !== 0 && (Math.abs(value) >= 1e9 || Math.abs(value) < 1e-3)) return minus(value.toExponential(2));
-  return minus(value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) >= 1e3 ? 7 : 4 }));
+  return minus(value.toLocaleString("en", Math.abs(value) >= 1e3 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 }));
 }
 
 function tickWords(plot, splits) {

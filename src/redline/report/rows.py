@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from redline.monitor.fields import FIELDS
-from redline.records import SCHEMA, Row, Scan, iterate_lines, scan_records
+from redline.records import SCHEMA, Row, Scan, iterate_lines, measured, scan_records, tamed
 
-LARGEST = 1e100  # squares and sums of such numbers are still finite
 UNIX_S = (1e9, 1e11)  # a clock that was never set lies outside
-MAX_DEPTH = 8
 MAX_TEXT_CHARACTERS = 500
 SAMPLE_DEPTH = 3  # gpus, one of them, a list of its own
 LEFT_OUT = frozenset({"schema", "watched"})  # not shown, and most of a sample's bytes
@@ -42,9 +40,8 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
 
 def as_number(value: object) -> float | None:
     """Return a finite number, None for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST:  # false for NaN
-        return float(value)
-    return None
+    found = measured(value)
+    return None if found is None else float(found)
 
 
 def number(row: Mapping[str, Any], key: str) -> float | None:
@@ -105,17 +102,6 @@ def setting(run: Mapping[str, Any] | None, name: str) -> object:
         if not isinstance(value, dict):
             return None
         value = value.get(key)
-    return value
-
-
-def without_depth(value: object, *, depth: int = 0) -> object:
-    """Return JSON that is nested no deeper than any of ours: what lies below becomes null."""
-    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
-        return None
-    if isinstance(value, dict):
-        return {key: without_depth(item, depth=depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_depth(item, depth=depth + 1) for item in value]
     return value
 
 
@@ -197,7 +183,7 @@ def _is_usable(row: Row, kind: str) -> bool:
 
 def _without_text(row: Row, names: tuple[str, ...]) -> tuple[Row, int]:
     """Return a row without what is no number where a number belongs, and how many such there were."""
-    plain: Row = {key: without_depth(value, depth=1) for key, value in row.items()}
+    plain = tamed(row)
     wrong = [key for key in names if plain.get(key) is not None and as_number(plain[key]) is None]
     for key in wrong:
         del plain[key]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError
-from redline.records import Row
-from redline.report.rows import Cleaned, numbers, one_line, part, read_rows, role_of, setting, text, without_depth
+from redline.records import Row, tamed
+from redline.report.rows import Cleaned, numbers, one_line, part, read_rows, role_of, setting, text
 from redline.report.run_clock import what_is_not_covered
 from redline.runs.directory import RUN_JSON, read_run_json
 from redline.runs.locating import find_recorded
@@ -80,7 +80,7 @@ def _read_facts(folder: Path, problems: list[str]) -> Mapping[str, Any] | None:
     except UserError as error:
         problems.append(f"{str(error).replace(str(folder / RUN_JSON), RUN_JSON)}.")
         return None
-    facts = {key: without_depth(value, depth=1) for key, value in run.items()}
+    facts = tamed(run)
     if not part(facts, "config"):
         problems.append(f"{RUN_JSON} holds no settings.")
     return facts
