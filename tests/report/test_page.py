@@ -99,7 +99,6 @@ def test_page_of_a_run_has_every_part(full_page: Page) -> None:
         "Disk",
         "GPUs",
         "Processes, and the monitor itself",
-        "Episodes and the hardware meanwhile",
     ]
     for text in ("12_558_848", "gpu-lost", "GPU is lost", "samples_per_step", "replay.bytes", "batch-size"):
         assert text in full_page.html

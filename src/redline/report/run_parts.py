@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.records import Row
 from redline.report.amounts import DASH, amount, moment, share, size, span
-from redline.report.charts import Chart, Line, LineChart
+from redline.report.charts import Chart
 from redline.report.hardware_use import largest_processes
 from redline.report.parts import Cell, Facts, Fold, Notice, Part, Section, Table, Text, Tiles, grid
-from redline.report.rows import number, part
 from redline.report.run_charts import (
     diagnostic_charts,
     hardware_charts,
@@ -25,28 +22,15 @@ from redline.report.run_charts import (
 from redline.report.run_clock import LEARNING, RECORDING
 from redline.report.run_files import RunFiles
 from redline.report.run_log import event_table, phase_split, settings_table
-from redline.report.run_series import joined_rows
 from redline.report.run_summary import LAST_10_S, RunSummary
 from redline.report.videos import video_section
 
 MAX_EVENTS = 300
-MAX_EPISODES = 100  # in the table
-MAX_DOTS = 300
 NO_CURVE = "Neither an episode nor a speed is on record, so there is no curve."
 NO_HARDWARE = "No hardware sample is on record: processor, memory, disk and GPUs over time are unknown."
+EPISODES = "redline report --episodes FILE.jsonl writes each episode with the means of the hardware meanwhile."
 # spans that numbers of a summary are over, in words
 SPANS = {LEARNING: "while learning", RECORDING: "over the whole recording", LAST_10_S: "over the last 10 s"}
-EPISODE_MEANS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "cpu_cores_used": ("cores used", amount),
-    "machine_cpu_cores_used": ("cores, machine", amount),
-    "rss_bytes": ("resident memory", size),
-    "load_average_1m": ("load", amount),
-    "write_bytes_per_s": ("written per s", size),
-    "gpus.0.utilisation_percent": ("GPU 0 %", amount),
-    "gpus.0.power_w": ("GPU 0 W", amount),
-    "gpus.1.utilisation_percent": ("GPU 1 %", amount),
-    "gpus.1.power_w": ("GPU 1 W", amount),
-}
 PROCESS_HEAD = ("pid", "role", "name", "cores used, mean", "resident memory, peak", "GPU memory, peak")
 
 
@@ -199,7 +183,7 @@ def _speed_section(run: ShownRun, max_points: int, *, level: int) -> Section:
 
 
 def _hardware_fold(run: ShownRun, max_points: int, *, level: int) -> Fold:
-    """Return charts of the hardware, the largest processes, and each episode beside what the hardware did."""
+    """Return charts of the hardware and the largest processes."""
     owner = run.files.label
     subjects = {"Return against what was spent": spending_charts(run.files)}
     subjects = {name: charts for name, charts in subjects.items() if charts} | dict(hardware_charts(run.files))
@@ -210,7 +194,8 @@ def _hardware_fold(run: ShownRun, max_points: int, *, level: int) -> Fold:
     parts += [found for found in (_process_section(run, level=level + 1),) if found is not None]
     if not run.files.hardware:
         parts.insert(0, Text(NO_HARDWARE))
-    parts.append(_episode_section(run, max_points, level=level + 1))
+    elif run.files.episodes:
+        parts.append(Text(EPISODES))
     note = f"{len(run.files.hardware):,} samples" if run.files.hardware else "no samples"
     return Fold("Hardware", parts, css="chapter", identity=f"{run.key}-hardware", note=note, level=level)
 
@@ -274,53 +259,3 @@ def _event_section(run: ShownRun, *, level: int) -> Section:
         f"The last {MAX_EVENTS} of {len(events):,} events" if len(events) > MAX_EVENTS else f"{len(events):,} events"
     )
     return Section("Events", [Fold(words, [table])], identity=identity, level=level)
-
-
-def _episode_section(run: ShownRun, max_points: int, *, level: int) -> Section:
-    """Return a part with every episode as a dot, and a table of the newest."""
-    identity, title = f"{run.key}-episodes", "Episodes and the hardware meanwhile"
-    count = len(run.files.episodes)
-    if not count:
-        return Section(title, [Text("No episode is on record.")], identity=identity, level=level)
-    stride = -(-count // MAX_DOTS)
-    newest: deque[Row] = deque(maxlen=MAX_EPISODES)
-    dotted: list[Row] = []
-    for place, row in enumerate(joined_rows(run.files)):  # a hundred thousand would not fit into memory
-        newest.append(row)
-        if place % stride == 0:
-            dotted.append(row)
-    dots = _dots(dotted, stride)
-    parts: list[Part] = [grid(dots, owner=run.files.label, max_points=max_points)] if dots else []
-    columns = [name for name in EPISODE_MEANS if any(name in part(row, "hardware") for row in newest)]
-    head = ("steps", "played by", "return", "length", *(EPISODE_MEANS[name][0] for name in columns))
-    numeric = [place for place in range(len(head)) if place != 1]
-    rows = [_episode_cells(row, columns) for row in reversed(newest)]
-    words = f"The newest {len(rows):,} of {count:,} episodes" if count > len(rows) else f"{count:,} episodes"
-    parts.append(Fold(words, [Table("Episodes", head, rows, numeric, css="card long")]))
-    lead = (
-        "Means of the samples while each episode was played. redline report --episodes FILE.jsonl writes all of them."
-    )
-    return Section(title, parts, identity=identity, lead=lead, level=level)
-
-
-def _episode_cells(row: Row, columns: list[str]) -> list[str]:
-    means = part(row, "hardware")
-    begin = [amount(number(row, "steps")), str(row.get("role", DASH))]
-    begin += [amount(number(row, "return")), amount(number(row, "length_steps"))]
-    return begin + [EPISODE_MEANS[name][1](number(means, name)) for name in columns]
-
-
-def _dots(rows: list[Row], stride: int) -> list[LineChart]:
-    """Return each episode as a dot: what it used, and what it earned."""
-    charts: list[LineChart] = []
-    for name, words in (
-        ("cpu_cores_used", "CPU cores used"),
-        ("gpus.0.utilisation_percent", "utilisation of GPU 0, %"),
-    ):
-        pairs = [(number(part(row, "hardware"), name), number(row, "return")) for row in rows]
-        known = [(x, y) for x, y in pairs if x is not None and y is not None]
-        if len(known) > 1:
-            line = Line("episode", [x for x, _ in known], [y for _, y in known], is_points=True)
-            unit = "return of each episode, unclipped" + (f" (every {stride}th)" if stride > 1 else "")
-            charts.append(LineChart(f"episodes-{len(charts)}", f"Return and {words}", unit, words, (line,)))
-    return charts
