@@ -82,7 +82,7 @@ def _draw_lines(chart: LineChart) -> Figure:
         _draw_line(axes, line, has_gaps=chart.is_sampled)
     if not chart.lines:
         axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center", va="center", color=MUTED)
-    axes.margins(x=0.01, y=0.06)
+    axes.margins(x=0.03 if any(line.is_points for line in chart.lines) else 0.01, y=0.06)
     if chart.bottom is not None:
         axes.set_ylim(bottom=min(chart.bottom, axes.dataLim.y0))
     if chart.top is not None:
