@@ -64,4 +64,4 @@ format: setup
 
 bench:
 	$(MAKE) setup EXTRAS=bench
-	$(BIN)/python benchmarks/speed.py $(ARGS)
+	$(BIN)/python benchmarks/speed.py $(or $(ARGS),dqn --against sb3)

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from arguments import at_least, make_parser
 from battery import Training, add_battery_flags, as_flags, finished, record_name, rows_by_algorithm, train, train_all
-from episode_means import Point, as_text, best_of, first_reaching, read_points
 from learning_tasks import TASKS, LearningTask
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.records import Row
+from run_reading import Point, as_text, best_of, first_reaching, read_points
 
 
 def make_trainings(task: LearningTask, algorithms: Sequence[str]) -> list[Training]:

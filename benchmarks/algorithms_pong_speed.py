@@ -13,12 +13,11 @@ from typing import Any
 
 import psutil
 
-from arguments import at_least, make_parser
 from battery import Training, add_battery_flags, as_flags, record_name, train, train_all
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.q_learning import QLearning
-from redline.bench.other_work import MAX_BUSY_PERCENT
+from redline.bench.results import MAX_BUSY_PERCENT
 from redline.records import Row
 
 NAME = "algorithms-pong-speed"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from episode_means import as_text
 from redline.algorithms.catalog import ALGORITHMS
+from run_reading import as_text
 
 COLUMNS = (
     "algorithm",

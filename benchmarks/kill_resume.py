@@ -8,20 +8,21 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from arguments import at_least, make_parser
-from episode_audit import audit
-from episode_means import as_text
-from recording import Measurement, finish, say
-from redline.records import read_records
-from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, steps_of
+from recording import Measurement, at_least, finish, make_parser, say
+from redline.records import Row, read_records, scan_records
+from redline.runs.directory import read_run_json
+from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, newest_valid, steps_of
 from redline_process import redline_command, run_redline, tail
+from run_reading import as_text, of_training
 
 FLAGS = {
     "cartpole": ("--env", "CartPole-v1", "--warmup-steps", "200", "--replay.capacity", "5000"),
@@ -37,7 +38,7 @@ STARTUP_SHARE = 0.25
 
 @dataclass
 class Harassed:
-    """A run that is killed again and again, and what was seen of it."""
+    """A run that is killed again and again, and what it left each time."""
 
     folder: Path
     rng: np.random.Generator
@@ -48,7 +49,7 @@ class Harassed:
 
     @property
     def log(self) -> Path:
-        """Return where the processes' words go."""
+        """Return the log of the processes."""
         return self.folder / "log"
 
     def start_and_kill(self, *arguments: str) -> None:
@@ -147,7 +148,7 @@ def harass(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Harass a run and record how it bore it."""
+    """Kill and resume a run, and record what came of it."""
     options = parse(argv)
     flags = [*FLAGS[options.env], "--seed", str(options.seed), "--checkpoint-minutes", str(options.checkpoint_minutes)]
     with tempfile.TemporaryDirectory() as folder:
@@ -193,6 +194,64 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--train-seconds", type=float, default=4.0, help="a kill comes 0 … this after training began")
     parser.add_argument("--checkpoint-minutes", type=float, default=0.01, help="minutes between checkpoints")
     return parser.parse_args(argv)
+
+
+def audit(run: Path) -> list[str]:
+    """Return what is wrong with the episodes of a run that has ended; nothing if all is well."""
+    path = run / "episodes.jsonl"
+    if not path.exists():
+        return ["no episode ended, so nothing could be checked: play more steps"]
+    scan = scan_records(path)
+    rows = of_training(scan.rows)
+    checkpoint = newest_valid(run)
+    num_envs = int(read_run_json(run)["config"]["num_envs"])
+    faults = audit_rows(rows, num_envs=num_envs)
+    if scan.unreadable_lines or scan.is_torn:
+        faults.append(f"{scan.unreadable_lines} unreadable lines, torn last line: {scan.is_torn}")
+    faults += [f"newer checkpoint is damaged: {reason}" for reason in checkpoint.skipped]
+    return faults + audit_counters(rows, checkpoint.state)
+
+
+def audit_rows(rows: Sequence[Row], *, num_envs: int) -> list[str]:
+    """Check rows against each other.
+
+    An episode is known by its address, (lane, seed, seed_offset_steps), and by its end, (lane, steps). A lane plays
+    without a pause, so the lengths of its episodes up to a row add up to the lane's steps at that row: an episode
+    that is missing, double or of another length breaks the sum.
+    """
+    faults: list[str] = []
+    for what, keys in (("address", ("lane", "seed", "seed_offset_steps")), ("end", ("lane", "steps"))):
+        counts = Counter(tuple(row[key] for key in keys) for row in rows)
+        faults += [f"{count} episodes with {what} {key}" for key, count in counts.items() if count > 1]
+    faults += [
+        f"steps fall from {before['steps']} to {after['steps']}"
+        for before, after in pairwise(rows)
+        if after["steps"] < before["steps"]
+    ]
+    played: Counter[int] = Counter()
+    for row in rows:
+        played[row["lane"]] += row["length_steps"]
+        if played[row["lane"]] * num_envs != row["steps"]:
+            faults.append(
+                f"lane {row['lane']} at step {row['steps']}: its episodes add up to {played[row['lane']]} steps, "
+                f"not {row['steps'] / num_envs:g}"
+            )
+            break  # every later row of the lane would repeat it
+    return faults
+
+
+def audit_counters(rows: Sequence[Row], state: dict[str, Any]) -> list[str]:
+    """Check rows against the counters of the last checkpoint."""
+    faults: list[str] = []
+    counters, recent = state["counters"], state["recent_returns"]
+    if len(rows) != counters["episodes"]:
+        faults.append(f"{len(rows)} rows, but the checkpoint counts {counters['episodes']} episodes")
+    played_steps = sum(row["length_steps"] for row in rows)
+    if played_steps > counters["steps"]:
+        faults.append(f"the episodes have {played_steps} steps, more than the {counters['steps']} of the run")
+    if [row["return"] for row in rows[-len(recent) :] if recent] != recent:
+        faults.append("the last returns are not those that the checkpoint holds")
+    return faults
 
 
 if __name__ == "__main__":

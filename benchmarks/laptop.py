@@ -1,8 +1,8 @@
 """Does a machine of 4 GB suffice? Trains with a replay memory of a million transitions within 2 GB.
 
-Warm-up fills the memory, then training goes on. With --cgroup the process runs in a control group limited to 2 GB; no
-group is made unless its parent is named, because where a process may be moved is for the machine's owner to say.
-Otherwise the process's memory is sampled, reserved pages that nobody touched included, and its peak must stay below.
+The warm-up fills the memory, then training goes on. With --cgroup the process runs in a control group limited to 2 GB;
+a group is made only if its parent is named, because the machine's owner decides where a process may be moved. Otherwise
+the process's memory is sampled, including reserved pages that are not touched yet, and its peak must stay below 2 GB.
 """
 
 import contextlib
@@ -16,13 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from arguments import at_least, make_parser
-from episode_means import as_text
-from memory_group import MemoryGroup
-from process_memory import family_memory_use
-from recording import Measurement, finish, say
+from process_memory import MemoryGroup, family_memory_use
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.records import Row, read_records
 from redline_process import redline_command, tail
+from run_reading import as_text
 
 LIMIT_BYTES = 2 * 10**9
 SAMPLE_S = 0.5
@@ -31,7 +29,7 @@ MIN_FILL = 0.95  # of the capacity: old chunks leave whole
 
 
 def train(flags: Sequence[str], log: Path, group: MemoryGroup | None) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """Train in a child process; return its summary and what it took, sample by sample."""
+    """Train in a child process; return its summary and samples of its memory."""
     samples: list[dict[str, float]] = []
     begin_s = time.monotonic()
     next_s = 0.0
@@ -84,7 +82,7 @@ def measurement(
     metrics: list[Row],
     group_peak_bytes: int | None,
 ) -> Measurement:
-    """Return what the run took and did."""
+    """Return the memory of the run, and what it did."""
     peak = max(sample["pss_bytes"] + sample["unmapped_bytes"] for sample in samples)
     fill = summary["replay_transitions"] / summary["replay_capacity_transitions"]
     steps_after = summary["steps"] - options.capacity

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from arguments import at_least, make_parser
-from episode_means import as_text
-from recording import Measurement, finish, say, spread
+from recording import Measurement, at_least, finish, make_parser, say, spread
 from redline.records import Row, read_records
 from redline_process import run_redline
+from run_reading import as_text
 
 TOLERANCE = 0.02
 MIN_ROWS = 10  # a tenth must hold at least one reading
@@ -46,11 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     total_steps = options.capacity + options.steps
     flags = ["--env", options.env, "--seed", str(options.seed), "--max-steps", str(total_steps)]
     flags += ["--replay.capacity", str(options.capacity), "--warmup-steps", str(options.warmup_steps)]
-    flags += [
-        "--checkpoint-minutes",
-        str(CHECKPOINT_MINUTES),
-        *(["--network", options.network] * bool(options.network)),
-    ]
+    flags += ["--checkpoint-minutes", str(CHECKPOINT_MINUTES)]
+    flags += ["--network", options.network] if options.network else []
     say(f"training {total_steps:,} steps; readings come every 5 s")
     with tempfile.TemporaryDirectory() as folder:
         summary = run_redline(["train", *flags, "--log-dir", folder], Path(folder) / "log")

@@ -1,8 +1,8 @@
 """What does the monitor cost? One training process, watched and not watched by turns, at a fixed number of steps each.
 
-The same process trains on all the time; only the monitor comes and goes. Each pair is two turns in a row, in changing
-order, so that a machine that gets slower or faster favours nobody. The monitor starts before its turn and ends after
-it; what it takes to start is told apart.
+The same process trains all the time; only the monitor comes and goes. Each pair is two turns in a row, in changing
+order, so that a machine that becomes slower or faster favours neither. The monitor starts before its turn and ends
+after it; the cost of starting it is reported separately.
 """
 
 import sys
@@ -16,9 +16,8 @@ from typing import Any
 
 import psutil
 
-from arguments import at_least, make_parser
-from recording import Measurement, finish, say, spread
-from redline.bench.other_work import MAX_BUSY_PERCENT
+from recording import Measurement, at_least, finish, make_parser, say, spread
+from redline.bench.results import MAX_BUSY_PERCENT
 from redline.cli.flags import parse_train
 from redline.monitor import record
 from redline.records import Row, read_records
@@ -39,7 +38,7 @@ FLAGS = (
     "--replay.prefetch",
     "1",
 )
-SETTLE_STEPS = 1_000  # learnt in before the first turn
+SETTLE_STEPS = 1_000  # before the first turn
 MIN_PAIRS, REQUIRED_HZ = 5, 10.0  # for a verdict
 LARGEST_SHARE = 0.01  # of the machine's CPU time, for the monitor
 LARGEST_LOSS = 0.02  # of the steps per second

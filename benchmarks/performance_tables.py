@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from episode_means import as_text
 from hardware_tables import NOT_YET, Records
 from recipe_tables import TRAINERS
+from run_reading import as_text
 
 Spread = Mapping[str, float]
 TRAININGS = ("dqn", "ppo", "a2c")
@@ -43,13 +43,19 @@ def make_limit_table(records: Records) -> str:
 
 def make_peers_table(records: Records) -> str:
     """Return whole trainings beside other libraries, and the env layer beside the bare emulators."""
-    names = [f"{name}-speed-pong" for name in TRAININGS] + ["env-speed"]
+    found = [*(beside_sb3(records, name) for name in TRAININGS), records.get("env-speed")]
     rows = []
-    for record in (records[name] for name in names if name in records):
-        for peer, ratio in record["summary"].get("ratio", {}).items():
+    for record in filter(None, found):
+        for peer, ratio in record["summary"]["ratio"].items():
             if isinstance(ratio, Mapping):
                 rows.append((record["title"], peer, f"{spread(ratio, digits=2)} ×", record["learning"]))
     return table(("what", "beside", "Redline ÷ it", "what was learnt meanwhile"), rows)
+
+
+def beside_sb3(records: Records, name: str) -> Mapping[str, Any] | None:
+    """Return the newest record of a training beside Stable-Baselines3; older ones stand with the limit."""
+    found = [records[key] for key in (f"{name}-against-sb3", f"{name}-speed-pong") if key in records]
+    return next((record for record in found if "ratio" in record["summary"]), None)
 
 
 def make_numbers_table(records: Records) -> str:
@@ -67,7 +73,7 @@ def make_numbers_table(records: Records) -> str:
             )
         )
     for name in ("dqn", "ppo"):
-        if record := records.get(f"{name}-speed-pong"):
+        if record := beside_sb3(records, name):
             summary = record["summary"]
             rows.append(
                 (

@@ -109,6 +109,16 @@ def chart_by_minutes(runs: Sequence[Run]) -> Chart:
     )
 
 
+def chart_of_ladder(rungs: Sequence[Run]) -> Chart:
+    """Return the steps per second of every rung, with the range that holds 90 % of the rounds."""
+    rates = {rung["name"]: rung["steps_per_s"] for rung in rungs if rung["steps_per_s"] is not None}
+    rows = [
+        Spread(name, (rate["median"],), rate["median"], rate["low"], rate["high"], colour=0)
+        for name, rate in rates.items()
+    ]
+    return SpreadChart("ladder", "From the textbook loop to Redline", "steps/s of DQN on Pong", tuple(rows))
+
+
 def grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
     """Return the summaries of each group."""
     groups: dict[Any, list[Run]] = {}
@@ -151,6 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             charts = charts_of_sweep(runs)
         elif record["name"] == "side-by-side-pong":
             charts = [chart_by_minutes(runs)]
+        elif record["name"] == "ladder":
+            charts = [chart_of_ladder(runs)]
         for chart in charts:
             save_png(chart, options.out / f"{chart.name}.png")
             say(f"drawn: {chart.name}.png")

@@ -1,4 +1,4 @@
-"""SIGTERM while the replay memory holds a million transitions: how long until the run has saved itself, and is back?
+"""SIGTERM while the replay memory holds a million transitions: how long does a run take to save itself and come back?
 
 An asynchronous run on Pong fills its memory by random play, learns for a moment, and gets SIGTERM; checkpoints come
 as often as by default, so that the newest may be minutes old, as in life. Then the run is resumed for a while.
@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from arguments import at_least, make_parser
-from episode_means import as_text
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.cli.main import DONE, RESUMABLE
 from redline.records import Row, read_records
-from watched_run import Ending, WatchedRun, find_run, read_metrics
+from redline_process import Ending, WatchedProcess, find_run, read_metrics, redline_command
+from run_reading import as_text
 
 MILLION = 1_000_000
 REQUIRED_S = 20.0
@@ -28,7 +27,7 @@ FILL_S, STOP_S, START_S, RESUMED_S = 7_200.0, 600.0, 600.0, 1_800.0  # generous 
 
 @dataclass(frozen=True)
 class Stopped:
-    """What a run was when SIGTERM came, and what it left."""
+    """A run when SIGTERM came, and what it left."""
 
     seconds_to_exit: float
     exit_code: int
@@ -42,7 +41,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Resumed:
-    """What came of the run afterwards."""
+    """The same run after its resume."""
 
     exit_code: int
     learner_back_after_s: float  # since the process was started, with its replay memory
@@ -53,7 +52,7 @@ class Resumed:
 
 
 def learning_since_s(rows: Sequence[Row], *, transitions: int) -> float | None:
-    """Return for how long the run has learnt from a full memory, None as long as it is being filled."""
+    """Return the seconds of learning from a full memory, None while it is being filled."""
     full = transitions * (1 - CHUNKS_SHARE)
     learning = [row["time_s"] for row in rows if row["updates"] > 0 and row["replay_transitions"] >= full]
     return learning[-1] - learning[0] if learning else None
@@ -94,7 +93,7 @@ def read_resumed(ending: Ending, stopped: Stopped, metrics: Sequence[Row], *, st
 
 
 def find_faults(stopped: Stopped, resumed: Resumed, *, transitions: int, more_steps: int) -> list[str]:
-    """Return what is not as promised."""
+    """Return every broken promise."""
     least = (1 - CHUNKS_SHARE) * stopped.replay_transitions
     claims = {
         f"the replay memory held only {stopped.replay_transitions:,} transitions": stopped.replay_transitions
@@ -110,7 +109,7 @@ def find_faults(stopped: Stopped, resumed: Resumed, *, transitions: int, more_st
 
 
 def show_progress(transitions: int) -> Callable[[Sequence[Row]], None]:
-    """Return a function that tells of the fill now and then."""
+    """Return a function that tells now and then how full the memory is."""
     next_steps = 0.0
 
     def show(rows: Sequence[Row]) -> None:
@@ -129,7 +128,8 @@ def show_progress(transitions: int) -> Callable[[Sequence[Row]], None]:
 def fill_and_stop(flags: Sequence[str], folder: Path, *, transitions: int, learn_seconds: float) -> Stopped:
     """Train until the memory is full and some was learnt, then send SIGTERM."""
     show = show_progress(transitions)
-    with WatchedRun(["train", *flags, "--log-dir", str(folder)], folder / "train.log") as process:
+    command = redline_command("train", *flags, "--log-dir", str(folder), "--json")
+    with WatchedProcess(command, folder / "train.log") as process:
         run = process.wait_for(lambda: find_run(folder), timeout_s=START_S)
 
         def has_learnt() -> bool | None:
@@ -157,8 +157,8 @@ def resume(folder: Path, stopped: Stopped, *, more_steps: int) -> Resumed:
     if run is None:
         raise RuntimeError("the run directory is gone")
     say(f"resuming at step {stopped.steps:,} for {more_steps:,} more")
-    arguments = ["resume", str(run), "--max-steps", str(stopped.steps + more_steps)]
-    with WatchedRun(arguments, folder / "resume.log") as process:
+    command = redline_command("resume", str(run), "--max-steps", str(stopped.steps + more_steps), "--json")
+    with WatchedProcess(command, folder / "resume.log") as process:
         ending = process.wait(timeout_s=RESUMED_S)
     return read_resumed(ending, stopped, read_metrics(run), started_unix_s=process.started_unix_s)
 

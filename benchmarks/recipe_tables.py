@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from episode_means import as_text
 from learning_tasks import TRIAL_STEPS
 from redline.recipes import Recipe, find_recipe, recipe_names
+from run_reading import as_text
 
 NONE = "–"
 TRIED = "tried-"

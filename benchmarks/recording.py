@@ -1,16 +1,23 @@
-"""Writes measurements into benchmarks/records/: one new file each, never changed afterwards."""
+"""What every benchmark shares: its flags, a look at how busy the machine is, and its record.
 
+A record is one new file in benchmarks/records/, and is never changed afterwards.
+"""
+
+import argparse
 import json
 import re
 import shlex
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from redline.bench.results import MAX_BUSY_PERCENT
 from redline.records import SCHEMA, as_json_value
 from redline.runs.host import host_facts, version
 
@@ -124,3 +131,32 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item)
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with --json and --no-record."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print the record as one JSON object, and nothing else")
+    parser.add_argument("--no-record", action="store_true", help="leave benchmarks/records/ as it is")
+    return parser
+
+
+def at_least(lowest: int) -> Callable[[str], int]:
+    """Return a type for argparse: whole numbers from `lowest` on; `_` may group digits."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < lowest:
+            raise argparse.ArgumentTypeError(f"{value} is below {lowest}")
+        return value
+
+    return number
+
+
+def refuse_busy_machine(script: str, *, allow_busy: bool) -> None:
+    """Stop where other processes use the machine."""
+    busy_percent = psutil.cpu_percent(interval=1.0)
+    if busy_percent > MAX_BUSY_PERCENT and not allow_busy:
+        raise SystemExit(
+            f"{script}: the machine is {busy_percent:.0f} % busy: wait, or use --allow-busy to try the script"
+        )

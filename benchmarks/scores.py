@@ -16,12 +16,9 @@ from typing import Any
 
 import psutil
 
-from arguments import at_least, make_parser
 from battery import Training, as_flags, read_done, train, train_all
-from episode_means import as_text, read_episodes
 from learning_tasks import TRIAL_STEPS
-from pong_score import changed_settings, typed
-from recording import RECORDS, Measurement, finish, say
+from recording import RECORDS, Measurement, at_least, finish, make_parser, say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.objectives import Clipped, PolicyGradient, QLambda
 from redline.algorithms.on_policy import OnPolicy
@@ -30,6 +27,7 @@ from redline.recipes import find_recipe
 from redline.records import Row
 from redline.runs.directory import read_run_json
 from redline_process import run_redline
+from run_reading import as_text, changed_settings, read_episodes, typed
 from sb3_training import PEERS, train_peer
 from tables import newest_records
 

@@ -1,10 +1,12 @@
-"""Runs `redline bench train`, `learner`, `env` or `ladder` as a user does, and records what it shows.
+"""How fast does Redline train? Beside the machine's limit, beside an earlier commit, or beside Stable-Baselines3.
 
-Whatever else is typed goes on to that command: `speed.py ppo --rounds 7`. What must be shown stands in the result's
-goals: for the median, and nine tenths of it for `low`, the lower end of the middle 90 % of the rounds.
+`speed.py ppo` runs `redline bench train` as a user does and records its result; `learner` and `env` are other benches.
+Whatever else is typed goes on to that command: `speed.py ppo --rounds 7`.
 
-With `--against COMMIT` whole trainings of this tree and of that commit take turns: `speed.py dqn-async --against
-HEAD~3`. Each pair of turns gives one ratio; this tree is no slower if 1 or more lies within the middle 90 % of them.
+With `--against COMMIT` or `--against sb3`, whole trainings of this tree and of the other side take turns, each in a
+process of its own. Each pair of turns gives one ratio. Against a commit, this tree is no slower if 1 or more lies
+within the middle 90 % of the ratios. Stable-Baselines3 has the same settings, all threads, PyTorch's own OpenMP
+settings and the faster of its vector envs; the goals are for the median, and nine tenths of them for `low`.
 """
 
 import json
@@ -20,50 +22,47 @@ from statistics import median
 from typing import Any
 
 import redline
-from arguments import at_least, make_parser
-from episode_means import as_text
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import rate_of
+from redline.bench.results import goal, why_not_judged
+from redline.bench.training_speed import UPDATES_TOLERANCE
 from redline.cli.main import DONE, FAILED
 from redline.envs.catalog import resolve
-from redline_process import redline_command
-from training_window import train_for_window
+from redline.records import Row
+from redline_process import redline_command, take_turns, train_for_window
+from run_reading import as_text
+from sb3_training import SPEED_PEERS, VEC_ENVS, WARMUP_STEPS, sb3_window
 
-PEER = "sb3"
+SB3 = "sb3"
+GOAL_RATIOS = {"dqn": 1.6, "ppo": 1.7, "a2c": 1.8}  # of Stable-Baselines3's steps/s
+TRIAL_SECONDS = 5.0  # of each vector env of Stable-Baselines3, to find the faster
 
 Result = Mapping[str, Any]
 
 
 def read_training(result: Result) -> Measurement:
-    """Return what whole trainings show."""
-    config, learning = result["config"], result["learning"]
-    name, game, beside = config["algorithm"], resolve(config["env"]).name, list(result["peers"])
-    contenders = ("redline", *beside)
-    samples = " and ".join(f"{learning[key]['samples_per_step']['median']:.2f}" for key in contenders)
-    returns = " and ".join(as_text(learning[key]["mean_return_in_windows"]) for key in contenders)
-    ratios = "".join(f"{times(ratio)} {key}; " for key, ratio in result["ratio"].items())
-    speeds = " against ".join(
-        f"{rate['median']:.0f}" for rate in (result["steps_per_s"], *(result["peers"][key] for key in beside))
-    )
-    fair = "" if result["same_updates_per_step"] else "; the same number of updates was NOT done"
+    """Return what a whole training shows."""
+    config, learning = result["config"], result["learning"]["redline"]
+    name, game = config["algorithm"], resolve(config["env"]["id"]).name
+    is_fair = result["same_updates_per_step"]
+    samples, returns = learning["samples_per_step"]["median"], as_text(learning["mean_return_in_windows"])
+    fair = "" if is_fair else "; the number of updates that its settings ask for was NOT done"
     return Measurement(
         name=f"{name}-speed-{game.replace('_', '-')}",
-        title=f"{name.upper()} on {game.title()}, Nature CNN, {config['num_envs']} envs, {regime(config)}: "
-        f"Redline beside {' and '.join((*beside, 'the limit'))}",
-        headline=f"{ratios}{speeds} steps/s; {percent(result['limit_fraction'])} of the limit",
-        learning=f"samples per step {samples}, mean return in the windows {returns}{fair}{busy(result)}",
-        passed=verdict(result) if result["same_updates_per_step"] else False,
+        title=f"{name.upper()} on {game.title()}, Nature CNN, {config['num_envs']} envs, updates of "
+        f"{config['batch_size']}: Redline beside the limit",
+        headline=f"{result['steps_per_s']['median']:.0f} steps/s; {percent(result['limit_fraction'])} of the limit",
+        learning=f"replay ratio {samples:.2f}, mean return in the windows {returns}{fair}{busy(result)}",
+        passed=verdict(result) if is_fair else False,
         config=config,
         repeats=result["rounds"],
         summary=without(result, "rounds"),
-        packages=("stable_baselines3", "opencv-python-headless"),
     )
 
 
 def read_learner(result: Result) -> Measurement:
     """Return what the learner alone shows."""
     config, limit = result["config"], result["limit"]
-    ratios = "".join(f"; {times(ratio)} {key}" for key, ratio in result["ratio"].items())
     is_shared = config["includes_forward_of_acting"]
     shared = ", the forward pass that a training shares with acting included" if is_shared else ""
     is_usual = (config["algo"], config["batch_size"]) == ("dqn", 32)
@@ -72,7 +71,7 @@ def read_learner(result: Result) -> Measurement:
         title=f"updates of {config['algo'].upper()} alone, Nature CNN, batches of {config['batch_size']}, "
         f"{config['threads']} threads",
         headline=f"{percent(result['limit_fraction'])} of the limit, {result['updates_per_s']['median']:.1f} updates/s "
-        f"at {limit['sgemm_gflops']:.0f} GFLOP/s of sgemm{ratios}",
+        f"at {limit['sgemm_gflops']:.0f} GFLOP/s of sgemm",
         learning=f"{limit['flop_per_update'] / 1e9:.2f} GFLOP per update{shared}; nothing is played{busy(result)}",
         passed=verdict(result),
         config=config,
@@ -98,98 +97,138 @@ def read_env(result: Result) -> Measurement:
     )
 
 
-def read_ladder(result: Result) -> Measurement:
-    """Return what the ladder shows; it holds if its base is worth climbing from."""
-    measured = [rung for rung in result["rungs"] if rung["gain_over_base"] is not None]
-    best = max(measured, key=lambda rung: rung["gain_over_base"]["median"])
-    returns = [mean for rung in measured if (mean := rung["learning"]["mean_return"]) is not None]
-    learnt = f"mean return {as_text(min(returns))} … {as_text(max(returns))}" if returns else "nothing was trained"
-    return Measurement(
-        name="ladder",
-        title=f"the ladder: {len(measured)} rungs from the textbook loop, {result['config']['regime']}",
-        headline=f"up to {times(best['gain_over_base'])} the base, with {best['name']}; {result['base']['reason']}",
-        learning=learnt,
-        passed=result["base"]["valid"],
-        config=result["config"],
-        repeats=result["rungs"],
-        summary={"base": result["base"], "duration_s": result["duration_s"]},
-        packages=("stable_baselines3",),
-    )
-
-
 @dataclass(frozen=True)
 class Subject:
-    """A measurement: the command, and how its object is read."""
+    """A bench: its command, and how its object is read."""
 
     arguments: tuple[str, ...]
     read: Callable[[Result], Measurement]
 
 
-# what is trained against another commit
-AGAINST = {
-    "dqn": ("--algo", "dqn", "--warmup-steps", "2000", "--replay.capacity", "20000"),
-    "dqn-async": (
-        *("--algo", "dqn", "--warmup-steps", "2000", "--replay.capacity", "20000"),
-        *("--topology", "async", "--evaluator.every-minutes", "0"),
-    ),
+SUBJECTS = {
+    **{name: Subject(("train", "--algo", name), read_training) for name in ("dqn", "ppo", "a2c")},
+    "learner": Subject(("learner",), read_learner),
+    "env": Subject(("env",), read_env),
+}
+
+DQN = ("--algo", "dqn", "--warmup-steps", str(WARMUP_STEPS), "--replay.capacity", "20000")
+# what is trained by turns
+PAIRED = {
+    "dqn": DQN,
+    "dqn-async": (*DQN, "--topology", "async", "--evaluator.every-minutes", "0"),
     "ppo": ("--algo", "ppo"),
     "a2c": ("--algo", "a2c"),
 }
+LIKE_SB3 = {"dqn": ("--explore.epsilon.over-steps", str(WARMUP_STEPS))}  # more flags beside SB3
 
 
-def measure_against(subject: str, commit: str, *, pairs: int, seconds: float) -> Measurement:
-    """Let this tree and a commit train by turns, in an order that alternates."""
+def against_commit(subject: str, commit: str, *, pairs: int, seconds: float) -> Measurement:
+    """Let this tree and a commit train by turns."""
     named = subprocess.run(["git", "rev-parse", "--short", commit], capture_output=True, text=True, check=False)
     if named.returncode:
-        raise SystemExit(f"speed: {commit} is no commit of this repository: use one that git log shows")
-    flags, repeats = ("--env", "pong", *AGAINST[subject]), []
+        raise SystemExit(f"speed: {commit} is no commit of this repository: use {SB3}, or one that git log shows")
+    there = named.stdout.strip()
+    flags = ("--env", "pong", *PAIRED[subject])
     with tempfile.TemporaryDirectory() as name:
         archive = subprocess.run(["git", "archive", commit, "src"], stdout=subprocess.PIPE, check=True).stdout
         subprocess.run(["tar", "-x", "-C", name], input=archive, check=True)
-        sources = {"here": Path(redline.__file__).parents[1], "there": Path(name) / "src"}
-        for number in range(pairs):
-            order = list(sources)[:: 1 if number % 2 == 0 else -1]
-            seeded = (*flags, "--seed", str(number + 1))
-            row = {side: train_for_window(seeded, seconds=seconds, source=sources[side]) for side in order}
-            ratio = row["here"]["steps_per_s"] / row["there"]["steps_per_s"]
-            say(f"pair {number + 1} of {pairs}: {ratio:.3f}")
-            repeats.append({"order": order, **row, "ratio": ratio})
-    spread = rate_of([row["ratio"] for row in repeats]).as_dict()
-    speeds = " against ".join(f"{median(row[side]['steps_per_s'] for row in repeats):.0f}" for side in sources)
-    samples = " and ".join(f"{median(row[side]['samples_per_step'] for row in repeats):.2f}" for side in sources)
+
+        def side(source: Path) -> Callable[[int], Row]:
+            return lambda seed: train_for_window((*flags, "--seed", str(seed)), seconds=seconds, source=source)
+
+        sides = {"here": side(Path(redline.__file__).parents[1]), "there": side(Path(name) / "src")}
+        rows = take_turns(sides, rounds=pairs)
+    found = read_pairs(rows, "here", "there")
     return Measurement(
         name=f"{subject}-against-commit",
-        title=f"{subject} on Pong: this commit ÷ {named.stdout.strip()}",
-        headline=f"{times(spread)}; {speeds} steps/s",
-        learning=f"samples per step {samples}",
-        passed=spread["high"] >= 1.0,
-        config={"flags": shlex.join(flags), "against": named.stdout.strip(), "pairs": pairs, "window_seconds": seconds},
-        repeats=repeats,
-        summary={"ratio": spread},
+        title=f"{subject} on Pong: this commit ÷ {there}",
+        headline=found["headline"],
+        learning=found["learning"],
+        passed=found["ratio"]["high"] >= 1.0,
+        config={"flags": shlex.join(flags), "against": there, "pairs": pairs, "window_seconds": seconds},
+        repeats=found["rows"],
+        summary={"ratio": found["ratio"]},
     )
 
 
-SUBJECTS = {
-    **{name: Subject(("train", "--algo", name, "--against", PEER), read_training) for name in ("dqn", "ppo", "a2c")},
-    "learner": Subject(("learner",), read_learner),
-    "env": Subject(("env",), read_env),
-    "ladder": Subject(("ladder",), read_ladder),
-}
+def against_sb3(subject: str, *, pairs: int, seconds: float) -> Measurement:
+    """Let Redline and Stable-Baselines3 train by turns with the same settings."""
+    flags = ("--env", "pong", *PAIRED[subject], *LIKE_SB3.get(subject, ()))
+    tried = {kind: sb3_window(subject, seconds=TRIAL_SECONDS, seed=1, vec_env=kind)["steps_per_s"] for kind in VEC_ENVS}
+    vec_env = max(tried, key=lambda kind: tried[kind])
+    say(f"{SB3} on its {vec_env} vector env: " + ", ".join(f"{kind} {rate:.0f}" for kind, rate in tried.items()))
+    rows = take_turns(
+        {
+            "redline": lambda seed: train_for_window((*flags, "--seed", str(seed)), seconds=seconds),
+            SB3: lambda seed: sb3_window(subject, seconds=seconds, seed=seed, vec_env=vec_env),
+        },
+        rounds=pairs,
+    )
+    found = read_pairs(rows, "redline", SB3)
+    why_not = why_not_judged(rounds=pairs, others_percent=max(row["busy_percent_before"] for row in rows))
+    judged = goal(rate_of([row["ratio"] for row in found["rows"]]), GOAL_RATIOS[subject], why_not=why_not)
+    return Measurement(
+        name=f"{subject}-against-sb3",
+        title=f"{subject.upper()} on Pong, Nature CNN, the same settings: Redline ÷ Stable-Baselines3",
+        headline=found["headline"],
+        learning=found["learning"],
+        passed=judged["met"] if found["is_fair"] else False,
+        config={
+            "flags": shlex.join(flags),
+            "sb3": SPEED_PEERS[subject].settings(),
+            "sb3_vec_envs_tried_steps_per_s": tried,
+            "pairs": pairs,
+            "window_seconds": seconds,
+        },
+        repeats=found["rows"],
+        summary={
+            "ratio": {SB3: found["ratio"]},
+            "steps_per_s": found["steps_per_s"]["redline"],
+            "peers": {SB3: found["steps_per_s"][SB3]},
+            "goal": judged,
+        },
+        packages=("stable_baselines3", "opencv-python-headless"),
+    )
+
+
+def read_pairs(rows: Sequence[Row], ours: str, theirs: str) -> dict[str, Any]:
+    """Return the ratios of pairs, and whether both sides had the same replay ratio."""
+    rows = [row | {"ratio": row[ours]["steps_per_s"] / row[theirs]["steps_per_s"]} for row in rows]
+    ratio = rate_of([row["ratio"] for row in rows]).as_dict()
+    rates = {side: rate_of([row[side]["steps_per_s"] for row in rows]) for side in (ours, theirs)}
+    speeds = " against ".join(f"{rate.median:.0f}" for rate in rates.values())
+    samples = [median(row[side]["samples_per_step"] for row in rows) for side in (ours, theirs)]
+    is_fair = abs(samples[0] / samples[1] - 1) <= UPDATES_TOLERANCE
+    told = " and ".join(f"{value:.2f}" for value in samples)
+    return {
+        "rows": rows,
+        "ratio": ratio,
+        "steps_per_s": {side: rate.as_dict() for side, rate in rates.items()},
+        "headline": f"{times(ratio)}; {speeds} steps/s",
+        "learning": f"samples per step {told}" + ("" if is_fair else ", NOT the same"),
+        "is_fair": is_fair,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure in a process of its own, and record."""
+    """Measure, and record."""
     options, passed_on = parse(argv)
-    if options.against not in (None, PEER):
-        if passed_on or options.subject not in AGAINST:
-            raise SystemExit(f"speed: --against takes one of {', '.join(AGAINST)}, --pairs and --window-seconds alone")
-        compared = measure_against(
-            options.subject, options.against, pairs=options.pairs, seconds=options.window_seconds
-        )
-        return finish(compared, as_json=options.json, keep=not options.no_record)
-    subject = SUBJECTS[options.subject]
-    result = run_bench([*subject.arguments, *passed_on])
-    return finish(subject.read(result), as_json=options.json, keep=not options.no_record)
+    if options.against is None:
+        subject = SUBJECTS.get(options.subject)
+        if subject is None:
+            raise SystemExit(f"speed: {options.subject} needs --against COMMIT")
+        found = subject.read(run_bench([*subject.arguments, *passed_on]))
+    elif passed_on:
+        raise SystemExit(f"speed: {passed_on[0]} does not go with --against, only --pairs and --window-seconds do")
+    elif options.against == SB3:
+        if options.subject not in GOAL_RATIOS:
+            raise SystemExit(f"speed: --against {SB3} takes one of {', '.join(GOAL_RATIOS)}")
+        found = against_sb3(options.subject, pairs=options.pairs, seconds=options.window_seconds)
+    else:
+        if options.subject not in PAIRED:
+            raise SystemExit(f"speed: --against COMMIT takes one of {', '.join(PAIRED)}")
+        found = against_commit(options.subject, options.against, pairs=options.pairs, seconds=options.window_seconds)
+    return finish(found, as_json=options.json, keep=not options.no_record)
 
 
 def run_bench(arguments: Sequence[str]) -> Result:
@@ -218,14 +257,6 @@ def busy(result: Result) -> str:
     return f"; others used up to {result['others_percent']:.0f} % of the CPU" if result["is_busy"] else ""
 
 
-def regime(config: Mapping[str, Any]) -> str:
-    """Return what is learnt per step, in words."""
-    if "steps_per_update" in config:
-        return f"one update of {config['batch_size']} per {config['steps_per_update']} steps"
-    batches = config["num_envs"] * config["rollout_steps"] // config["batch_size"]
-    return f"{config['rollout_steps']} steps each, {config['epochs']} × {batches} updates of {config['batch_size']}"
-
-
 def times(rate: Mapping[str, float]) -> str:
     """Return a ratio with what 90 % of the rounds lie between."""
     return f"{rate['median']:.2f} × ({rate['low']:.2f}–{rate['high']:.2f})"
@@ -245,9 +276,9 @@ def without(result: Result, *names: str) -> dict[str, Any]:
 def parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     """Read the flags; those that are not ours go on."""
     parser = make_parser(__doc__)
-    names = tuple(dict.fromkeys((*SUBJECTS, *AGAINST)))
+    names = tuple(dict.fromkeys((*SUBJECTS, *PAIRED)))
     parser.add_argument("subject", choices=names, help="what is measured; dqn if it is not named")
-    parser.add_argument("--against", metavar="COMMIT", help="let this tree and a commit train by turns")
+    parser.add_argument("--against", metavar=f"COMMIT|{SB3}", help="train by turns with a commit, or with SB3")
     parser.add_argument("--pairs", type=at_least(1), default=5, help="of turns, with --against")
     parser.add_argument("--window-seconds", type=float, default=15.0, help="of each turn, with --against")
     typed = list(sys.argv[1:] if argv is None else argv)

@@ -1,7 +1,6 @@
-"""Does DQN learn asynchronously what it learns inline? The steps to a mark by topology and seed, or two runs compared.
+"""Does DQN learn asynchronously what it learns inline? The steps to a mark, by topology and seed.
 
-With --task, both topologies train with the same flags and seeds on CartPole or on Catch. With --runs, two finished
-runs are put side by side: return against steps, and against minutes of training.
+Both topologies train with the same flags and seeds on CartPole or on Catch.
 """
 
 import sys
@@ -11,16 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import algorithms_learning
-from arguments import at_least, make_parser
 from battery import Training, train_all
-from episode_means import as_text
 from learning_tasks import TASKS, LearningTask
-from recording import Measurement, finish, say
-from redline.errors import UserError
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.records import Row
-from run_comparison import TOPOLOGIES, compare_runs
+from run_reading import as_text
 
 ALGORITHM = "dqn"
+TOPOLOGIES = ("inline", "async")
 SEEDS = (1, 2, 3)
 # beside the learning that is compared, nothing else is to run
 NO_EVALUATOR = ("--evaluator.every-minutes", "0")
@@ -108,23 +105,15 @@ def train_task(options: Namespace) -> Measurement:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train, or read two runs, and record."""
+    """Train, and record."""
     options = parse(argv)
-    try:
-        runs = dict(zip(TOPOLOGIES, options.runs, strict=True)) if options.runs else {}
-        result = compare_runs(runs, caveat=options.caveat) if runs else train_task(options)
-    except (UserError, OSError) as error:
-        raise SystemExit(f"topologies_learning: {error}") from None
-    return finish(result, as_json=options.json, keep=not options.no_record)
+    return finish(train_task(options), as_json=options.json, keep=not options.no_record)
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
     """Read the flags."""
     parser = make_parser(__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--task", choices=tuple(TASKS), help="what to learn")
-    what.add_argument("--runs", type=Path, nargs=2, metavar=("INLINE_RUN", "ASYNC_RUN"), help="two finished runs")
-    parser.add_argument("--caveat", help="what a reader of the two runs must know, for the record")
+    parser.add_argument("--task", choices=tuple(TASKS), required=True, help="what to learn")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="seeds to train")
     parser.add_argument("--max-steps", type=at_least(1), help="steps that each run has, if not the task's own")
     parser.add_argument("--target-return", type=float, help="mean-100 to reach, if not the task's own")

@@ -1,8 +1,8 @@
 """The asynchronous topology against inline: steps/s of the same training, in pairs, and who waits for whom.
 
-Each is a `redline train` of its own, by turns; start-up and warm-up are excluded. Each pair gives one ratio, so
-whatever else slows the machine slows both; the verdict is the median of the ratios, and only if both learnt as much.
-`pong` is DQN as it is; `sleepy` is CartPole whose step sleeps 5 ms, what processes of their own are made for.
+Each is a `redline train` of its own, by turns; start-up and warm-up are excluded. Each pair gives one ratio. The median
+of the ratios is the verdict, but only if both had the same replay ratio. `pong` is plain DQN; `sleepy` is CartPole
+whose step sleeps 5 ms, which is what separate processes are made for.
 """
 
 import shlex
@@ -11,15 +11,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-import psutil
-
-from arguments import at_least, make_parser
-from machine_use import refuse_busy_machine
-from recording import Measurement, finish, say, spread
-from redline.bench.training.reading import UPDATES_TOLERANCE
+from recording import Measurement, at_least, finish, make_parser, refuse_busy_machine, say, spread
+from redline.bench.training_speed import UPDATES_TOLERANCE
 from redline.records import Row
-from training_window import median_waiting, train_for_window, who_waits
+from redline_process import median_waiting, take_turns, train_for_window, who_waits
 
 TOPOLOGIES = ("async", "inline")
 
@@ -58,22 +55,16 @@ CASES: Mapping[str, Case] = {
 }
 
 
-def run_pair(case: Case, number: int, *, seconds: float, extra: Mapping[str, Sequence[str]]) -> Row:
-    """Measure both once, the order alternating."""
-    busy_percent = psutil.cpu_percent(interval=1.0)
-    order = TOPOLOGIES if number % 2 == 0 else TOPOLOGIES[::-1]
-    rows: dict[str, Row] = {}
-    for topology in order:
-        flags = [*case.flags_of(topology, extra), "--seed", str(number + 1)]
-        row = rows[topology] = train_for_window(flags, seconds=seconds)
-        say(
-            f"{topology}: {row['steps_per_s']:.1f} steps/s, {row['samples_per_step']:.3f} samples per step; "
-            f"{who_waits(row['waiting'])}"
-        )
-    ratio = rows["async"]["steps_per_s"] / rows["inline"]["steps_per_s"]
-    say(f"repeat {number + 1}: ratio {ratio:.3f}")
-    sides = {topology: rows[topology] for topology in TOPOLOGIES}
-    return {"order": order, "seed": number + 1, "busy_percent_before": busy_percent, **sides, "ratio": ratio}
+def run_pairs(case: Case, pairs: int, *, seconds: float, extra: Mapping[str, Sequence[str]]) -> list[Row]:
+    """Measure both topologies by turns."""
+
+    def window(topology: str, seed: int) -> Row:
+        row = train_for_window([*case.flags_of(topology, extra), "--seed", str(seed)], seconds=seconds)
+        say(f"{topology}: {who_waits(row['waiting'])}")
+        return row
+
+    rows = take_turns({topology: partial(window, topology) for topology in TOPOLOGIES}, rounds=pairs)
+    return [row | {"ratio": row["async"]["steps_per_s"] / row["inline"]["steps_per_s"]} for row in rows]
 
 
 def learnt_as_much(pair: Row) -> bool:
@@ -126,8 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     refuse_busy_machine("topologies_speed", allow_busy=options.allow_busy)
     extra = {"both": options.flags, "async": options.async_flags, "inline": options.inline_flags}
-    case = CASES[options.case]
-    pairs = [run_pair(case, number, seconds=options.seconds, extra=extra) for number in range(options.repeats)]
+    pairs = run_pairs(CASES[options.case], options.repeats, seconds=options.seconds, extra=extra)
     result = measurement(options.case, pairs, seconds=options.seconds, extra=extra)
     return finish(result, as_json=options.json, keep=not options.no_record)
 

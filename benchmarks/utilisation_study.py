@@ -15,10 +15,9 @@ from typing import Any
 
 import psutil
 
-from arguments import at_least, make_parser
 from battery import Training, add_battery_flags, as_flags, train, train_all
 from learning_tasks import REPLAY, TASKS
-from recording import Measurement, finish, say
+from recording import Measurement, at_least, finish, make_parser, say
 from redline.records import Row
 from redline.report.relation import relate
 from redline.report.run_files import load_runs

@@ -9,14 +9,11 @@ from redline.algorithms.catalog import ALGORITHMS
 from redline.bench import example_batches as examples
 from redline.bench import limit
 from redline.bench.example_batches import example_batches, num_bytes
-from redline.bench.learner_peers import LEARNER_PEERS, as_sb3
 from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
-from redline.errors import UserError
 from redline.runtime.building import Settled
 from redline.runtime.job import Job
-from redline.types import Batch
 
 
 def settled_on_pong(name: str, batch_size: int | None = None) -> Settled:
@@ -53,18 +50,6 @@ def test_a_count_is_a_number_of_updates() -> None:
     assert any(not torch.equal(a, b) for a, b in zip(before, learning.learner.online.parameters(), strict=True))
 
 
-def test_a_peer_learns_from_the_same_transitions() -> None:
-    pytest.importorskip("stable_baselines3")
-    algorithm, spec = replace(ALGORITHMS["dqn"].atari.algorithm, batch_size=2), env_spec(EnvConfig(id="pong"))
-    batches = example_batches(algorithm, spec, seed=1)
-    given, batch = as_sb3(batches[0], spec), batches[0]
-    assert isinstance(batch, Batch)
-    assert torch.equal(given.observations, batch.frames[:, :4])
-    assert torch.equal(given.next_observations, batch.frames[:, 1:])
-    assert (given.rewards.shape, given.dones.tolist()) == ((2, 1), [[0.0], [0.0]])
-    LEARNER_PEERS["sb3"].build(algorithm, spec, batches)(len(batches) + 1)  # begins anew after the last
-
-
 def test_large_batches_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm, spec = replace(ALGORITHMS["dqn"].atari.algorithm, batch_size=2), env_spec(EnvConfig(id="pong"))
     batches = example_batches(algorithm, spec, seed=1)
@@ -86,10 +71,3 @@ def test_batches_come_in_the_groups_of_a_training(name: str, count: int) -> None
 def test_what_a_training_shares_with_acting_is_known(name: str, expected: bool) -> None:
     settled = settled_on_pong(name)
     assert Learning(settled, env_spec(settled.job.env), [], seed=1).includes_forward_of_acting is expected
-
-
-def test_peers_are_compared_only_at_what_they_have() -> None:
-    with pytest.raises(UserError, match="compared at dqn"):
-        LearnerBench(algo="ppo", against=["sb3"])
-    with pytest.raises(UserError, match="unknown peer 'sb4': did you mean sb3"):
-        LearnerBench(against=["sb4"])

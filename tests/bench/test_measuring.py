@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.bench.measuring import Contender, alternate, rate_of
+from redline.bench.measuring import Contender, RoundProgress, alternate, rate_of
 
 
 def test_low_and_high_hold_nine_rounds_of_ten() -> None:
@@ -51,3 +51,13 @@ def test_turns_cut_into_slices_are_taken_by_turns_and_count_as_one() -> None:
     assert {name: len(rounds) for name, rounds in measured.items()} == {"a": 2, "b": 2}
     turns = [name for name, _ in calls[-16:]]
     assert turns == ["a", "b"] * 4 + ["b", "a"] * 4
+
+
+def test_the_time_left_is_a_guess_first_and_measured_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, told = [0.0], list[str]()
+    monkeypatch.setattr("redline.bench.measuring.time.monotonic", lambda: clock[0])
+    progress = RoundProgress(told.append, rounds=3, guess_s=10.0)
+    progress.begin(0)
+    clock[0] = 100.0
+    progress.begin(1)
+    assert told == ["round 1 of 3, about 30 s left", "round 2 of 3, about 3 min left"]

@@ -1,10 +1,9 @@
-"""Played games: every frame once, and the stacks that an actor saw."""
+"""Played games: every frame once, and what a transition of them takes."""
 
 import numpy as np
-from stamped_game import STACK, stamped_game
 
-from redline.bench.our_memory import bytes_per_transition, filled_memory, staging_bytes
 from redline.bench.played_games import play_game
+from redline.bench.replay_speed import bytes_per_transition, filled_memory, staging_bytes
 
 
 def test_a_game_is_played_alike_with_the_same_seed() -> None:
@@ -15,20 +14,8 @@ def test_a_game_is_played_alike_with_the_same_seed() -> None:
     assert np.array_equal(first.action, again.action)
 
 
-def test_stacks_are_padded_with_zeros_and_go_on_frame_by_frame() -> None:
-    played = stamped_game(num_steps=50)
-    previous = None
-    for step in played.transitions():
-        assert np.array_equal(step.state[:, 1:], step.next_state[:, :-1])
-        if previous is not None:
-            goes_on = ~previous.done
-            assert np.array_equal(step.state[goes_on], previous.next_state[goes_on])
-            assert not step.state[previous.done, : STACK - 1].any()
-        previous = step
-
-
 def test_a_transition_takes_its_share_of_everything_but_the_staging() -> None:
-    played = stamped_game()
+    played = play_game("pong", num_transitions=400, seed=3, lanes=2)
     memory = filled_memory(played, codec="zstd")
     whole = bytes_per_transition(memory) * memory.num_transitions + staging_bytes(memory)
     assert whole == memory.used_bytes

@@ -3,4 +3,5 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE.parents[1] / "benchmarks"), str(HERE)]

@@ -2,11 +2,10 @@
 
 import pytest
 
-from episode_audit import audit_counters, audit_rows
-from episode_means import first_reaching, of_training, running_means
-from learning_curve import thin_out
+from kill_resume import audit_counters, audit_rows
 from memory_flat import growth, rows_after_full
 from redline.records import Row
+from run_reading import first_reaching, of_training, running_means
 
 # two lanes: lane 0 ends after 3 and 5 steps, lane 1 after 4
 ROWS: list[Row] = [
@@ -55,12 +54,6 @@ def test_the_mean_is_over_a_whole_hundred_only() -> None:
 def test_episodes_of_evaluations_are_no_episodes_of_training() -> None:
     rows: list[Row] = [{"role": "actor", "return": 1.0}, {"role": "greedy", "return": 9.0, "evaluation": 1}]
     assert of_training(rows) == rows[:1]
-
-
-def test_a_thinned_curve_keeps_its_ends() -> None:
-    rows: list[Row] = [{"return": 0.0, "steps": n, "time_s": 0.0} for n in range(1_099)]
-    thin = thin_out(running_means(rows), 50)
-    assert (thin[0].steps, thin[-1].steps, len(thin)) == (99, 1098, 50)
 
 
 def test_growth_compares_the_medians_of_the_first_and_last_tenth() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 import speed
 from recording import make_record
+from redline.cli.flags import parse_train
+from sb3_training import SPEED_PEERS
 
 RATE = {"median": 1.7, "low": 1.6, "high": 1.8}
 HEAD = {"schema": 1, "command": "redline bench", "commit": None, "host": {}, "versions": {}, "duration_s": 1.0}
@@ -14,21 +16,19 @@ HEAD = {"schema": 1, "command": "redline bench", "commit": None, "host": {}, "ve
 
 def training(*, met: bool | None, same_updates: bool = True) -> dict[str, Any]:
     learnt = {"samples_per_step": RATE, "mean_return_in_windows": None, "episodes_in_windows": 0, "cores_used": RATE}
-    config = {"algorithm": "dqn", "env": "PongNoFrameskip-v4", "num_envs": 8, "batch_size": 32, "steps_per_update": 4}
+    config = {"algorithm": "dqn", "env": {"id": "PongNoFrameskip-v4"}, "num_envs": 8, "batch_size": 32}
     return {
         **HEAD,
         "config": config,
         "steps_per_s": RATE,
         "updates_per_s": RATE,
         "limit_fraction": RATE,
-        "peers": {"sb3": RATE},
-        "ratio": {"sb3": RATE},
-        "learning": {"redline": learnt, "sb3": learnt},
+        "learning": {"redline": learnt},
         "same_updates_per_step": same_updates,
         "is_busy": True,
         "others_percent": 20.0,
-        "rounds": [{"redline": {}, "sb3": {}}],
-        "goals": {"ratio_sb3": {"met": True}, "limit_fraction": {"met": met}},
+        "rounds": [{"redline": {}}],
+        "goals": {"limit_fraction": {"met": met}},
     }
 
 
@@ -37,7 +37,7 @@ def test_a_training_passes_if_all_goals_are_met(met: bool | None) -> None:
     found = speed.read_training(training(met=met))
     assert found.passed is met
     assert found.name == "dqn-speed-pong"
-    assert "1.70 × (1.60–1.80) sb3" in found.headline
+    assert found.headline == "2 steps/s; 170 % (160–180) of the limit"
     assert "others used up to 20 %" in found.learning
     record = make_record(found, argv=["benchmarks/speed.py", "dqn"], unix_s=0.0)
     assert "host" not in record["summary"]
@@ -56,7 +56,6 @@ def learner(algo: str, batch_size: int) -> dict[str, Any]:
         "limit": {"flop_per_update": 2e9, "sgemm_gflops": 100.0},
         "updates_per_s": RATE,
         "limit_fraction": RATE,
-        "ratio": {},
         "is_busy": False,
         "rounds": [],
         "goals": {"limit_fraction": {"met": None}},
@@ -96,17 +95,60 @@ def test_a_command_that_crashes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         speed.run_bench(["env"])
 
 
-def test_the_ladder_holds_if_its_base_does() -> None:
-    rungs = [
-        {"name": "textbook", "gain_over_base": {**RATE, "median": 1.0}, "learning": {"mean_return": 0.5}},
-        {"name": "native", "gain_over_base": RATE, "learning": {"mean_return": 0.4}},
-        {"name": "device", "gain_over_base": None, "learning": {"mean_return": None}},
-    ]
-    base = {"valid": True, "reason": "keeps up"}
-    found = speed.read_ladder({**HEAD, "config": {"regime": "DQN"}, "rungs": rungs, "base": base})
-    assert found.passed is True
-    assert "with native" in found.headline
-    assert "0.4 … 0.5" in found.learning
+def pair(ratio: float, *, samples_per_step: float = 8.0) -> dict[str, Any]:
+    ours = {"steps_per_s": 100.0 * ratio, "samples_per_step": 8.0}
+    return {"redline": ours, "sb3": {"steps_per_s": 100.0, "samples_per_step": samples_per_step}}
+
+
+def test_each_pair_gives_a_ratio() -> None:
+    found = speed.read_pairs([pair(ratio) for ratio in (1.5, 1.7, 1.6)], "redline", "sb3")
+    assert found["ratio"]["median"] == pytest.approx(1.6)
+    assert [row["ratio"] for row in found["rows"]] == pytest.approx([1.5, 1.7, 1.6])
+    assert "160 against 100 steps/s" in found["headline"]
+    assert found["is_fair"]
+
+
+def test_a_side_that_learns_less_is_not_compared() -> None:
+    found = speed.read_pairs([pair(2.0, samples_per_step=7.6)] * 3, "redline", "sb3")
+    assert not found["is_fair"]
+    assert "NOT the same" in found["learning"]
+
+
+@pytest.mark.parametrize("subject", speed.GOAL_RATIOS)
+def test_both_sides_have_the_same_settings(subject: str) -> None:
+    job = parse_train(["--env", "pong", *speed.PAIRED[subject], *speed.LIKE_SB3.get(subject, ())]).job
+    ours, peer = job.algorithm, SPEED_PEERS[subject]
+    options = peer.options
+    assert job.num_envs == peer.num_envs
+    assert ours.batch_size == peer.batch_size
+    assert ours.optimizer.lr_at(0) == options["learning_rate"]
+    assert ours.returns.gamma == 0.99  # SB3's default
+    if subject == "dqn":
+        assert ours.warmup_steps == options["learning_starts"]
+        assert ours.replay.capacity == options["buffer_size"]
+        updates_per_vector_step = options["gradient_steps"] / options["train_freq"][0]
+        assert ours.updates_per_vector_step(job.num_envs) == updates_per_vector_step
+        steps_per_update = job.num_envs / updates_per_vector_step
+        assert ours.target_sync_updates * steps_per_update == options["target_update_interval"]
+    else:
+        assert ours.rollout_steps == options["n_steps"]
+        assert (ours.objective.entropy_weight, ours.objective.value_weight) == (options["ent_coef"], options["vf_coef"])
+    if subject == "ppo":
+        assert (ours.epochs, ours.objective.clip) == (options["n_epochs"], options["clip_range"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        (["env", "--against", "sb3"], "takes one of dqn, ppo, a2c"),
+        (["learner", "--against", "HEAD"], "takes one of dqn, dqn-async, ppo, a2c"),
+        (["ppo", "--against", "sb3", "--rounds", "3"], "--rounds does not go with --against"),
+        (["dqn-async"], "dqn-async needs --against COMMIT"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(typed: list[str], reason: str) -> None:
+    with pytest.raises(SystemExit, match=reason):
+        speed.main(typed)
 
 
 def test_what_is_typed_goes_on() -> None:

@@ -5,18 +5,13 @@ from typing import Any
 
 import pytest
 
-import prefetch_effect
-import run_comparison
 import topologies_learning
 import topologies_speed
-from episode_means import Point
 from learning_tasks import TASKS
 from recording import make_record
 from redline.cli.flags import parse_train
-from redline.errors import UserError
-from redline.runtime.settings import to_settings
-from training_window import find_window, median_waiting, read_window, who_waits
-from watched_run import find_run
+from redline_process import find_run, find_window, median_waiting, read_window, who_waits
+from run_reading import Point
 
 NO_FLAGS: dict[str, list[str]] = {"both": [], "async": [], "inline": []}
 
@@ -125,40 +120,6 @@ def test_both_sides_train_the_same_but_for_the_topology(case: str) -> None:
     assert ours.evaluator.every_minutes == 0.0
 
 
-# Prefetch
-
-
-def test_every_setting_is_measured_in_every_place_once() -> None:
-    orders = [prefetch_effect.turn_order(number) for number in range(4)]
-    assert [set(place) for place in zip(*orders, strict=True)] == [{0, 1, 2, 3}] * 4
-
-
-def prefetch_round(factor: float, *, base: float = 100.0) -> dict[str, Any]:
-    row = {"updates_per_s": base, "steps_per_s": base, "samples_per_step": 8.0, "waiting": {}}
-    slower = row | {"updates_per_s": 1.3 * base, "steps_per_s": factor * base}
-    return {"by_prefetch": {"0": row, "1": row, "2": row, "3": slower}}
-
-
-@pytest.mark.parametrize(
-    ("factors", "passed"),
-    [((0.96, 0.97, 0.96, 0.97), False), ((0.9, 0.97, 1.1, 0.97), True), ((1.1, 1.2, 1.1, 1.2), True), ((0.5,), None)],
-)
-def test_prefetch_fails_only_where_actors_are_slower_beyond_noise(
-    factors: tuple[float, ...], passed: bool | None
-) -> None:
-    rounds = [prefetch_round(factor, base=100.0 + 50.0 * n) for n, factor in enumerate(factors)]
-    found = prefetch_effect.measurement(rounds, pacing="free", seconds=25.0)
-    assert (found.passed, found.name) == (passed, "prefetch-effect")
-    assert found.summary["by_prefetch"]["3"]["updates_per_s_ratio"]["mean"] == pytest.approx(1.3)
-    make_record(found, argv=["x.py"], unix_s=0.0)
-
-
-@pytest.mark.parametrize("pacing", prefetch_effect.PACINGS)
-def test_redline_understands_the_flags_of_every_prefetch(pacing: str) -> None:
-    job = parse_train(prefetch_effect.flags_of(3, pacing=pacing, seed=2)).job
-    assert (job.pacing, job.topology, job.seed, job.algorithm.replay.prefetch) == (pacing, "async", 2, 3)
-
-
 # Learning
 
 
@@ -190,58 +151,4 @@ def test_both_topologies_must_reach_the_mark() -> None:
     late = [trained("async", seed, 70_000) for seed in (2, 3)]
     found = topologies_learning.measurement(TASKS["cartpole"], [*rows[:-1], *late], parallel=1)
     assert (found.passed, found.name) == (True, "topologies-cartpole-v1")
-    make_record(found, argv=["x.py"], unix_s=0.0)
-
-
-# Two runs
-
-
-def facts_of(*flags: str) -> dict[str, Any]:
-    parsed = parse_train(["--env", "pong", *flags])
-    return {"algorithm": parsed.algo, "config": to_settings(parsed.job), "resumes": [], "commit": None, "host": {}}
-
-
-def test_common_points_end_where_the_shorter_run_does() -> None:
-    assert run_comparison.common_points([326_000, 290_000], 4) == [72_000, 144_000, 216_000, 288_000]
-    assert run_comparison.common_points([20.5, 30.0], 4)[-1] == pytest.approx(20.4)
-    assert run_comparison.common_points([0.42, 3.0], 4) == [0.1, 0.2, 0.3, 0.4]
-    with pytest.raises(UserError, match="too short"):
-        run_comparison.common_points([0.0, 3.0])
-
-
-def test_means_are_over_the_last_episodes_that_had_ended() -> None:
-    episodes = [{"steps": 10 * n, "return": float(n)} for n in range(1, 200)]
-    at = run_comparison.means_at(episodes, "steps", 1_000)
-    assert at == {"mean_return_10": 95.5, "mean_return_100": 50.5, "episodes": 100}
-    early = run_comparison.means_at(episodes, "steps", 95)
-    assert early == {"mean_return_10": None, "mean_return_100": None, "episodes": 9}
-
-
-def side_of(topology: str, *, steps: int) -> dict[str, Any]:
-    events = [{"event": "evaluation", "weights_steps": 900, "time_s": 120.0, "mean_return": 3.0}] * (steps > 1_000)
-    rows = [reading(0.0, 0, 0), reading(10.0, 100, 1), reading(110.0, steps, 200)]
-    return run_comparison.read_side(facts_of("--topology", topology), rows, events)
-
-
-def test_speed_is_that_since_the_first_update() -> None:
-    assert side_of("async", steps=2_100)["steps_per_s"] == 20.0
-
-
-def test_two_runs_stand_side_by_side() -> None:
-    sides = {"inline": side_of("inline", steps=1_000), "async": side_of("async", steps=2_100)}
-    episodes = {
-        name: [{"steps": 10 * n, "minutes": n / 60, "return": gain * n} for n in range(1, 101)]
-        for name, gain in (("inline", 1.0), ("async", 2.0))
-    }
-    tables = {
-        key: run_comparison.compare(episodes, key, run_comparison.common_points([end], 2))
-        for key, end in (("steps", 1_000.0), ("minutes", 1.6))
-    }
-    found = run_comparison.measurement(sides, tables, algorithm="dqn", env_id="pong")
-    assert found.headline.startswith("after 1,000 steps inline 95.5, async 191.0; after 1.6 minutes inline 91.5")
-    assert found.summary["by_steps"][0]["inline"] == {"mean_return_10": 45.5, "mean_return_100": None, "episodes": 50}
-    assert found.learning == "samples per step 8.0 and 8.0, steps/s 9 and 20; greedy async 3.0 at step 900"
-    assert found.config["async"]["flags"] == "--topology async"
-    assert (found.passed, found.name) == (None, "topologies-learning-pong-dqn")
-    assert "1,000" in run_comparison.table_text("steps", tables["steps"])
     make_record(found, argv=["x.py"], unix_s=0.0)

@@ -1,1 +1,1 @@
-"""Measurements that a user can repeat: Redline's parts, and its peers' at the same work on the same data."""
+"""Measurements that users can repeat on their own machine, beside the limit of that machine."""

@@ -1,7 +1,7 @@
-"""`redline bench env`: steps per second through Redline's env layer, beside the bare emulators, options alike.
+"""`redline bench env`: steps per second through Redline's env layer, beside the bare emulators with the same options.
 
-A run of the default length ends before any lane has earned a key (see `redline.envs.atari`), so the ratio leaves out
-those seeded resets: what they cost is measured apart, and `ratio_with_keys` counts it.
+A run of the default length ends before the first seeded reset of any lane (see `redline.envs.atari`), so the ratio
+leaves these resets out. Their cost is measured separately, and `ratio_with_keys` includes it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from typing import Any
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv as Emulator
 
-from redline.bench.goals import goal, why_not_judged
-from redline.bench.host_result import result_head
-from redline.bench.measuring import Contender, Told, alternate, rate_of
-from redline.bench.other_work import OtherWork, busy_facts
-from redline.bench.time_left import with_time_left
+from redline.bench.measuring import Contender, Progress, alternate, rate_of, silent
+from redline.bench.results import OtherWork, busy_facts, goal, result_head, why_not_judged
 from redline.envs.atari import KEY_INTERVAL_STEPS, make_emulator
 from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import resolve
@@ -34,7 +31,7 @@ from redline.types import IntArray
 GOAL_RATIO = 0.95
 SEEDED_RESETS = 3
 SLICES = 20  # of a turn
-PLAYED_AHEAD = 4_096  # vector steps whose actions are drawn before the clock starts
+DRAWN_STEPS = 4_096  # vector steps whose actions are drawn before the clock starts
 
 
 @dataclass(frozen=True)
@@ -61,21 +58,15 @@ class EnvBench:
         """Return the threads that step the emulators."""
         return self.threads or min(usable_cores(), self.num_envs)
 
-    def run(self, told: Told = lambda _: None) -> dict[str, Any]:
-        """Step both by turns, with the same actions, and return all figures as one plain object."""
+    def run(self, progress: Progress = silent) -> dict[str, Any]:
+        """Step both by turns with the same actions, and return all figures as one plain object."""
         begun_s, others = time.perf_counter(), OtherWork()
         with ExitStack() as stack:
             contenders: dict[str, Contender] = {
                 "redline": stack.enter_context(self.layered()),
                 "bare": stack.enter_context(self.bare()),
             }
-            measured = alternate(
-                contenders,
-                rounds=self.rounds,
-                turn_s=self.turn_s,
-                slices=SLICES,
-                told=with_time_left(told, rounds=self.rounds, round_s=self.turn_s * len(contenders)),
-            )
+            measured = alternate(contenders, rounds=self.rounds, turn_s=self.turn_s, slices=SLICES, progress=progress)
         others_percent = others.percent()
         seeded_reset_s = self.time_seeded_reset()
         steps = {name: [self.num_envs * value for value in rounds] for name, rounds in measured.items()}
@@ -89,7 +80,7 @@ class EnvBench:
             "steps_per_s": speed.as_dict(),
             "peers": {"bare": rate_of(steps["bare"]).as_dict()},
             "ratio": {"bare": ratio.as_dict()},
-            # all turns have as many steps: the speed over all of them, rare slow ones included
+            # all turns have as many steps: this is the speed over all of them, rare slow ones included
             "ratio_of_means": harmonic_mean(steps["redline"]) / harmonic_mean(steps["bare"]),
             "seeded_reset_s": seeded_reset_s,
             "key_share": key_share,
@@ -105,9 +96,9 @@ class EnvBench:
         }
 
     def bare(self) -> Stepping:
-        """Return the emulators as their library has them, with every option as Redline sets it."""
+        """Return the emulators as their library makes them, with every option as Redline sets it."""
         emulator = self._make_emulator(self.num_envs)
-        # the very games that the layer begins with: some take longer to emulate than others
+        # the same games that the layer begins with: some take longer to emulate than others
         emulator.reset(seed=np.array([key_seed(self.seed, lane, 0) for lane in range(self.num_envs)]))
         num_actions = len(emulator.ale.get_action_set())
         return Stepping(emulator.send, emulator.recv, emulator.close, actions=self._actions(num_actions))
@@ -119,7 +110,7 @@ class EnvBench:
         return Stepping(env.send, env.recv, env.close, actions=self._actions(env.spec.num_actions))
 
     def time_seeded_reset(self) -> float:
-        """Return the seconds of one lane's reset with a seed, for which the emulator loads its game anew."""
+        """Return the seconds that one lane's seeded reset takes: the emulator loads its game anew."""
         emulator, lane = self._make_emulator(num_envs=1), np.ones(1, np.bool_)
         emulator.reset(seed=np.array([self.seed]))
         begun_s = time.perf_counter()
@@ -137,17 +128,17 @@ class EnvBench:
         return make_emulator(game.game, game.protocol, self.env, num_envs=num_envs, threads=threads)
 
     def _actions(self, num_actions: int) -> IntArray:
-        return np.random.default_rng(self.seed).integers(num_actions, size=(PLAYED_AHEAD, self.num_envs))
+        return np.random.default_rng(self.seed).integers(num_actions, size=(DRAWN_STEPS, self.num_envs))
 
 
 def share_of_keys(seeded_reset_s: float, *, steps_per_s: float) -> float:
-    """Return the share of all time that goes into seeded resets: all lanes wait for one, once in so many steps each."""
+    """Return the share of the time that seeded resets take: one per lane and interval, and all lanes wait."""
     resets_s = seeded_reset_s * steps_per_s / KEY_INTERVAL_STEPS  # for each second of stepping
     return resets_s / (1.0 + resets_s)
 
 
 class Stepping:
-    """Steps a vector of envs at random; called with a number of vector steps."""
+    """Takes random steps in a vector of envs; called with a number of vector steps."""
 
     def __init__(
         self,
@@ -163,14 +154,14 @@ class Stepping:
         self.num_envs: int = actions.shape[1]
 
     def __call__(self, count: int) -> None:
-        """Take so many vector steps."""
+        """Take `count` vector steps."""
         for _ in range(count):
             self._send(self._actions[self._at % len(self._actions)])
             self._recv()
             self._at += 1
 
     def steps_per_s(self, seconds: float) -> float:
-        """Step for about so long and return the steps of all envs per second."""
+        """Step for about `seconds` and return the steps of all envs per second."""
         count, begun_s, spent_s = 0, time.perf_counter(), 0.0
         while spent_s < seconds:
             self(10)

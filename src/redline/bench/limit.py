@@ -1,6 +1,6 @@
-"""The machine's limit: arithmetic at the best matrix product of this run, and the bare emulators on all cores.
+"""The machine's limit: a training that only multiplies matrices, as fast as this run ever did, and only emulates.
 
-limit = 1 / (FLOP per step ÷ best sgemm rate + env seconds per step), as if a training did nothing else.
+limit = 1 / (FLOP per step ÷ best sgemm rate + env seconds per step)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRY_SECONDS = 0.15
 
 @dataclass(frozen=True)
 class Work:
-    """What the arithmetic of an algorithm takes, whoever computes it."""
+    """The arithmetic that an algorithm needs, whatever computes it."""
 
     flop_per_update: float
     flop_per_step: float
@@ -38,7 +38,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a training on this machine could reach at most."""
+    """The most that a training could reach on this machine."""
 
     sgemm_gflops: float  # the best of this run
     work: Work
@@ -92,9 +92,9 @@ class Sgemm:
 def count_work(algorithm: QLearning | OnPolicy, spec: EnvSpec) -> Work:
     """Count the FLOP of convolutions and matrix products, two for each multiply-add.
 
-    An update is what its loss needs: every forward, and the backward without the gradient of the pixels. A step is its
-    share of the updates; with rollouts each step is also acted on once by the network, which is counted. Acting with a
-    replay memory is not: it is 3 % of DQN's work, and none of it while actions are random.
+    An update counts every forward pass of its loss, and the backward pass without the gradient of the pixels. A step
+    counts its share of the updates. With rollouts it also counts the forward pass of acting. With a replay memory it
+    does not: acting is 3 % of DQN's work, and none of it while actions are random.
     """
     network = algorithm.build_network(spec, torch.Generator().manual_seed(1))
     batch = example_batch(algorithm, spec, np.random.default_rng(1))

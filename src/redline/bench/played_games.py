@@ -1,13 +1,11 @@
-"""Games played at random and kept in memory, so that every contender is given the same experience."""
+"""Games played at random and held in memory, so that every contender gets the same experience."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from redline.envs import stacking
 from redline.envs.config import EnvConfig
 from redline.envs.factory import make_vector_env
 from redline.experience import ReplayMemory
@@ -15,29 +13,11 @@ from redline.types import Array, BoolArray, FloatArray, IntArray
 
 LANES = 8
 STACK = 4
-Progress = Callable[[int], None]  # told the transitions played so far
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """One step of every lane as most replay memories take it: whole stacks."""
-
-    state: Array  # [L, K, *frame]
-    next_state: Array  # [L, K, *frame]
-    action: IntArray  # [L]
-    reward: FloatArray  # [L]
-    terminated: BoolArray  # [L]
-    truncated: BoolArray  # [L]
-
-    @property
-    def done(self) -> BoolArray:
-        """Where the episode is over, for whatever reason."""
-        return self.terminated | self.truncated
 
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """What a game showed: T steps in L lanes, each frame once."""
+    """A game that was played: T steps in L lanes, each frame once."""
 
     game: str
     begin_frames: Array  # [L, *frame] before the first step
@@ -65,15 +45,6 @@ class PlayedGame:
         """Steps of all lanes."""
         return self.num_steps * self.lanes
 
-    def transitions(self, stack: int = STACK) -> Iterator[Transitions]:
-        """Return the steps in order, with the stacks that an actor saw."""
-        state = stacking.begin(self.begin_frames, stack)
-        for t in range(self.num_steps):
-            next_state = stacking.push(state, self.frames[t])
-            step = Transitions(state, next_state, self.action[t], self.reward[t], self.terminated[t], self.truncated[t])
-            yield step
-            state = stacking.restart(next_state, step.done, self.first_frames.get(t, next_state))
-
     def put_into(self, memory: ReplayMemory, *, num_steps: int | None = None) -> None:
         """Append the first `num_steps` of each lane, or all, as one more stretch of play."""
         lanes = memory.lanes
@@ -98,9 +69,8 @@ def play_game(
     seed: int,
     lanes: int = LANES,
     threads: int = 0,
-    progress: Progress | None = None,
 ) -> PlayedGame:
-    """Play a game with random actions until `num_transitions` are kept, rounded up to whole vector steps."""
+    """Play `num_transitions` of a game with random actions, rounded up to whole vector steps."""
     num_steps = -(-num_transitions // lanes)
     rng = np.random.default_rng(seed)
     env = make_vector_env(EnvConfig(id=game, stack=STACK), num_envs=lanes, seed=seed, threads=threads or lanes)
@@ -120,8 +90,6 @@ def play_game(
             return_ends[t] = step.return_ends
             if step.ended.any():
                 first_frames[t] = step.first_frames.copy()
-            if progress is not None:
-                progress((t + 1) * lanes)
     finally:
         env.close()
     return PlayedGame(

@@ -33,7 +33,7 @@ COMMANDS = {
     "report": "make a page of charts from one run, or compare several",
     "tune": "search for better settings, and check the winner with seeds that the search never used",
     "profile": "find where the time of a training goes, by leaving out one part at a time",
-    "bench": "measure speed and memory here, beside the limit and beside peers",
+    "bench": "measure speed and memory here, beside the limit of the machine",
     "completion": "print a script by which bash or zsh completes commands, flags and names",
     "doctor": "print on one page what a bug report needs: machine, versions, settings",
 }

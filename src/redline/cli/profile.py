@@ -1,7 +1,5 @@
-"""`redline profile`: where the time of a training goes, what holds it up, and which setting may help."""
+"""`redline profile`: where the time of a training goes, what its bottleneck is, and which setting may help."""
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,27 +8,25 @@ from typing import Annotated, Any
 import tyro
 
 from redline.bench.knockout.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARNER, percent
-from redline.bench.knockout.profiling import Profile
-from redline.bench.knockout.tracing import VIEWER
-from redline.bench.other_work import busy_words
-from redline.cli.bench_printing import check_out, ended_by_signals, tell
+from redline.bench.knockout.profiling import VIEWER, Profile
+from redline.bench.results import busy_words
+from redline.cli.bench import OutputFlags, check_out, ended_by_signals, give_out, tell
 from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
-from redline.cli.main import DONE, FAILED, refuse
+from redline.cli.main import FAILED, refuse
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table
+from redline.cli.tables import print_table
 from redline.cli.train import TRAINING_ERRORS
 from redline.cli.wording import duration, number, rate
 from redline.errors import UserError
-from redline.records import as_json_value
 
 PROGRAM = "redline profile"
 WITHOUT = {
     "full": "nothing",
-    "constant_batch": "making batches: the same one again and again",
+    "constant_batch": "sampling batches: always the same one",
     "no_optimiser": "the optimiser's step",
     "no_backward": "backward pass and optimiser",
-    "no_loss": "all learning; batches are still made",
-    "no_env": "the envs: recorded observations come back at once",
+    "no_loss": "all learning; batches are still sampled",
+    "no_env": "the envs: recorded steps come back at once",
     "no_acting": "the network when acting: random actions",
     "no_records": "records and hardware monitor",
     "no_env_no_loss": "envs and all learning",
@@ -39,37 +35,31 @@ WITHOUT = {
 
 @dataclass(frozen=True)
 class ProfileFlags:
-    """Find where the time of a training goes. Takes the flags of redline train; of a run nothing is saved."""
+    """Find where the time of a training goes. Takes the flags of redline train; saves no run."""
 
     train: Annotated[TrainFlags, tyro.conf.arg(name="")]
     """What to profile."""
     rounds: int = Profile.rounds
     """Rounds in which all variants are measured by turns; a verdict needs 5."""
     turn_seconds: float = Profile.turn_s
-    """Seconds that each variant trains in each round; a whole rollout if that takes longer."""
+    """Seconds that each variant trains in each round; at least a whole rollout."""
     trace: Path | None = None
-    """File for a timeline of a few steps, .json or .json.gz, to look at with a trace viewer."""
+    """File for a timeline of a few steps, .json or .json.gz, for a trace viewer."""
     out: Path | None = None
     """File for the JSON object."""
 
     def __post_init__(self) -> None:
-        for name in ("trace", "out"):
-            path: Path | None = getattr(self, name)
-            try:
-                if path is not None:
-                    check_out(path)
-            except UserError as error:
-                raise UserError(f"{name} {str(error).removeprefix('out ')}") from None
+        if self.trace is not None:
+            check_out(self.trace, "trace")
 
 
 def run(args: Sequence[str]) -> int:
     """Measure, print."""
     if is_several(args):
-        raise UserError(
-            "one training is profiled at a time: use --algo with one name (redline algos lists them) and --seed"
-        )
+        raise UserError("one training is profiled at a time: use --algo with one name (see redline algos) and --seed")
     flags = parse(ProfileFlags, args, default=ProfileFlags(train=train_defaults(args)), prog=PROGRAM)
     asked = as_typed(flags.train, args)
+    output = OutputFlags(out=flags.out, plain=asked.plain, json=asked.json)
     profile = Profile(
         job=asked.job, algorithm=asked.algo, rounds=flags.rounds, turn_s=flags.turn_seconds, trace=flags.trace
     )
@@ -78,31 +68,14 @@ def run(args: Sequence[str]) -> int:
             result = profile.run(tell)
     except TRAINING_ERRORS as error:
         return refuse(str(error), as_json=asked.json, code=FAILED)
-    whole: Any = as_json_value({**result, "command": shlex.join([*PROGRAM.split(), *args])})
-    text = json.dumps(whole, allow_nan=False)
-    if asked.json:
-        print(text)
-    else:
-        show(whole, plain=is_plain(plain=asked.plain, as_json=False))
-    unwritten = {} if whole["trace"] is None else {f"trace {flags.trace}": whole["trace"]["error"]}
-    if flags.out is not None:
-        unwritten[f"out {flags.out}"] = _write(flags.out, text)
-    unwritten = {file: reason for file, reason in unwritten.items() if reason is not None}
-    for file, reason in unwritten.items():
-        tell(f"redline: {file} can't be written: {reason}")
-    return FAILED if unwritten else DONE
+    trace_error = None if result["trace"] is None else result["trace"]["error"]
+    if trace_error is not None:
+        tell(f"redline: trace {flags.trace} can't be written: {trace_error}")
+    code = give_out(result, output, command=PROGRAM, args=args, show=show)
+    return code if trace_error is None else FAILED
 
 
-def _write(path: Path, text: str) -> str | None:
-    """Write the object; return why it could not be, or None."""
-    try:
-        path.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-    return None
-
-
-def show(result: Mapping[str, Any], *, plain: bool) -> None:
+def show(result: Mapping[str, Any], plain: bool) -> None:
     """Print the result: how fast it is, what each part costs, what that means."""
     config, full = result["config"], result["full"]
     subject = f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs"
@@ -120,7 +93,7 @@ def show(result: Mapping[str, Any], *, plain: bool) -> None:
     costs += [("the whole", _milliseconds(whole), percent(1.0))]
     print_table(("part", "ms per vector step", "share"), costs, plain=plain, numeric=(1, 2))
     print(
-        f"A vector step is a step of all {config['num_envs']} envs. A cost whose interval holds 0 may be none at all."
+        f"A vector step is one step of all {config['num_envs']} envs. A cost whose interval includes 0 may be nothing."
     )
     for remark in result["remarks"]:
         print(remark)
@@ -132,7 +105,7 @@ def show(result: Mapping[str, Any], *, plain: bool) -> None:
     if result["trace"] is not None and result["trace"]["error"] is None:
         print(f"trace of {result['trace']['steps']} vector steps: open {result['trace']['path']} at {VIEWER}")
     took = f"{duration(result['duration_s'])}{busy_words(result['others_percent'])}"
-    print(f"measured in {took}; checkpoints and evaluations were left out")
+    print(f"measured in {took}; without checkpoints and evaluations")
 
 
 def _cost(words: str, cost: Mapping[str, Mapping[str, float]]) -> tuple[str, str, str]:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from redline.bench.knockout.record_keeping import keeping_records
-from redline.bench.knockout.replacing import tapped
-from redline.bench.knockout.subject import Subject, period_steps, prepare
+from redline.bench.knockout.subject import Subject, period_steps, prepare, tapped
 from redline.bench.knockout.variants import VARIANTS
+from redline.bench.recorded_training import recorded
 from redline.cli.flags import parse_train
 from redline.runtime.building import build_trainer, settle
 from redline.runtime.rollout_source import RolloutSource
@@ -35,8 +34,8 @@ def subject_of(algorithm: str, folder: Path, *flags: str) -> Iterator[Subject]:
     with ExitStack() as stack:
         trainer = build_trainer(settle(job), env_seed=1)
         stack.callback(trainer.close)
-        records = keeping_records(trainer, folder, algorithm=algorithm, note=pytest.fail)
-        yield prepare(trainer, stack.enter_context(records))
+        training = stack.enter_context(recorded(trainer, folder, algorithm=algorithm, note=pytest.fail))
+        yield prepare(training)
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def weights(subject: Subject) -> torch.Tensor:
 def attributes(subject: Subject) -> list[set[str]]:
     trainer, world = subject.trainer, subject.world
     owners: list[Any] = [trainer.source, trainer.learner, trainer.learner.optimizer, world.env, world.actor]
-    owners += [subject.records, *([trainer.source.buffer] if isinstance(trainer.source, RolloutSource) else [])]
+    owners += [subject.training, *([trainer.source.buffer] if isinstance(trainer.source, RolloutSource) else [])]
     return [set(vars(owner)) for owner in owners]
 
 

@@ -1,1 +1,1 @@
-"""Knock-out attribution: what a part of a training costs is what is saved by leaving it out."""
+"""Knock-outs: a training measured again and again, each time with one part left out."""

@@ -1,4 +1,4 @@
-"""From what costs most to the settings most likely to help, as flags to type; the rules are data."""
+"""What helps against a bottleneck, as flags to type, and what must be known to read the costs; rules are data."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from redline.runtime.roles import usable_cores
 from redline.runtime.settings import from_settings
 from redline.runtime.topology import check_topology, settle_roles
 
-GOOD_BATCH = 128  # rows beyond which a CPU's cache no longer holds what an update computes with
+GOOD_BATCH = 128  # beyond this many rows, a CPU's cache no longer holds an update
 MOST_ENVS = 64
-LEARNER = (*LEARNER_PARTS, ENV_AND_LEARNER)  # cores that a cheaper learner leaves free serve the envs beside it
-LEARNT_ELSE = "changes what is learnt, so compare the returns"
+LEARNER = (*LEARNER_PARTS, ENV_AND_LEARNER)  # a cheaper learner leaves cores for the envs beside it
+CHANGES_LEARNING = "changes what is learnt, so compare the returns"
 
 Setting = tuple[str, Any]  # its dotted key and its value
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A remedy for what is slow."""
+    """A remedy for parts that are slow."""
 
     parts: tuple[str, ...]
-    setting: Callable[[Job], Setting | None]  # None where it would change nothing, or is not to be had
+    setting: Callable[[Job], Setting | None]  # None where it would change nothing or is not available
     why: str
 
 
 def advise(job: Job, *parts: str | None, asked: Job) -> list[dict[str, str]]:
     """Return the settings that may help where these parts of a settled job cost most, the likeliest first.
 
-    What is `asked` may be settled in another way when it is not profiled; nothing is advised that it can't be given.
+    A profile may settle the job that the user `asked` for in another way; nothing is advised that this job can't have.
     """
     found = {rule.setting(job): rule.why for part in parts for rule in RULES if part in rule.parts}
     return [
         {"flag": _flag(setting), "why": why}
         for setting, why in found.items()
-        if setting is not None and _is_to_be_had(asked, setting)
+        if setting is not None and _is_possible(asked, setting)
     ]
 
 
-def _is_to_be_had(asked: Job, setting: Setting) -> bool:
+def _is_possible(asked: Job, setting: Setting) -> bool:
     key, value = setting
     role, _, name = key.rpartition(".")
     try:
@@ -146,21 +146,61 @@ RULES = (
     Rule(
         LEARNER,
         _larger_batch,
-        f"fewer and larger updates at the same samples per step: each row costs less; {LEARNT_ELSE}",
+        f"fewer and larger updates at the same replay ratio: each row costs less; {CHANGES_LEARNING}",
     ),
-    Rule(("optimiser",), _fewer_batches, f"half as many updates of twice the rows; {LEARNT_ELSE}"),
+    Rule(("optimiser",), _fewer_batches, f"half as many updates of twice the rows; {CHANGES_LEARNING}"),
     Rule(
-        ("forward", "backward", ENV_AND_LEARNER), _smaller_network, f"the 2013 network computes a third; {LEARNT_ELSE}"
+        ("forward", "backward", ENV_AND_LEARNER),
+        _smaller_network,
+        f"the 2013 network needs a third of the arithmetic; {CHANGES_LEARNING}",
     ),
-    Rule(LEARNER, _learn_less, f"learns less often from each step; {LEARNT_ELSE}"),
-    Rule(("sampling",), _prefetch, "a thread gathers the next batch while this one is learnt from"),
+    Rule(LEARNER, _learn_less, f"a lower replay ratio; {CHANGES_LEARNING}"),
+    Rule(("sampling",), _prefetch, "a thread gathers the next batch while the learner uses this one"),
     Rule(("sampling",), _faster_codec, "frames are decoded faster, and take more memory"),
-    Rule(("sampling",), _uniform, f"no priorities to draw by and to keep; {LEARNT_ELSE}"),
-    Rule(("sampling",), _learn_less, f"learns less often from each step; {LEARNT_ELSE}"),
-    Rule(("env", ENV_AND_LEARNER), _all_env_threads, "the emulators run on fewer threads than could work"),
-    Rule(("env", "acting"), _own_process, "plays in a process of its own, while the learner learns in another"),
-    Rule(("env",), _more_threaded_envs, f"a thread that is done takes the next env; {LEARNT_ELSE}"),
-    Rule(("acting",), _more_envs, f"one forward pass serves more envs; {LEARNT_ELSE}"),
-    Rule(("acting",), _smaller_network, f"the 2013 network computes a third; {LEARNT_ELSE}"),
-    Rule(("records",), _no_monitor, "nothing watches the hardware then"),
+    Rule(("sampling",), _uniform, f"no priorities to draw by and to update; {CHANGES_LEARNING}"),
+    Rule(("sampling",), _learn_less, f"a lower replay ratio; {CHANGES_LEARNING}"),
+    Rule(("env", ENV_AND_LEARNER), _all_env_threads, "the emulators run on fewer threads than they could use"),
+    Rule(("env", "acting"), _own_process, "one process plays while another learns"),
+    Rule(("env",), _more_threaded_envs, f"a thread that has finished takes the next env; {CHANGES_LEARNING}"),
+    Rule(("acting",), _more_envs, f"one forward pass serves more envs; {CHANGES_LEARNING}"),
+    Rule(("acting",), _smaller_network, f"the 2013 network needs a third of the arithmetic; {CHANGES_LEARNING}"),
+    Rule(("records",), _no_monitor, "without the hardware monitor"),
 )
+
+
+def can_overlap(job: Job) -> bool:
+    """Tell whether envs step while the learner learns."""
+    return job.algorithm.replay is not None and find_game(job.env.id) is not None
+
+
+def what_runs_beside_what(job: Job) -> str:
+    """Say what this job does at the same time."""
+    replay = job.algorithm.replay
+    if replay is None:
+        return "Nothing runs beside the envs: the learner uses a full rollout before they step again."
+    if can_overlap(job):
+        said = "The envs step while the learner samples batches and learns."
+    else:
+        said = "Nothing runs beside the envs: they step when all updates that are due are done."
+    gathers = f" A thread gathers batches beside the learner (--replay.prefetch {replay.prefetch})."
+    return said + gathers if replay.prefetch else said
+
+
+def remarks(job: Job, *, keeps_features: bool) -> list[str]:
+    """Say what the costs of this job include, and what they lack."""
+    nested = (
+        "The learner's parts are left out one after the other: first the optimiser, then also the backward pass, then "
+        "also forward passes and loss. So they sum to the learner"
+    )
+    if can_overlap(job):
+        nested += ", and the forward passes, the last to go, lack what the envs hide"
+    said = [f"{nested}."]
+    if job.algorithm.optimizer.max_norm() is not None:
+        said.append("The backward pass includes the clipping of its gradients.")
+    if keeps_features:
+        said.append(
+            "The learner reuses the forward pass of acting. Without acting it computes its own, so the cost of acting "
+            "does not include that pass."
+        )
+    said.append("Records went to a temporary folder, not to --log-dir: a slower disk makes them cost more.")
+    return said

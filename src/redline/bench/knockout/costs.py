@@ -1,4 +1,4 @@
-"""From rounds of measured variants to what each part costs, what overlaps, and which part to look at first."""
+"""What each part of a training costs, what overlaps, and which part is the bottleneck."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cost = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Part:
-    """Something that a training spends time on: what one variant takes more than another."""
+    """Something that a training spends time on: the difference between two variants."""
 
     words: str
     dearer: str  # the variant with it
@@ -30,9 +30,9 @@ class Part:
         return "cost" if self.is_plural else "costs"
 
 
-FEWEST_ROUNDS = 5  # whose extremes hold the true median with 90 %
+FEWEST_ROUNDS = 5  # their extremes are a 90 % interval of the median
 NOT_JUDGED = f"not judged: use --rounds {FEWEST_ROUNDS} or more"
-ENV_AND_LEARNER = "env_and_learner"  # in place of a part, where these two hide each other
+ENV_AND_LEARNER = "env_and_learner"  # named instead of a part where these two hide each other
 
 LEARNER_PARTS: Mapping[str, Part] = {
     "forward": Part("forward passes and loss", "no_backward", "no_loss", is_plural=True),
@@ -40,7 +40,7 @@ LEARNER_PARTS: Mapping[str, Part] = {
     "optimiser": Part("the optimiser's step", FULL, "no_optimiser"),
 }
 OTHER_PARTS: Mapping[str, Part] = {
-    "sampling": Part("making batches", FULL, "constant_batch"),
+    "sampling": Part("sampling batches", FULL, "constant_batch"),
     "env": Part("the envs", FULL, "no_env", is_plural=True),
     "acting": Part("acting", FULL, "no_acting"),
     "records": Part("records and monitor", FULL, "no_records", is_plural=True),
@@ -51,10 +51,10 @@ BOTH = Part("envs and learner", FULL, "no_env_no_loss", is_plural=True)
 
 
 def median_of(rounds: Sequence[float]) -> Rate:
-    """Return the median of the rounds, and an interval that holds the true one with 90 %, whatever the noise is like.
+    """Return the median of the rounds and its 90 % interval, whatever the noise is like.
 
-    Each round lies below the true median with probability 1/2, so the k-th from either end is its bound with the
-    probability that a binomial gives. Fewer than `FEWEST_ROUNDS` are too few: then their extremes are given.
+    Each round lies below the true median with probability 1/2, so a binomial tells how likely the k-th round from
+    either end bounds it. With fewer than `FEWEST_ROUNDS`, low and high are the extremes.
     """
     ordered, count = sorted(rounds), len(rounds)
     outside = 0.0  # probability that the true median lies beyond the bound at one end
@@ -67,30 +67,30 @@ def median_of(rounds: Sequence[float]) -> Rate:
 
 
 def low_high(rounds: int) -> str:
-    """Return what `low` and `high` of so many rounds are."""
+    """Return what `low` and `high` mean with so many rounds."""
     return "90 % interval of the median" if rounds >= FEWEST_ROUNDS else "least and most of the rounds"
 
 
 def cost_rounds(rounds: Rounds, part: Part) -> list[float]:
-    """Return what a part cost in each round, in milliseconds per vector step."""
+    """Return the cost of a part in each round, in milliseconds per vector step."""
     return [more - less for more, less in zip(rounds[part.dearer], rounds[part.cheaper], strict=True)]
 
 
 def cost_of(rounds: Rounds, part: Part) -> Cost:
-    """Return what a part costs, in milliseconds per vector step and as share of the whole."""
+    """Return the cost of a part, in milliseconds per vector step and as a share of the whole."""
     spent_ms = cost_rounds(rounds, part)
     shares = [spent / whole for spent, whole in zip(spent_ms, rounds[FULL], strict=True)]
     return {"ms_per_vector_step": median_of(spent_ms).as_dict(), "share": median_of(shares).as_dict()}
 
 
 def hidden_by_each_other(rounds: Rounds) -> Rate:
-    """Return the milliseconds per vector step that are saved only by leaving out both envs and learner."""
+    """Return the milliseconds per vector step that only leaving out both envs and learner saves."""
     spent = (cost_rounds(rounds, part) for part in (BOTH, OTHER_PARTS["env"], WHOLE_LEARNER))
     return median_of([both - env - learner for both, env, learner in zip(*spent, strict=True)])
 
 
 def overlap(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
-    """Return the sum of the parts beside the whole, and what envs and learner hide of each other."""
+    """Return the sum of the parts beside the whole, and how much envs and learner hide of each other."""
     costs = [cost_rounds(rounds, part) for part in PARTS.values()]
     total = median_of([sum(spent) for spent in zip(*costs, strict=True)])
     hidden, whole = hidden_by_each_other(rounds), median_of(rounds[FULL])
@@ -100,13 +100,13 @@ def overlap(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
         "whole_ms": whole.as_dict(),
         "env_and_learner_ms": median_of(cost_rounds(rounds, BOTH)).as_dict(),
         "hidden_ms": hidden.as_dict(),
-        "sentence": f"The parts sum to {total.median:.2f} of {whole.median:.2f} ms. {found} What no variant leaves out "
-        "(keeping what was played, counting) is in the whole and in no part.",
+        "sentence": f"The parts sum to {total.median:.2f} of {whole.median:.2f} ms. {found} The whole also includes "
+        "what no variant leaves out, such as storing transitions and counting.",
     }
 
 
 def is_judged(rounds: Rounds) -> bool:
-    """Tell whether there are rounds enough to tell a difference from noise."""
+    """Tell whether there are enough rounds to tell a difference from noise."""
     return len(rounds[FULL]) >= FEWEST_ROUNDS
 
 
@@ -114,28 +114,28 @@ def _about_hidden(hidden: Rate, *, can_overlap: bool) -> str:
     if hidden.low > 0 and can_overlap:
         return (
             f"Envs and learner work at the same time: {hidden.median:.2f} ms are saved only by leaving out both, so "
-            "they are in neither cost."
+            "neither cost includes them."
         )
     if hidden.low > 0:
         return (
-            f"Envs and learner take turns, yet {hidden.median:.2f} ms are saved only by leaving out both, so they are "
-            "in neither cost."
+            f"Envs and learner take turns, yet {hidden.median:.2f} ms are saved only by leaving out both, so neither "
+            "cost includes them."
         )
     if hidden.high < 0:
         return (
-            f"Envs and learner slow each other down: {-hidden.median:.2f} ms are saved by leaving out either, so they "
-            "are in both costs."
+            f"Envs and learner slow each other down: {-hidden.median:.2f} ms are saved by leaving out either, so both "
+            "costs include them."
         )
     return (
-        "No overlap of envs and learner stands out from the noise: leaving out both saves what each saves alone "
+        "No overlap of envs and learner stands out from the noise: leaving out both saves the sum of the two "
         f"(within {max(-hidden.low, hidden.high):.2f} ms)."
     )
 
 
 def bottleneck(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
-    """Name what costs most of that whose cost is beyond doubt: a part, or envs and learner where they hide each other.
+    """Name the dearest part among those whose cost is certain, or envs and learner where they hide each other.
 
-    Beside a part that costs most alone the learner is named, if its parts cost more together.
+    If the parts of the learner together cost more than that part, the sentence says so.
     """
     if not is_judged(rounds):
         return {"part": None, "then": None, "sentence": f"{_capital(NOT_JUDGED)}."}
@@ -148,7 +148,7 @@ def bottleneck(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
     if can_overlap and hidden.low > 0 and hidden.median > dearest_ms:
         return {"part": ENV_AND_LEARNER, "then": part, "sentence": _side_by_side(rounds, hidden, part)}
     if part is None:
-        sentence = "Nothing stands out: no part's cost is beyond the noise of this machine; more --rounds may tell."
+        sentence = "Nothing stands out: no part costs more than the noise of this machine; try more --rounds."
         return {"part": None, "then": None, "sentence": sentence}
     sentence, then = f"{_capital(_costs_most(rounds, part))}.", None
     words = f"{_milliseconds(learner):.2f} ms ({_share(learner)})"
@@ -164,9 +164,9 @@ def _side_by_side(rounds: Rounds, hidden: Rate, part: str | None) -> str:
     whole = median_of(rounds[FULL]).median
     sentence = (
         f"No part alone holds the rest up: envs and learner work side by side for {hidden.median:.2f} of {whole:.2f} "
-        "ms per vector step. To make one of them cheaper leaves the other: both must become so."
+        "ms per vector step. Making one of them cheaper does not help: both must become cheaper."
     )
-    return sentence if part is None else f"{sentence} Of what is not hidden, {_costs_most(rounds, part)}."
+    return sentence if part is None else f"{sentence} Of the rest, {_costs_most(rounds, part)}."
 
 
 def _costs_most(rounds: Rounds, name: str) -> str:

@@ -1,9 +1,10 @@
-"""The training that is profiled: its real parts brought to where learning goes on, and what was recorded on the way."""
+"""The training that is profiled: its real parts, warmed up, and samples of what they return."""
 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import ceil
@@ -12,8 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from redline.algorithms.family import ActorExtras
-from redline.bench.knockout.record_keeping import RecordKeeping
-from redline.bench.knockout.replacing import tapped
+from redline.bench.recorded_training import RecordedTraining
 from redline.learner import batch_tensors
 from redline.runtime.inline import InlineWorld
 from redline.runtime.job import Job
@@ -24,46 +24,53 @@ RECORDED_STEPS = 32  # vector steps whose results are given back when the envs a
 RECORDED_BYTES = 128 * 1024**2  # of frames at most
 FINEST_PERIOD_STEPS = 64
 
+Tap = Callable[[tuple[Any, ...], Any], None]
+
 
 class Recorded(NamedTuple):
-    """What the parts gave while nothing was left out."""
+    """What the parts returned while nothing was left out."""
 
     steps: list[VectorStep]
-    extras: ActorExtras  # of the last action
+    extras: ActorExtras  # of the newest action
     batch: AnyBatch
     priorities: torch.Tensor
-    group: int  # batches that were drawn at once, at most
+    group: int  # the most batches that were drawn at once
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A training under way, with the records that a run keeps."""
+    """A training that has begun to learn, recorded as a run is."""
 
-    trainer: Trainer
+    training: RecordedTraining
     world: InlineWorld
-    records: RecordKeeping
     recorded: Recorded
     period_steps: int  # vector steps after which as many updates are due again, or nearly so
 
     @property
+    def trainer(self) -> Trainer:
+        """The trainer."""
+        return self.training.trainer
+
+    @property
     def updates_per_period(self) -> float:
-        """Updates that a period brings in the long run."""
+        """Mean updates in a period."""
         job = self.trainer.job
         return self.period_steps * job.algorithm.updates_per_vector_step(job.num_envs)
 
     def play(self, vector_steps: int) -> None:
-        """Train on, and wait for the device to have done it."""
-        train(self.trainer, self.records, vector_steps)
+        """Train for so many vector steps, and wait for the device."""
+        train(self.training, vector_steps)
 
 
-def train(trainer: Trainer, records: RecordKeeping, vector_steps: int) -> None:
-    """Take some vector steps as a session does, and learn from a rollout that they made full.
+def train(training: RecordedTraining, vector_steps: int) -> None:
+    """Take some vector steps as a session does, and learn from the rollout that they filled.
 
-    The next vector step would begin with that. Learnt from here, no rollout is played without a part and learnt from
-    with it, or the other way round.
+    A session would learn from it at the beginning of the next vector step. Learnt from here, no rollout is played with
+    a part left out and learnt from with that part in place, or the other way round.
     """
+    trainer = training.trainer
     for _ in range(vector_steps):
-        records.step()
+        training.step()
     if trainer.source.learns_before_acting:
         trainer.learn()
     if trainer.learner.device.type == "cuda":
@@ -71,9 +78,9 @@ def train(trainer: Trainer, records: RecordKeeping, vector_steps: int) -> None:
 
 
 def period_steps(job: Job) -> int:
-    """Return after how many vector steps as many updates are due again: turns of whole periods do the same work.
+    """Return after how many vector steps as many updates are due again, so that turns of whole periods do equal work.
 
-    Where no short period is that regular, the best one is taken, in which something is learnt.
+    Where no short period is exactly regular, return the best one that holds an update.
     """
     if (rollout_steps := job.algorithm.paces().get("rollout_steps")) is not None:
         return int(rollout_steps)
@@ -83,27 +90,29 @@ def period_steps(job: Job) -> int:
     return Fraction(updates).limit_denominator(FINEST_PERIOD_STEPS).denominator
 
 
-def prepare(trainer: Trainer, records: RecordKeeping) -> Subject:
-    """Play the warm-up or the first rollout, then one period and more with an ear to every part."""
+def prepare(training: RecordedTraining) -> Subject:
+    """Play the warm-up or the first rollout, then record what every part returns for a period or more."""
+    trainer = training.trainer
     period = period_steps(trainer.job)
     trainer.begin()
     if trainer.source.memory is None:  # turns begin where rollouts do
-        train(trainer, records, period)
+        train(training, period)
     while trainer.counters.steps <= trainer.job.algorithm.warmup_steps:
-        train(trainer, records, 1)
+        train(training, 1)
     world = trainer.world
     if not isinstance(world, InlineWorld):
-        raise TypeError(f"knock-outs are made in one process, not in a {type(world).__name__}")
-    recorded = _record(trainer, world, records, period)
-    return Subject(trainer=trainer, world=world, records=records, recorded=recorded, period_steps=period)
+        raise TypeError(f"knock-outs need one process, not a {type(world).__name__}")
+    recorded = _record(training, world, period)
+    return Subject(training=training, world=world, recorded=recorded, period_steps=period)
 
 
-def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period: int) -> Recorded:
+def _record(training: RecordedTraining, world: InlineWorld, period: int) -> Recorded:
+    trainer = training.trainer
     steps: list[VectorStep] = []
     extras: deque[ActorExtras] = deque(maxlen=1)
     updates: deque[tuple[AnyBatch, torch.Tensor]] = deque(maxlen=1)
     groups: list[int] = []
-    step_bytes = 2 * world.actor.obs.nbytes // world.spec.stack  # frames, and the first ones of what comes next
+    step_bytes = 2 * world.actor.obs.nbytes // world.spec.stack  # frames, and the first frames of the next episodes
     most_steps = max(min(RECORDED_STEPS, RECORDED_BYTES // step_bytes), 1)
 
     def keep_step(_: tuple[Any, ...], step: VectorStep) -> None:
@@ -116,7 +125,7 @@ def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period
         stack.enter_context(tapped(trainer.learner, "foresee", lambda args, _: groups.append(len(args[0]))))
         stack.enter_context(tapped(trainer.learner, "update", lambda args, result: updates.append((args[0], result))))
         while len(steps) < most_steps or len(groups) < 2:  # the first group after the warm-up may be a small one
-            train(trainer, records, period)
+            train(training, period)
     batch, priorities = updates[0]
     cloned: dict[str, Any] = {name: value.clone() for name, value in batch_tensors(batch).items()}
     return Recorded(
@@ -126,3 +135,32 @@ def _record(trainer: Trainer, world: InlineWorld, records: RecordKeeping, period
         priorities=priorities.clone(),
         group=max(groups),
     )
+
+
+@contextmanager
+def replaced(owner: object, name: str, stand_in: object) -> Iterator[None]:
+    """Replace a method of `owner`, which may be a module, for a while: the training has no switch of its own for it."""
+    own = vars(owner)
+    is_own, before = name in own, own.get(name)
+    setattr(owner, name, stand_in)
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
+
+
+@contextmanager
+def tapped(owner: object, name: str, keep: Tap) -> Iterator[None]:
+    """Pass the arguments and the result of each call of a method to `keep`."""
+    method = getattr(owner, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        keep(args, result)
+        return result
+
+    with replaced(owner, name, call):
+        yield

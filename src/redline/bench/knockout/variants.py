@@ -1,4 +1,4 @@
-"""The variants of a training that are measured: each leaves something out, and is otherwise paced as the real one."""
+"""The variants of a training that are measured: each leaves one thing out and keeps the pace of the others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams
-from redline.bench.knockout.replacing import do_nothing, replaced
-from redline.bench.knockout.subject import Subject
+from redline.bench.knockout.subject import Subject, replaced
 from redline.runtime.counters import Counters
 from redline.runtime.replay_source import ReplaySource
 from redline.runtime.rollout_source import RolloutSource
@@ -22,13 +21,17 @@ FULL = "full"
 Variant = Callable[[Subject], AbstractContextManager[None]]
 
 
+def do_nothing(*_: object, **__: object) -> None:
+    """Stand in for a method that returns nothing."""
+
+
 def whole(_: Subject) -> AbstractContextManager[None]:
     """Leave nothing out."""
     return nullcontext()
 
 
 def constant_batch(subject: Subject) -> AbstractContextManager[None]:
-    """Learn from the same batch again and again, as often as batches are due."""
+    """Learn from the same batch each time one is due."""
     source = subject.trainer.source
     if isinstance(source, RolloutSource):
         return _constant_rollout(subject, source)
@@ -38,7 +41,7 @@ def constant_batch(subject: Subject) -> AbstractContextManager[None]:
 
 
 def _constant_rollout(subject: Subject, source: RolloutSource) -> AbstractContextManager[None]:
-    """Neither shuffle rows nor gather them; what they are worth is computed all the same."""
+    """Neither shuffle nor gather rows; advantages are computed all the same."""
 
     def batches(*_: object, num_batches: int, **__: object) -> Iterator[AnyBatch]:
         return repeat(subject.recorded.batch, num_batches)
@@ -48,7 +51,7 @@ def _constant_rollout(subject: Subject, source: RolloutSource) -> AbstractContex
 
 @contextmanager
 def _constant_draw(subject: Subject, source: ReplaySource) -> Iterator[None]:
-    """Neither draw rows nor gather them, nor keep their priorities."""
+    """Neither draw nor gather rows, nor keep their priorities."""
     batch, group = subject.recorded.batch, subject.recorded.group
 
     def batches_due(counters: Counters) -> Iterator[list[AnyBatch]]:
@@ -70,7 +73,7 @@ def no_optimiser(subject: Subject) -> AbstractContextManager[None]:
 @contextmanager
 def no_backward(subject: Subject) -> Iterator[None]:
     """Compute losses, but no gradients."""
-    # whatever a learner computes, this is where PyTorch goes from a loss to gradients
+    # every backward pass of PyTorch goes through this function
     with no_optimiser(subject), replaced(torch.autograd, "backward", do_nothing):
         yield
 
@@ -92,16 +95,16 @@ def no_loss(subject: Subject) -> Iterator[None]:
 
 @contextmanager
 def no_env(subject: Subject) -> Iterator[None]:
-    """Give back at once what the envs once gave."""
+    """Return recorded steps at once."""
     env = subject.world.env
     with replaced(env, "send", do_nothing), replaced(env, "recv", cycle(subject.recorded.steps).__next__):
         yield
 
 
 def no_acting(subject: Subject) -> AbstractContextManager[None]:
-    """Act at random; a rollout is told what the network said once.
+    """Act at random; a rollout gets recorded outputs of the network.
 
-    Where the learner goes on from the forward pass of acting, it makes one of its own then: nothing is saved by that.
+    A learner that reuses the forward pass of acting then computes its own, so that pass is not saved.
     """
     spec, num_envs, extras = subject.world.spec, subject.world.num_envs, subject.recorded.extras
 
@@ -112,13 +115,13 @@ def no_acting(subject: Subject) -> AbstractContextManager[None]:
 
 
 def no_records(subject: Subject) -> AbstractContextManager[None]:
-    """Write nothing, and let nobody watch."""
-    return subject.records.left_out()
+    """Record nothing, and stop the monitor."""
+    return subject.training.without_records()
 
 
 @contextmanager
 def no_env_no_loss(subject: Subject) -> Iterator[None]:
-    """Leave out both of what may go on at the same time."""
+    """Leave out both envs and learner, which may work at the same time."""
     with no_env(subject), no_loss(subject):
         yield
 

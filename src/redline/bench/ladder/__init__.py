@@ -1,1 +1,0 @@
-"""The ladder: from the textbook loop to Redline, one thing switched on at a time."""

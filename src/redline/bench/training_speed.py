@@ -1,0 +1,247 @@
+"""`redline bench train`: steps per second of a whole training, beside the machine's limit.
+
+The training records as a run does; only checkpoints are left out. In each round the matrix products, the bare emulators
+and the training are measured one after another.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from redline.algorithms.catalog import find_algorithm
+from redline.algorithms.q_learning import QLearning
+from redline.bench.env_speed import EnvBench, Stepping
+from redline.bench.limit import Limit, Sgemm, count_work
+from redline.bench.measuring import Progress, RoundProgress, rate_of, silent
+from redline.bench.recorded_training import RecordedTraining, recorded
+from redline.bench.results import (
+    OtherWork,
+    busy_facts,
+    busy_words,
+    goal,
+    own_cpu_s,
+    result_head,
+    why_not_judged,
+)
+from redline.envs.config import EnvConfig
+from redline.envs.factory import env_spec
+from redline.exploration import EpsilonGreedy
+from redline.runtime.building import build_trainer, prepare_process, settle
+from redline.runtime.job import Job
+from redline.runtime.settings import to_settings
+from redline.schedules import Linear
+
+ALGORITHMS = ("dqn", "ppo", "a2c")
+PONG = "PongNoFrameskip-v4"  # frame skip 4, 84×84 grey, stack 4, no sticky actions, no-op starts
+FIRST_GAME_STEPS = 800  # of each env: about when its first game of Pong ends, so that some games end in the windows
+DQN_WARMUP_STEPS = 6_000
+DQN_CAPACITY = 20_000
+SETTLE_STEPS = 400  # a hundred updates of DQN: allocator and caches have seen every shape
+ENV_SECONDS = 1.0  # of the bare emulators in each round
+UPDATES_TOLERANCE = 0.02  # of updates per step: a window may end between two updates
+GOAL_FRACTIONS = {"dqn": 0.55}  # of the limit
+LEAST_SECONDS = 5.0  # of a window, for a verdict
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainBench:
+    """What is measured, and for how long."""
+
+    algorithm: str = "dqn"
+    env: str = PONG
+    rounds: int = 9
+    seconds: float = 6.0  # of each window; rollouts are not cut
+    warmup_steps: int | None = None  # before the first window; None: about one game of each env
+
+    def run(self, progress: Progress = silent) -> Row:
+        """Measure everything and return it as one plain object."""
+        begun_s = time.perf_counter()
+        settled = settle(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
+        prepare_process(settled)
+        job = settled.job
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redline-bench-")))
+            limits = LimitRounds(job)
+            stack.callback(limits.close)
+            trainer = build_trainer(settled, env_seed=job.seed)
+            stack.callback(trainer.close)
+            training = stack.enter_context(recorded(trainer, folder, algorithm=self.algorithm, note=progress))
+            progress("warming up")
+            trainer.begin()
+            opens_at_steps = first_window_steps(job, self.warmup_steps)
+            while trainer.counters.steps < opens_at_steps or not is_between_rollouts(training):
+                training.step()
+            rows = self._run_rounds(training, limits, progress)
+        return {
+            **result_head(),
+            "config": {
+                "algorithm": self.algorithm,
+                **to_settings(job),
+                "rounds": self.rounds,
+                "seconds": self.seconds,
+                "opens_at_steps": opens_at_steps,
+                "low_high": "90 % of the rounds",
+            },
+            **self.read_rounds(rows, job, limits.limit),
+            "rounds": rows,
+            "duration_s": time.perf_counter() - begun_s,
+        }
+
+    def _run_rounds(self, training: RecordedTraining, limits: LimitRounds, progress: Progress) -> list[Row]:
+        telling = RoundProgress(progress, rounds=self.rounds, guess_s=self.seconds + ENV_SECONDS)
+        rows: list[Row] = []
+        for number in range(self.rounds):
+            telling.begin(number)
+            measured, window = limits.measure(), train_window(training, self.seconds)
+            progress(f"  {window['steps_per_s']:.1f} steps/s{busy_words(window['others_percent'])}")
+            rows.append({**measured, "redline": window})
+        limits.measure()
+        return rows
+
+    def read_rounds(self, rows: Sequence[Row], job: Job, limit: Limit) -> Row:
+        """Return the figures of all rounds."""
+        windows = [row["redline"] for row in rows]
+        fraction = rate_of([window["steps_per_s"] / limit.steps_per_s for window in windows])
+        wanted = job.algorithm.updates_per_vector_step(job.num_envs) / job.num_envs
+        is_fair = all(abs(window["updates_per_step"] / wanted - 1) <= UPDATES_TOLERANCE for window in windows)
+        others_percent = max(float(window["others_percent"]) for window in windows)
+        why_not = self._why_not_comparable(job, is_fair=is_fair)
+        why_not = why_not or why_not_judged(rounds=len(rows), others_percent=others_percent)
+        goals = {}
+        if self.algorithm in GOAL_FRACTIONS:
+            goals["limit_fraction"] = goal(fraction, GOAL_FRACTIONS[self.algorithm], why_not=why_not)
+        return {
+            "steps_per_s": rate_of([window["steps_per_s"] for window in windows]).as_dict(),
+            "updates_per_s": rate_of([window["updates_per_s"] for window in windows]).as_dict(),
+            "limit_fraction": fraction.as_dict(),
+            "limit": {
+                **limit.work.as_dict(),
+                "sgemm_gflops": limit.sgemm_gflops,
+                "env_s_per_step": limit.env_s_per_step,
+                "steps_per_s": limit.steps_per_s,
+            },
+            "learning": {"redline": read_learning(windows, batch_size=job.algorithm.batch_size)},
+            "same_updates_per_step": is_fair,
+            "goals": goals,
+            **busy_facts(others_percent),
+        }
+
+    def _why_not_comparable(self, job: Job, *, is_fair: bool) -> str | None:
+        """Return how the run differs from the one that the goal is for, None if it does not."""
+        if not is_fair:
+            return "the training did not do the updates per step that its settings ask for"
+        if self.env != PONG:
+            return f"the goal is for {job.num_envs} envs of {PONG}"
+        if self.seconds < LEAST_SECONDS:
+            return f"a verdict needs windows of {LEAST_SECONDS:.0f} s"
+        return None
+
+
+def make_job(algorithm: str, *, env: str = PONG, warmup_steps: int | None = None) -> Job:
+    """Return an algorithm with its settings for Atari; DQN with a short warm-up and a small replay memory."""
+    preset = find_algorithm(algorithm).atari
+    parts = preset.algorithm
+    if isinstance(parts, QLearning):
+        steps = warmup_steps or DQN_WARMUP_STEPS
+        parts = replace(
+            parts,
+            # ε is low when the first window opens, so that the network acts as in nearly all of a training
+            explore=EpsilonGreedy(Linear(1.0, 0.01, over_steps=steps)),
+            replay=replace(parts.replay, capacity=DQN_CAPACITY, codec="zstd", prefetch=0),
+            warmup_steps=steps,
+        )
+    return Job(env=EnvConfig(id=env), algorithm=parts, num_envs=preset.num_envs, seed=1, device="cpu")
+
+
+def first_window_steps(job: Job, warmup_steps: int | None) -> int:
+    """Return the step at which the first window may open."""
+    if isinstance(job.algorithm, QLearning):
+        return job.algorithm.warmup_steps + SETTLE_STEPS
+    return warmup_steps or job.num_envs * FIRST_GAME_STEPS
+
+
+def is_between_rollouts(training: RecordedTraining) -> bool:
+    """Tell whether a window may open or close: it holds as much learning as playing, so whole rollouts."""
+    job, counters = training.trainer.job, training.trainer.counters
+    rollout_steps = int(job.algorithm.paces().get("rollout_steps", 1)) * job.num_envs
+    return counters.updates > 0 and counters.steps % rollout_steps == 0
+
+
+def train_window(training: RecordedTraining, seconds: float) -> Row:
+    """Train for about `seconds`, and return what was done."""
+    counters = training.trainer.counters
+    first_steps, first_updates, first_episodes = counters.steps, counters.updates, counters.episodes
+    others, begun_s, begun_cpu_s = OtherWork(), time.perf_counter(), own_cpu_s()
+    while time.perf_counter() - begun_s < seconds or not is_between_rollouts(training):
+        training.step()
+    window_s, cpu_s = time.perf_counter() - begun_s, own_cpu_s() - begun_cpu_s
+    steps, updates = counters.steps - first_steps, counters.updates - first_updates
+    recent = list(training.trainer.scores.recent)
+    returns = recent[max(len(recent) - (counters.episodes - first_episodes), 0) :]
+    return {
+        "steps_per_s": steps / window_s,
+        "updates_per_s": updates / window_s,
+        "updates_per_step": updates / steps,
+        "cores_used": cpu_s / window_s,
+        "window_s": window_s,
+        "steps": steps,
+        "updates": updates,
+        "first_step": first_steps,
+        "episodes": len(returns),
+        "mean_return": sum(returns) / len(returns) if returns else None,
+        "threads": torch.get_num_threads(),
+        "others_percent": others.percent(),
+    }
+
+
+def read_learning(windows: Sequence[Row], *, batch_size: int) -> Row:
+    """Return what the training learnt in its windows, and the cores that it took."""
+    return {
+        "samples_per_step": rate_of([window["updates_per_step"] * batch_size for window in windows]).as_dict(),
+        "mean_return_in_windows": mean_return(windows),
+        "episodes_in_windows": sum(window["episodes"] for window in windows),
+        "cores_used": rate_of([window["cores_used"] for window in windows]).as_dict(),
+    }
+
+
+def mean_return(windows: Sequence[Row]) -> float | None:
+    """Return the mean over all episodes that ended in the windows, None if none did."""
+    episodes = sum(window["episodes"] for window in windows)
+    total = sum(window["mean_return"] * window["episodes"] for window in windows if window["episodes"])
+    return total / episodes if episodes else None
+
+
+class LimitRounds:
+    """Measures the limit round by round, and remembers the best of matrix products and emulators."""
+
+    def __init__(self, job: Job) -> None:
+        self._work = count_work(job.algorithm, env_spec(job.env))
+        self._sgemm = Sgemm()
+        self._bare: Stepping = EnvBench(env=job.env, num_envs=job.num_envs).bare()
+        self._env_s_per_step = float("inf")
+
+    def measure(self) -> dict[str, float]:
+        """Return what the matrix products and the emulators reach in this round."""
+        gflops = self._sgemm.measure()
+        env_steps_per_s = self._bare.steps_per_s(ENV_SECONDS)
+        self._env_s_per_step = min(self._env_s_per_step, 1.0 / env_steps_per_s)
+        return {"sgemm_gflops": gflops, "bare_env_steps_per_s": env_steps_per_s}
+
+    @property
+    def limit(self) -> Limit:
+        """Return the limit by the best that was measured."""
+        return Limit(self._sgemm.best_gflops, self._work, self._env_s_per_step)
+
+    def close(self) -> None:
+        """End the emulators."""
+        self._bare.close()
