@@ -57,9 +57,11 @@ MEASURES = {
     "energy_j": Measure("GPU energy", "kJ", factor=1e-3),
     "power_w": Measure("GPU power", "W, mean while it was sampled"),
 }
-COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
+SCORES: dict[str, Callable[[RunSummary], Content]] = {
     "return, last 100": headline,
     "newest evaluation": newest_evaluation,
+}
+COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
     "best episode": lambda found: amount(found.best_return),
     "steps": lambda found: amount(found.steps),
     "time": lambda found: span(None if found.minutes is None else found.minutes * 60),
@@ -219,7 +221,7 @@ def _all_runs(runs: Sequence[ShownRun]) -> Table:
     """Return one row for each run; columns that no run has, and settings that all share, are left out."""
     differing = {name: cell for name, cell in SETTINGS.items() if len({cell(run.summary) for run in runs}) > 1}
     shown: dict[str, list[Content]] = {}
-    for name, cell in {**differing, **COLUMNS}.items():
+    for name, cell in {**SCORES, **differing, **COLUMNS}.items():
         cells = [cell(run.summary) for run in runs]
         if any((found.text if isinstance(found, Cell) else found) != DASH for found in cells):
             shown[name] = cells

@@ -10,8 +10,10 @@ from redline.report.comparison import MAX_POINTS, MEASURES, Game, estimate
 from redline.report.parts import Cell, Content, Fold, Notice, Part, Section, Table, grid
 from redline.report.relation import OUTCOMES, UTILISATIONS, Correlation, Group, Relation
 
-RELATION_WORDS = (
-    "Groups: mean over runs, with its 90 % interval (Student's t) below; fewer than three runs have no interval. "
+GROUP_WORDS = (
+    "Means over runs, each with its 90 % interval (Student's t) below; fewer than three runs have no interval."
+)
+RHO_WORDS = (
     "ρ is Spearman's rank correlation over settings, seeds averaged: 1 where more use always went with more, "
     "−1 where it went with less."
 )
@@ -54,10 +56,12 @@ def relation_fold(games: Sequence[Game], relation: Relation) -> Fold:
             parts.append(grid(charts, owner=game.owner, max_points=MAX_POINTS))
     if relation.correlations:
         table = _correlation_table(relation.correlations)
-        parts.append(Section("Utilisation and what came of it", [table], level=3, lead=RELATION_WORDS))
+        parts.append(Section("Utilisation and what came of it", [table], level=3, lead=RHO_WORDS))
     for by in dict.fromkeys(group.by for group in relation.groups):
         groups = [group for group in relation.groups if group.by == by]
-        parts.append(Section(f"By {by}", [_group_table(by, groups)], level=3))
+        # a group that holds all runs of a game would mix whatever else they differ in
+        if by == "algorithm" or len(groups) > len({group.env for group in groups}):
+            parts.append(Section(f"By {by}", [_group_table(by, groups)], lead=GROUP_WORDS, level=3))
     note = f"and {len(relation.caveats)} things to keep in mind" if relation.caveats else ""
     title = "How utilisation relates to learning"
     return Fold(title, parts, css="chapter", identity="relation", note=note, level=2)
