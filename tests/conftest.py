@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from redline.cli.main import BAD_INPUT, main
 from redline.cli.spinning import SHORT_SPIN
 
 os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share their cores
@@ -99,3 +100,19 @@ def mount_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def small_disk(mount_disk: Callable[[str], Path]) -> Path:
     """A file system of 1 MB."""
     return mount_disk("1m")
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[Sequence[str], str], None]:
+    """Run a command; check that it says this in one line, prints nothing else, and exits with code 2."""
+
+    def check(args: Sequence[str], message: str) -> None:
+        capsys.readouterr()
+        assert main(list(args)) == BAD_INPUT
+        out, err = capsys.readouterr()
+        assert message in err
+        assert err.startswith("redline: ")
+        assert err.count("\n") == 1
+        assert out == ""
+
+    return check

@@ -81,7 +81,7 @@ def test_a_module_that_was_not_typed_again_is_not_imported(capsys: pytest.Captur
     typed = ["--env", "corridor:Corridor-v0"]
     flags = ["--model", "ppo", "--max-steps", "512", "--log-dir", "asked", "--monitor.hz", "0", "--plain"]
     assert main(["train", *typed, *flags]) == DONE
-    assert "--env corridor:Corridor-v0" in capsys.readouterr().out.split("go on with: ")[1]
+    assert "--env corridor:Corridor-v0" in capsys.readouterr().out.split("continue with: ")[1]
     forget_modules()
     suites._typed.clear()
     capsys.readouterr()

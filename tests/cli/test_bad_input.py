@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,7 @@ CASES = [
     (["train", "--replay.capacity", "900_000_000"], "use --replay.capacity"),
     (["train", "--env", "CartPole-v1", "--replay.capacity", "3"], "use --replay.capacity"),
     (["train", "--replay.prefetch", "-1"], "replay.prefetch is -1"),
+    (["train", "--algo", "ppo", "--replay.capacity", "9"], "ppo has no replay memory: leave --replay.capacity out"),
     (["train", "--learner.threads", "-1"], "learner.threads is -1: use 0 to let Redline choose"),
     (["train", "--actor.threads", "2000"], "actor.threads is 2000"),
     (["train", "--actor.envs", "-1"], "actor.envs is -1: use 0 to share --num-envs out"),
@@ -87,16 +89,10 @@ CASES = [
 
 @pytest.mark.parametrize(("args", "message"), CASES, ids=[" ".join(args) for args, _ in CASES])
 def test_one_line_with_a_remedy(
-    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = main(args)
-    out, err = capsys.readouterr()
-    assert code == BAD_INPUT
-    assert message in err
-    assert err.startswith("redline: ")
-    assert err.count("\n") == 1
-    assert out == ""
+    refused(args, message)
     assert list(tmp_path.iterdir()) == []  # nothing is left behind by a run that never began
 
 

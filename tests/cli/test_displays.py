@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from redline.cli.displays import Lines, render_line, render_panel
-from redline.cli.wording import duration, number, size
 from redline.runtime.gauges import Gauges, RoleGauges
+from redline.units import duration, number, size
 
 GAUGES = Gauges(
     time_s=3_700.0,
@@ -56,8 +56,8 @@ SEVERAL = replace(
 )
 
 SHOWN = (
-    *("123,456 steps", "181 steps/s", "45.3 updates/s", "7.98 samples/step", "mean-100 −18.25", "best −12.0"),
-    *("ε 0.310", "loss 0.0123", "72%", "745.00 MB", "CPU 187 %", "1.10 GB", "3 h 05 min left"),
+    *("123,456 steps", "181 steps/s", "45.3 updates/s", "replay ratio 7.98", "mean-100 −18.25", "best −12.0"),
+    *("ε 0.310", "loss 0.0123", "72%", "745.00 MB", "CPU 187 %", "1.10 GB", "limit reached in 3 h 05 min"),
     *("−14.20 at step 120,000", "load 2.1", "memory free 5.20 GB", "disk free 123.00 GB", "envs 40 %"),
 )
 
@@ -83,15 +83,15 @@ def test_the_panel_shows(text: str, width: int) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_several_processes_have_a_row_each_that_says_whom_they_wait_for(width: int) -> None:
     lines = [" ".join(line.strip("│ ").split()) for line in panel(SEVERAL, width=width)]
-    at = lines.index("role pid CPU memory does lag restarts waits for")
+    at = lines.index("role pid CPU memory speed lag restarts waits for")
     assert lines[at + 1 : -1] == [
         "supervisor 1234566 1 % 310.0 MB – – 0 –",
         "learner 1234567 101 % 1.3 GB 453 updates/s 0.0 0 actors 35 %",
-        "gather 2 %",
+        "batch 2 %",
         "actor-0 1234568 71 % 309.0 MB 1,905 steps/s 12.4 0 learner 25 %",
         "envs 11 %",
         "actor-10 – – – – – 12 –",
-        "evaluator 1234570 0 % 308.0 MB 34.2 steps/s – 0 rest 95 %",
+        "evaluator 1234570 0 % 308.0 MB 34.2 steps/s – 0 idle 95 %",
     ]
 
 
@@ -112,12 +112,12 @@ def test_no_number_is_too_large_or_too_small_to_be_shown(extreme: float) -> None
     role = RoleGauges("a", 1, extreme, int(extreme), extreme, extreme, {"envs": extreme}, extreme)
     odd = replace(GAUGES, **changes, roles=(role, role))
     assert {len(line) for line in panel(odd, width=120)} == {120}
-    assert render_line(odd).endswith(" left")
+    assert " | limit reached in " in render_line(odd)
 
 
 def test_a_line_says_who_waits_for_whom_and_not_who_rests() -> None:
     line = render_line(SEVERAL)
-    assert "learner waits for actors 35 %, gather 2 % | actor-0 waits for learner 25 %, envs 11 % | ≤" in line
+    assert "learner waits for actors 35 %, batch 2 % | actor-0 waits for learner 25 %, envs 11 % | limit" in line
     assert "evaluator" not in line
 
 

@@ -176,7 +176,7 @@ def test_hostile_rows_are_left_out_or_shown_harmlessly(tmp_path: Path, played: P
         file.write(b"".join(lines))
     assert main(["episodes", str(folder), "--plain"]) == DONE
     out, err = capsys.readouterr()
-    assert err == "redline: warning: lines of episodes.jsonl that tell of no episode and are left out: 6\n"
+    assert err == "redline: warning: 6 lines of episodes.jsonl are no episodes and are left out\n"
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     assert "4 episodes; 2 recorded in " in out
     assert main(["episodes", str(folder), "--json"]) == DONE
@@ -234,13 +234,8 @@ BAD = [
 
 
 @pytest.mark.parametrize(("args", "message"), BAD, ids=[" ".join(args) for args, _ in BAD])
-def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, run: Path, capsys: Output) -> None:
-    assert main(["episodes", *(str(run) if arg == "RUN" else arg for arg in args)]) == BAD_INPUT
-    out, err = capsys.readouterr()
-    assert message in err
-    assert err.startswith("redline: ")
-    assert err.count("\n") == 1
-    assert out == ""
+def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, run: Path, refused: Any) -> None:
+    refused(["episodes", *(str(run) if arg == "RUN" else arg for arg in args)], message)
 
 
 def test_a_folder_that_is_no_run_is_refused(run: Path, tmp_path: Path, capsys: Output) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from redline.cli.flags import config_of, parse_train
 from redline.cli.main import BAD_INPUT, DONE, main
-from redline.cli.wording import command
+from redline.cli.output import command
 from redline.runtime.settings import to_settings
 
 Output = pytest.CaptureFixture[str]
@@ -110,7 +110,7 @@ def test_bash_completes_commands_flags_and_names(capsys: Output) -> None:
     assert completed(script, "redline", "train", "--recipe", "pong-d") == ["pong-dqn"]
     assert completed(script, "redline", "train", "--optimizer.l") == ["--optimizer.lr"]
     assert "--checkpoint" in completed(script, "redline", "eval", "--ch")
-    assert completed(script, "redline", "bench", "lad") == ["ladder"]
+    assert completed(script, "redline", "bench", "lea") == ["learner"]
     assert main(["completion", "zsh"]) == DONE
     assert capsys.readouterr().out.endswith(script)
     assert main(["completion", "fish"]) == BAD_INPUT

@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from redline.cli.main import BAD_INPUT, DONE, main
+from redline.cli.main import DONE, main
 
 BAD = [
     (["plan"], "plan needs a subject: redline plan memory"),
@@ -28,20 +29,15 @@ BAD = [
 
 
 @pytest.mark.parametrize(("args", "message"), BAD, ids=[" ".join(args) for args, _ in BAD])
-def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(args) == BAD_INPUT
-    out, err = capsys.readouterr()
-    assert message in err
-    assert err.startswith("redline: ")
-    assert err.count("\n") == 1
-    assert out == ""
+def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, refused: Any) -> None:
+    refused(args, message)
 
 
 def test_the_table_shows_every_layout_and_ends_with_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "memory", "--seconds", "0.2", "--plain"]) == DONE
     out = capsys.readouterr().out
     assert "1,000,000 transitions of pong: frames 84 × 84 uint8, stack 4" in out
-    for text in ("451.60 kB", "333.33 kB", "225.81 kB", "56.47 kB", "28.24 kB", "raw", "lz4", "zstd", "shm"):
+    for text in ("451.60 kB", "225.81 kB", "56.47 kB", "28.24 kB", "raw", "lz4", "zstd", "shm"):
         assert text in out
     assert "recommended: redline train --env pong --replay.capacity 1_" in out
 

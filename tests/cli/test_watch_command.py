@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from redline.cli.displays import render_line
-from redline.cli.event_wording import WORDS, describe_event, moment
-from redline.cli.main import BAD_INPUT, DONE, main
+from redline.cli.main import DONE, main
+from redline.cli.watch import WORDS, describe_event, moment
 from redline.records import encode_row
 from redline.runs.directory import RunDirectory
 from redline.runs.following import FollowedRun
@@ -181,7 +181,7 @@ def test_rows_of_an_older_version_are_shown(run: RunDirectory, capsys: Output) -
 @pytest.mark.parametrize(
     "text",
     [
-        "cores: 1.87 of 2 used · 1.93 by anybody · each 97% 91%",
+        "cores: watched processes 1.87 of 2 cores · all processes 1.93 · each 97% 91%",
         "memory: 1.10 GB resident · 812.00 MB PSS · 5.20 GB available",
         "disk: 12.00 kB/s written · 123.00 GB free",
         "main: 1.50 cores · 900.00 MB",
@@ -304,12 +304,10 @@ def test_a_lock_that_names_no_process_holds_nothing(run: RunDirectory, holder: d
     ],
 )
 def test_bad_input_is_said_in_one_line(
-    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["watch", *args]) == BAD_INPUT
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    refused(["watch", *args], message)
 
 
 def test_watching_writes_nothing_and_takes_no_lock(run: RunDirectory, capsys: Output) -> None:
@@ -355,7 +353,7 @@ def test_the_panel_shows_reading_and_hardware(
     monkeypatch.setenv("COLUMNS", "120")
     assert main(["watch", str(run.path)]) == DONE
     output = capsys.readouterr().out
-    for text in ("1,234 steps", "1.87 of 2 used", "Card [/X]", "stopped 20", ": enough"):
+    for text in ("1,234 steps", "1.87 of 2 cores", "Card [/X]", "stopped 20", ": enough"):
         assert text in output
     assert "available" not in output  # the reading has told it
 
@@ -368,5 +366,5 @@ def test_the_panel_of_a_recording_shows_hardware(
     monkeypatch.setenv("COLUMNS", "120")
     assert main(["watch", str(recording)]) == DONE
     output = capsys.readouterr().out
-    for text in ("1.87 of 2 used", "main", "GPU 2", ": enough"):
+    for text in ("1.87 of 2 cores", "main", "GPU 2", ": enough"):
         assert text in output

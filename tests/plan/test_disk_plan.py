@@ -6,7 +6,6 @@ from redline.plan.disk import (
     HARDWARE_ROW_BYTES,
     METRICS_ROW_BYTES,
     DiskPlan,
-    plan_disk,
     project_recordings,
     project_rows,
 )
@@ -16,8 +15,8 @@ MEASURED = MeasuredRecordings(num_steps=9_000, num_episodes=10, recorded_bytes=7
 
 
 def plan_with(*, free_bytes: int, record: str = "all") -> DiskPlan:
-    return plan_disk(
-        MEASURED,
+    return DiskPlan(
+        measured=MEASURED,
         env="pong",
         algorithm="dqn",
         steps=50_000_000,
@@ -58,7 +57,6 @@ def test_a_plan_is_the_sum_of_its_parts_and_fits_if_the_disk_has_as_much() -> No
 
 def test_a_plan_as_json_has_whole_bytes() -> None:
     plan = plan_with(free_bytes=10**12).to_json()
-    assert plan["schema"] == 1
     assert (plan["recordings_bytes_per_episode"], plan["recordings_bytes"]) == (720, 40_000_000)
     assert plan["mean_length_steps"] == 900.0
     assert (plan["basis"], plan["played_episodes"], plan["fits"]) == ("measured", 10, True)

@@ -32,7 +32,7 @@ def trained(*flags: str) -> Job:
 
 def resumed(before: Job, *flags: str) -> tuple[Job, list[str]]:
     """Return the job that `redline resume` with these flags runs, and what it says."""
-    job = parse_resume(before, flags).job
+    job = parse_resume(before, ["last", *flags]).job
     check_changes(before, job)
     settled = settle_again(before, job)
     return settled.job, [str(item) for item in settled.adjustments]

@@ -17,13 +17,12 @@ from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.records import read_records
 from redline.tune.goals import Curve
-from redline.tune.halving import Halving
+from redline.tune.search import SearchView
 from redline.tune.space import Choices, Range, Space
 from redline.tune.study import StudyFolder, StudySettings
 from redline.tune.training import Launch, Training
-from redline.tune.trials import distributions, draw, open_trials, read_trials, set_back, to_drawn, to_settings
+from redline.tune.trials import Halving, distributions, draw, open_trials, read_trials, set_back, to_drawn, to_settings
 from redline.tune.tuner import Found, tune
-from redline.tune.watching import SearchView
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("fake_trainer.py")))
 SPACE = Space(name="space.toml", dimensions={"optimizer.lr": Range(1e-4, 1e-2)}, fixed={})
@@ -50,7 +49,7 @@ ASKED = StudySettings(
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of these tests last a fraction of a second."""
     monkeypatch.setattr("redline.tune.search.POLL_S", 0.05)
-    monkeypatch.setattr("redline.tune.checking.POLL_S", 0.05)
+    monkeypatch.setattr("redline.tune.tuner.POLL_S", 0.05)
 
 
 class Silent:
@@ -240,9 +239,7 @@ def test_a_target_ends_runs_early_and_the_sooner_one_wins(tmp_path: Path) -> Non
 
 def test_what_fails_is_told_and_many_failures_end_the_search(tmp_path: Path) -> None:
     space = replace(SPACE, dimensions={"optimizer.lr": Choices(("0.95", "0.96"))})
-    with pytest.raises(
-        UserError, match="5 trials failed one after the other, the last: the loss is not finite at step 7"
-    ):
+    with pytest.raises(UserError, match="5 trials in a row failed, the last: the loss is not finite at step 7"):
         search(tmp_path / "study", replace(ASKED, space=space.to_plain()), space)
     assert "seed 1000000: the loss is not finite" in (tmp_path / "study" / "report.html").read_text()
 

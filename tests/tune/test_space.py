@@ -11,8 +11,8 @@ from redline.cli.tune import checked_job, checker
 from redline.errors import UserError
 from redline.networks import Mlp
 from redline.runtime.settings import flatten, to_settings
-from redline.tune.settings_file import canonical_key, to_toml
-from redline.tune.space import Choices, Range, Space, check_space, parse_space, read_space, shipped_space
+from redline.tune.settings_file import canonical_key, read_toml, to_toml
+from redline.tune.space import Choices, Range, Space, check_space, parse_space, shipped_space
 
 CARTPOLE_DQN = {"algo": "dqn", "env": "CartPole-v1"}
 
@@ -107,16 +107,16 @@ def test_bad_spaces_get_one_line_that_names_file_and_key(text: str, said: str) -
 def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
     path = tmp_path / "space.toml"
     with pytest.raises(UserError, match="can't be read"):
-        read_space(path)
+        read_toml(path, "search space")
     path.write_text("a = [")
     with pytest.raises(UserError, match="is not TOML"):
-        read_space(path)
+        read_toml(path, "search space")
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="is not TOML"):
-        read_space(path)
-    path.write_text("#" * 200_000)
+        read_toml(path, "search space")
+    path.write_text("#" * 2_000_000)
     with pytest.raises(UserError, match="larger than"):
-        read_space(path)
+        read_toml(path, "search space")
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "pong"])

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.tune.checking import Verdict
-from redline.tune.goals import RunResult
+from redline.tune.goals import RunResult, Verdict
 from redline.tune.space import Choices, Range, Space
 from redline.tune.study import StudyFolder, StudySettings
 from redline.tune.study_page import build_page

@@ -21,10 +21,10 @@ from redline.cli.algorithm_facts import (
     read_findings,
 )
 from redline.cli.main import DONE
+from redline.cli.output import is_plain, print_facts, print_table
 from redline.cli.parsing import parse, split_name
-from redline.cli.tables import is_plain, print_facts, print_table
-from redline.cli.wording import number, rate
 from redline.records import as_json_value
+from redline.units import number, rate
 
 PROGRAM = "redline algos [NAME]"
 NOTHING = "–"

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from redline.cli.main import DONE, FAILED
-from redline.cli.tables import is_plain
-from redline.cli.wording import duration
+from redline.cli.output import is_plain
 from redline.errors import UserError, unknown_name
 from redline.records import as_json_value
+from redline.units import duration
 
 SUBJECTS = {
     "replay": "the replay memory: bytes per transition, batches and inserts per second",

@@ -22,10 +22,9 @@ from redline.cli.bench import (
     tell,
 )
 from redline.cli.main import FAILED, refuse
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import print_table
 from redline.cli.train import TRAINING_ERRORS
-from redline.cli.wording import number
 from redline.envs.atari import KEY_INTERVAL_STEPS
 from redline.envs.atari_games import DQN_2015, AtariGame
 from redline.envs.catalog import resolve
@@ -34,6 +33,7 @@ from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import ReplayError
 from redline.runs.errors import explain
+from redline.units import number
 
 Output = Annotated[OutputFlags, tyro.conf.arg(name="")]
 

@@ -1,19 +1,20 @@
-"""`redline completion bash|zsh`: a script by which a shell completes commands, flags and names."""
+"""`redline completion bash|zsh`: a script that completes commands, flags and names."""
 
 import contextlib
 import io
-import json
 import re
 from collections.abc import Sequence
 from importlib import import_module
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.main import COMMANDS, DONE
+from redline.cli.output import print_json
+from redline.cli.parsing import flags_in
 from redline.envs.atari_games import atari_games
 from redline.errors import UserError
 from redline.recipes import recipe_names
 
-# what the script of each shell begins with, and where it belongs
+# how the script of each shell begins, and where to put it
 HEADS = {"bash": "", "zsh": "autoload -U +X bashcompinit && bashcompinit\n"}
 PLACES = {
     "bash": "redline completion bash > ~/.local/share/bash-completion/completions/redline",
@@ -44,17 +45,17 @@ def run(args: Sequence[str]) -> int:
         return DONE
     names = [arg for arg in args if arg not in ("--plain", "--json")]
     if len(names) != 1 or names[0] not in HEADS:
-        raise UserError(f"completion is for one shell, {' or '.join(HEADS)}: {PLACES['bash']}")
+        raise UserError(f"completion needs one shell, {' or '.join(HEADS)}: {PLACES['bash']}")
     text = HEADS[names[0]] + script()
     if "--json" in args:
-        print(json.dumps({"schema": 1, "shell": names[0], "script": text}))
+        print_json({"shell": names[0], "script": text})
     else:
         print(text, end="")
     return DONE
 
 
 def script() -> str:
-    """Return what both shells read: flags after their command, names after the flags that take them."""
+    """Return the part that both shells share: flags after their command, names after the flags that take them."""
     cases = "\n".join(f'      {name}) words="{" ".join(words_of(name))}" ;;' for name in COMMANDS)
     names = {
         "GAMES": " ".join(atari_games()),
@@ -67,9 +68,8 @@ def script() -> str:
 
 
 def words_of(command: str) -> list[str]:
-    """Return the subjects of a command, and the flags that its help shows, in the order in which it does."""
+    """Return the subjects of a command, and the flags in its help, in that order."""
     shown, module = io.StringIO(), import_module(f"redline.cli.{command}")
     with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit, UserError):
         module.run(["--help-all" if command == "train" else "--help"])
-    flags = re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*", shown.getvalue())
-    return list(dict.fromkeys([*getattr(module, "SUBJECTS", ()), *flags]))
+    return [*getattr(module, "SUBJECTS", ()), *flags_in(shown.getvalue())]

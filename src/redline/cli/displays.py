@@ -1,4 +1,4 @@
-"""What a run looks like: a live panel in a terminal, tidy lines anywhere else."""
+"""Displays of a run: a live panel in a terminal, lines anywhere else."""
 
 import os
 import sys
@@ -15,14 +15,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from redline.cli.wording import duration, number, rate, size
+from redline.cli.output import draw_facts, is_plain
 from redline.runtime.gauges import REST, Gauges, RoleGauges
+from redline.units import duration, number, rate, size
 
 LINE_INTERVAL_S = 5.0
-LEAST_SHARE_SHOWN = 0.02  # of the time, spent waiting
+LEAST_SHARE_SHOWN = 0.02  # of the time
 MOST_ROLES_SHOWN = 12
-ROLE_COLUMNS = ("role", "pid", "CPU", "memory", "does", "lag", "restarts", "waits for")
-NUMERIC = ("pid", "CPU", "memory", "does", "lag", "restarts")
+ROLE_COLUMNS = ("role", "pid", "CPU", "memory", "speed", "lag", "restarts", "waits for")
+NUMERIC = ("pid", "CPU", "memory", "speed", "lag", "restarts")
+WAITS = {"gather": "batch", REST: "idle"}  # plainer words for what a reading says
 
 
 class LivePanel(AbstractContextManager["LivePanel"]):
@@ -43,7 +45,7 @@ class LivePanel(AbstractContextManager["LivePanel"]):
         self.finish()
 
     def finish(self) -> None:
-        """Leave the panel as it is; what is noted from now on comes below it."""
+        """Leave the panel as it is; later notes come below it."""
         self._live.stop()
 
     def note(self, text: str) -> None:
@@ -55,7 +57,7 @@ class LivePanel(AbstractContextManager["LivePanel"]):
         self.draw(render_panel(self._title, gauges))
 
     def draw(self, panel: RenderableType) -> None:
-        """Redraw as somebody else drew it."""
+        """Redraw with other content."""
         self._live.update(panel)
 
 
@@ -65,7 +67,7 @@ class Lines(AbstractContextManager["Lines"]):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._next_s = 0.0
-        self.is_closed = False  # whoever read the lines is gone
+        self.is_closed = False  # True once the reader of the lines is gone
 
     def __exit__(self, *_: object) -> None:
         self.finish()
@@ -80,7 +82,7 @@ class Lines(AbstractContextManager["Lines"]):
             print(text, file=self._stream, flush=True)
         except BrokenPipeError:
             self.is_closed = True
-            # what Python still flushes at its end has to go somewhere
+            # Python flushes at exit: that has to go somewhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def show(self, gauges: Gauges) -> None:
@@ -91,31 +93,33 @@ class Lines(AbstractContextManager["Lines"]):
             self.note(render_line(gauges))
 
 
+def open_display(title: str, *, plain: bool, as_json: bool = False) -> LivePanel | Lines:
+    """Return the live panel in a terminal, else lines; with --json they go to stderr."""
+    if as_json:
+        return Lines(sys.stderr)
+    return Lines() if is_plain(plain=plain) else LivePanel(title)
+
+
 def render_panel(title: str, gauges: Gauges, more: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Draw one reading as a panel, with more facts below its own."""
+    share = gauges.progress or 0.0
+    head = render_progress(share, f"{share:.1%} · {_limit(gauges)}")
+    roles = [render_roles(gauges.roles)] if len(gauges.roles) > 1 else []
+    return framed(title, Group(head, draw_facts([*_rows(gauges), *more]), *roles))
+
+
+def render_progress(share: float, text: str) -> RenderableType:
+    """Draw a progress bar with a text at its right."""
     head = Table.grid(padding=(0, 2), expand=True)
     head.add_column(ratio=1)
     head.add_column(justify="right")
-    share = gauges.progress or 0.0
-    left = "time left unknown" if gauges.remaining_s is None else f"at most {duration(gauges.remaining_s)} left"
-    head.add_row(ProgressBar(total=1.0, completed=share), f"{share:.1%} · {left}")
-    roles = [render_roles(gauges.roles)] if len(gauges.roles) > 1 else []
-    return framed(title, Group(head, render_facts([*_rows(gauges), *more]), *roles))
+    head.add_row(ProgressBar(total=1.0, completed=share), text)
+    return head
 
 
 def framed(title: str, content: RenderableType) -> RenderableType:
-    """Draw the frame of a panel around something."""
+    """Draw a titled frame around content."""
     return Panel(content, title=Text(title), border_style="red", title_align="left")
-
-
-def render_facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
-    """Draw names, and beside each what is known."""
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="bold", no_wrap=True)
-    rows.add_column()
-    for name, text in facts:
-        rows.add_row(Text(name), Text(text))  # not markup: a file may say anything
-    return rows
 
 
 def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
@@ -129,7 +133,7 @@ def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
             "–" if role.pid is None else str(role.pid),
             "–" if role.cpu_percent is None else f"{role.cpu_percent:.0f} %",
             "–" if role.rss_bytes is None else size(role.rss_bytes, digits=1),
-            _does(role),
+            _speed(role),
             "–" if role.weights_age_updates is None else rate(role.weights_age_updates),
             str(role.restarts),
             Text("\n".join(_waits(role)) or "–"),  # not markup: a file may say anything
@@ -141,13 +145,12 @@ def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
 
 def render_line(gauges: Gauges) -> str:
     """Write one reading as a line."""
-    left = "?" if gauges.remaining_s is None else duration(gauges.remaining_s)
     parts = [
         f"{duration(gauges.time_s):>10}",
         f"{gauges.steps:>10,} steps",
         f"{rate(gauges.steps_per_s):>5} steps/s",
         f"{rate(gauges.updates_per_s):>5} updates/s",
-        f"{number(gauges.samples_per_step)} samples/step",
+        describe_ratio(gauges),
         f"{gauges.episodes:,} episodes",
         f"mean-100 {number(gauges.mean_return_100)}",
         f"best {number(gauges.best_return, 1)}",
@@ -160,7 +163,7 @@ def render_line(gauges: Gauges) -> str:
         size(gauges.rss_bytes),
         *_left_on_machine(gauges),
         *_who_waits(gauges),
-        f"≤ {left} left",
+        _limit(gauges),
     ]
     return " | ".join(parts)
 
@@ -179,7 +182,7 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
             f"{rate(gauges.steps_per_s)} steps/s",
             f"{rate(gauges.updates_per_s)} updates/s",
             f"{rate(gauges.episodes_per_h)} episodes/h",
-            f"{number(gauges.samples_per_step)} samples/step",
+            describe_ratio(gauges),
         ],
         "warm-up": [] if warmup is None else [f"{rate(warmup)} steps/s"],
         "learning": [
@@ -198,6 +201,18 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
     return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
 
 
+def describe_ratio(gauges: Gauges) -> str:
+    """Tell how many samples were trained per step; without a replay memory that is no replay ratio."""
+    name = "samples per step" if gauges.replay_transitions is None else "replay ratio"
+    return f"{name} {number(gauges.samples_per_step)}"
+
+
+def _limit(gauges: Gauges) -> str:
+    if gauges.remaining_s is None:
+        return "time left unknown"
+    return f"limit reached in {duration(gauges.remaining_s)}"
+
+
 def _greedy(gauges: Gauges) -> list[str]:
     if gauges.greedy_return is None or gauges.greedy_at_steps is None:
         return []
@@ -205,12 +220,12 @@ def _greedy(gauges: Gauges) -> list[str]:
 
 
 def _solved(gauges: Gauges) -> list[str]:
-    """Say how far away the target of evaluations is, once the returns rise."""
+    """Tell when the target of the evaluations is reached, once the returns rise."""
     if gauges.target_eval_return is None or gauges.solved_in_s is None:
         return []
     if gauges.solved_in_s == 0.0:
         return ["perhaps with the next evaluation"]
-    return [f"in about {duration(gauges.solved_in_s)} at the present rise of the returns"]
+    return [f"in about {duration(gauges.solved_in_s)} if the returns keep rising"]
 
 
 def _randomness(gauges: Gauges) -> str:
@@ -228,13 +243,13 @@ def _replay(gauges: Gauges) -> list[str]:
 
 def _replay_facts(gauges: Gauges) -> list[str]:
     held, capacity, taken = gauges.replay_transitions, gauges.replay_capacity_transitions, gauges.replay_bytes
-    if held is None or capacity is None or taken is None:  # rollouts are forgotten once they are learnt from
+    if held is None or capacity is None or taken is None:  # rollouts are used once and dropped
         return []
     return [f"{held:,} of {capacity:,} transitions ({held / (capacity or 1):.0%})", size(taken)]
 
 
 def _left_on_machine(gauges: Gauges) -> list[str]:
-    """Say what the machine tells of itself."""
+    """Tell what is left of the machine."""
     load, memory, disk = gauges.load_average, gauges.memory_available_bytes, gauges.disk_free_bytes
     return [
         *([] if load is None else [f"load {load:.1f}"]),
@@ -243,18 +258,18 @@ def _left_on_machine(gauges: Gauges) -> list[str]:
     ]
 
 
-def _does(role: RoleGauges) -> str:
+def _speed(role: RoleGauges) -> str:
     rates = ((role.steps_per_s, "steps/s"), (role.updates_per_s, "updates/s"))
     return "\n".join(f"{rate(value)} {unit}" for value, unit in rates if value is not None) or "–"
 
 
 def _who_waits(gauges: Gauges) -> list[str]:
-    """Say who waits for whom; to have nothing to do is not to wait."""
+    """Tell which process waits for which; an idle one does not count."""
     busy = [replace(role, waiting={**role.waiting, REST: 0.0}) for role in gauges.roles]
     return [f"{role.role} waits for {', '.join(waits)}" for role in busy if (waits := _waits(role))]
 
 
 def _waits(role: RoleGauges) -> list[str]:
-    """Say for whom or for what a process waits, most first; what is hardly felt is left out."""
+    """Tell what a process waits for, longest first, without the shortest waits."""
     shares = sorted(role.waiting.items(), key=lambda item: -item[1])
-    return [f"{what} {100 * share:.0f} %" for what, share in shares if share >= LEAST_SHARE_SHOWN]
+    return [f"{WAITS.get(what, what)} {100 * share:.0f} %" for what, share in shares if share >= LEAST_SHARE_SHOWN]

@@ -1,6 +1,5 @@
-"""`redline doctor`: on one page, what a bug report needs."""
+"""`redline doctor`: machine, versions and settings for a bug report, on one page."""
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +10,12 @@ import psutil
 import torch
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_facts
-from redline.cli.wording import size
+from redline.cli.output import is_plain, print_facts, print_json
+from redline.cli.parsing import Json, Plain, parse
 from redline.runs.errors import free_bytes
 from redline.runs.host import host_facts, version
+from redline.units import size
 
-PROGRAM = "redline doctor"
 OPTIONAL = ("tensorboard", "optuna", "av", "pygame-ce", "nvidia-ml-py", "stable-baselines3")
 ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_VISIBLE_DEVICES")
 
@@ -26,18 +24,16 @@ ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_VIS
 class DoctorFlags:
     """Print what a bug report needs. Nothing is changed, and nothing is sent anywhere."""
 
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print everything as one JSON object on stdout, and nothing else there."""
+    plain: Plain = False
+    json: Json = False
 
 
 def run(args: Sequence[str]) -> int:
     """Gather and print, and return the exit code."""
-    flags = parse(DoctorFlags, args, default=DoctorFlags(), prog=PROGRAM)
+    flags = parse(DoctorFlags, args, prog="redline doctor")
     found = gather()
     if flags.json:
-        print(json.dumps({"schema": 1, **found}))
+        print_json(found)
         return DONE
     host = found["host"]
     facts = [
@@ -52,7 +48,7 @@ def run(args: Sequence[str]) -> int:
         ("extras", ", ".join(f"{name} {number or '–'}" for name, number in found["extras"].items())),
         ("environment", ", ".join(f"{name}={value}" for name, value in found["environment"].items()) or "nothing set"),
     ]
-    print_facts(facts, plain=is_plain(plain=flags.plain, as_json=False))
+    print_facts(facts, plain=is_plain(plain=flags.plain))
     return DONE
 
 

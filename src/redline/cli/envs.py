@@ -1,49 +1,44 @@
-"""`redline envs`: the games and other envs that can be trained on."""
+"""`redline envs`: the games and other envs that an agent can be trained on."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_facts
+from redline.cli.output import is_plain, print_facts, print_json
+from redline.cli.parsing import Json, Plain, parse
 from redline.envs.atari_games import DQN_2015, MACHADO_2018, atari_games
 from redline.envs.catalog import other_ids
 from redline.envs.suites import load_suite, suite_names
 from redline.errors import UserError
-
-PROGRAM = "redline envs"
 
 
 @dataclass(frozen=True)
 class EnvsFlags:
     """List what --env takes."""
 
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print everything as one JSON object on stdout, and nothing else there."""
+    plain: Plain = False
+    json: Json = False
 
 
 def run(args: Sequence[str]) -> int:
     """List the envs and return the exit code."""
-    flags = parse(EnvsFlags, args, default=EnvsFlags(), prog=PROGRAM)
+    flags = parse(EnvsFlags, args, prog="redline envs")
     games, others = atari_games(), other_ids()
     suites = {prefix: list_suite(prefix) for prefix in suite_names()}
     if flags.json:
         found = {prefix: {"ids": ids, "error": error} for prefix, (ids, error) in suites.items()}
-        print(json.dumps({"schema": 1, "atari": games, "gymnasium": others, "suites": found}))
+        print_json({"atari": games, "gymnasium": others, "suites": found})
         return DONE
     facts = [
         ("Atari", ", ".join(games)),
         ("", f"--env pong and --env PongNoFrameskip-v4: {DQN_2015}"),
         ("", f"--env ALE/Pong-v5: {MACHADO_2018}"),
         ("Gymnasium", ", ".join(others)),
-        ("", "only those with discrete actions can be trained on"),
+        ("", "only envs with discrete actions can be trained on"),
         *((prefix, error or ", ".join(ids)) for prefix, (ids, error) in suites.items()),
-        ("your own", "--env MODULE:ID imports a module that registers the env; docs/extending.md tells of other ways"),
+        ("your own", "--env MODULE:ID imports the module that registers the env; docs/extending.md shows other ways"),
     ]
-    print_facts(facts, plain=is_plain(plain=flags.plain, as_json=False))
+    print_facts(facts, plain=is_plain(plain=flags.plain))
     return DONE
 
 

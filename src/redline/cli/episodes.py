@@ -1,32 +1,28 @@
-"""`redline episodes RUN`: the episodes of a run, sorted and filtered, and which of them can be played again."""
+"""`redline episodes RUN`: the episodes of a run, sorted and filtered, and which of them are recorded."""
 
-import json
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse, split_run
-from redline.cli.tables import is_plain, print_table, progress_bar
-from redline.cli.wording import size
+from redline.cli.output import is_plain, print_json, print_table, progress_bar, warn
+from redline.cli.parsing import Json, Plain, Run, parse
 from redline.errors import UserError, unknown_name
 from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalogue
 from redline.recordings.library import Library, open_library
 from redline.records import plain_text
 from redline.runs.errors import explain
-from redline.runs.locating import is_recorded
+from redline.runs.locating import is_recorded, locate_run
+from redline.units import size
 
-PROGRAM = "redline episodes RUN"
 EXAMPLE = "redline episodes runs/pong/dqn/20260101-120000-s1"
 ROLES = ("actor", "greedy", "policy")
 USUAL_LIMIT = 20
-DAMAGES_TOLD = 3
-DASH = "–"
+MAX_DAMAGES = 5  # that are named
 
-# of equals, the one that was listed first comes first
+# equal episodes keep the order of the list
 KEYS: dict[str, Callable[[Listed], float]] = {
     "steps": lambda episode: episode.steps,
     "return": lambda episode: episode.total_reward,
@@ -38,34 +34,33 @@ LARGEST_OF = {"steps": "newest", "return": "best", "length": "longest", "id": "l
 
 @dataclass(frozen=True)
 class EpisodesFlags:
-    """List the episodes of a run. It is only read, and may be going on."""
+    """List the episodes of a run. The run is only read, and may still train."""
 
+    run: Run
     sort: Literal["steps", "return", "length", "id"] = "steps"
-    """Order: by step of the run, return, length or id, the largest last."""
+    """Sort by step of the run, return, length or id; the largest comes last."""
     reverse: bool = False
-    """The largest first."""
+    """Put the largest first."""
     role: str | None = None
-    """Only those played by the actor, the greedy evaluator or, later, a policy: actor, greedy or policy."""
+    """Only episodes of this role: actor (training), greedy (evaluations) or policy (redline play --policy)."""
     min_return: float | None = None
-    """Only those with at least this return."""
+    """Only episodes with at least this return."""
     max_return: float | None = None
-    """Only those with at most this return."""
+    """Only episodes with at most this return."""
     min_length: int | None = None
-    """Only those of at least so many steps."""
+    """Only episodes of at least this many steps."""
     max_length: int | None = None
-    """Only those of at most so many steps."""
+    """Only episodes of at most this many steps."""
     from_step: int | None = None
-    """Only those that ended at this step of the run or later."""
+    """Only episodes that ended at this step of the run or later."""
     to_step: int | None = None
-    """Only those that ended at this step of the run or earlier."""
+    """Only episodes that ended at this step of the run or earlier."""
     recorded: bool = False
-    """Only those that are recorded."""
+    """Only recorded episodes."""
     limit: int | None = None
-    """How many, those that are largest by the order; 0 for all. By default 20, and all with --json."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print the episodes as one JSON object on stdout, and nothing else there."""
+    """How many to list, the last of the sorted list; 0 for all. By default 20, with --json all."""
+    plain: Plain = False
+    json: Json = False
 
     def __post_init__(self) -> None:
         if self.role is not None and self.role not in ROLES:
@@ -85,36 +80,35 @@ def _check_range(low_flag: str, low: float | None, high_flag: str, high: float |
         if value is not None and math.isnan(value):
             raise UserError(f"{flag} is nan: use a number")
     if low is not None and high is not None and low > high:
-        raise UserError(f"{low_flag} {low:g} is above {high_flag} {high:g}, so no episode can be meant: exchange them")
+        raise UserError(f"{low_flag} {low:g} is above {high_flag} {high:g}, so no episode matches: exchange them")
 
 
 def run(args: Sequence[str]) -> int:
     """List as the flags say and return the exit code."""
-    if "--help" in args[:1] or "-h" in args[:1]:
-        parse(EpisodesFlags, args, default=EpisodesFlags(), prog=PROGRAM)
-    located, rest = split_run(args, "episodes")
-    flags = parse(EpisodesFlags, rest, default=EpisodesFlags(), prog=PROGRAM)
-    path = check_run(located)
+    flags = parse(EpisodesFlags, args, prog="redline episodes")
+    path = check_run(locate_run(flags.run))
     with progress_bar("reading the episodes", plain=is_plain(plain=flags.plain, as_json=flags.json)) as progress:
         try:
             library = open_library(path)
         except OSError as error:
             raise UserError(f"the recordings can't be read: {explain(error, path)}") from None
-        progress(0.7)  # of the time, about: a record takes longer than a row
+        progress(0.7)  # recordings take longer to read than rows
         catalogue = read_catalogue(path, library)
-    for warning in warnings(catalogue, library):
-        print(f"redline: warning: {warning}", file=sys.stderr)
+    if count := catalogue.num_unusable:
+        warn([f"{count:,} lines of episodes.jsonl are no episodes and are left out"])
+    warn(problems_of(library))
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]
     shown = arrange(matching, flags)
+    facts = facts_of(path, catalogue, library, num_matching=len(matching), shown=shown)
     if flags.json:
-        print(json.dumps(to_json(path, catalogue, library, num_matching=len(matching), shown=shown), allow_nan=False))
+        print_json(facts)
     else:
-        show(catalogue, library, num_matching=len(matching), shown=shown, flags=flags)
+        show(facts, flags)
     return DONE
 
 
 def check_run(path: Path) -> Path:
-    """Return a run directory as it was given; refuse anything else."""
+    """Return the path if it is a run directory; refuse anything else."""
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
         raise UserError(f"{path} {what}: name a run directory, such as {EXAMPLE}")
@@ -123,21 +117,16 @@ def check_run(path: Path) -> Path:
     return path
 
 
-def warnings(catalogue: Catalogue, library: Library) -> list[str]:
-    """Say in one line each what could not be read."""
-    told = []
-    if count := catalogue.num_unusable:
-        told.append(f"lines of episodes.jsonl that tell of no episode and are left out: {count:,}")
-    told += library.damages[:DAMAGES_TOLD]
-    if more := len(library.damages) - DAMAGES_TOLD:
-        told += [f"{more:,} more places of the recordings are damaged"] if more > 0 else []
-    if library.torn_tail is not None:
-        told.append(library.torn_tail)
-    return [plain_text(text) for text in told]
+def problems_of(library: Library) -> list[str]:
+    """Return what is damaged in the recordings, a line each, the first few of many."""
+    lines = library.damages[:MAX_DAMAGES]
+    if len(library.damages) > MAX_DAMAGES:
+        lines.append(f"and {len(library.damages) - MAX_DAMAGES:,} more damaged records")
+    return lines + ([library.torn_tail] if library.torn_tail else [])
 
 
 def matches(episode: Listed, flags: EpisodesFlags) -> bool:
-    """Tell whether an episode is one of those that were asked for."""
+    """Tell whether an episode passes the filters."""
     return (
         (flags.role is None or episode.role == flags.role)
         and (episode.entry is not None or not flags.recorded)
@@ -152,27 +141,26 @@ def _is_within(value: float, low: float | None, high: float | None) -> bool:
 
 
 def limit_of(flags: EpisodesFlags) -> int | None:
-    """Return how many are shown at most, None for all."""
+    """Return how many episodes to show at most; None for all."""
     if flags.limit is None:
         return None if flags.json else USUAL_LIMIT
     return flags.limit or None
 
 
 def arrange(matching: Sequence[Listed], flags: EpisodesFlags) -> list[Listed]:
-    """Return the largest of them, in the order that was asked for."""
-    ordered = sorted(matching, key=KEYS[flags.sort])  # by id: as they are listed
+    """Return the largest episodes in the order that the flags ask for."""
+    ordered = sorted(matching, key=KEYS[flags.sort])
     limit = limit_of(flags)
     largest = ordered if limit is None else ordered[-limit:]
     return largest[::-1] if flags.reverse else largest
 
 
-def to_json(
+def facts_of(
     path: Path, catalogue: Catalogue, library: Library, *, num_matching: int, shown: Sequence[Listed]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return everything as one plain object."""
     return {
-        "schema": 1,
-        "run": str(path),
+        "run": path,
         "num_episodes": len(catalogue.listed),
         "num_recorded": sum(episode.entry is not None for episode in catalogue.listed),
         "num_matching": num_matching,
@@ -181,11 +169,12 @@ def to_json(
         "unusable_rows": catalogue.num_unusable,
         "damages": [plain_text(text) for text in library.damages],
         "torn_tail": library.torn_tail,
-        "episodes": [_to_json(episode) for episode in shown],
+        "episodes": [episode_facts(episode) for episode in shown],
     }
 
 
-def _to_json(episode: Listed) -> dict[str, object]:
+def episode_facts(episode: Listed) -> dict[str, Any]:
+    """Return an episode as a plain object."""
     entry = episode.entry
     return {
         "id": episode.id,
@@ -210,49 +199,41 @@ def _known(value: int) -> int | None:
 
 
 def recordings_bytes(library: Library) -> int:
-    """Return what the recordings take on the disk."""
-    total = 0
-    for path in library.paths:
-        try:
-            total += path.stat().st_size
-        except OSError:  # there is none
-            continue
-    return total
+    """Return the size of the recordings on disk."""
+    return sum(path.stat().st_size for path in library.paths if path.is_file())
 
 
-def show(
-    catalogue: Catalogue, library: Library, *, num_matching: int, shown: Sequence[Listed], flags: EpisodesFlags
-) -> None:
-    """Print a table, how many there are, and what they take."""
-    total = len(catalogue.listed)
+def show(facts: Mapping[str, Any], flags: EpisodesFlags) -> None:
+    """Print a table of the episodes, their number, and the size of the recordings."""
+    total, matching, recorded = facts["num_episodes"], facts["num_matching"], facts["num_recorded"]
+    shown = facts["shown"]
     if shown:
         head = ("id", "role", "step", "return", "length", "lane", "key seed", "recorded")
-        rows = [_cells(episode) for episode in shown]
-        print_table(head, rows, plain=is_plain(plain=flags.plain, as_json=False), numeric=(0, 2, 3, 4, 5, 6))
-    num_recorded = sum(episode.entry is not None for episode in catalogue.listed)
-    if len(shown) < num_matching:
-        counted = f"the {LARGEST_OF[flags.sort]} {len(shown):,} of {num_matching:,} episodes (--limit 0 lists all)"
+        rows = [_cells(episode) for episode in facts["episodes"]]
+        print_table(head, rows, plain=is_plain(plain=flags.plain), numeric=(0, 2, 3, 4, 5, 6))
+    if shown < matching:
+        counted = f"the {LARGEST_OF[flags.sort]} {shown:,} of {matching:,} episodes (--limit 0 lists all)"
     else:
-        counted = f"{num_matching:,} episode{'s' * (num_matching != 1)}"
-    if num_matching < total:
+        counted = f"{matching:,} episode{'s' * (matching != 1)}"
+    if matching < total:
         counted += f", {total:,} without the filter"
-    told = f"{num_recorded:,} recorded in {size(recordings_bytes(library))}" if num_recorded else "none is recorded"
+    told = f"{recorded:,} recorded in {size(facts['recordings_bytes'])}" if recorded else "none is recorded"
     print(f"{counted}; {told}" if total else "no episode has ended yet")
 
 
-def _cells(episode: Listed) -> tuple[str, ...]:
+def _cells(episode: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        episode.id,
-        plain_text(episode.role),
-        f"{episode.steps:,}",
-        return_in_words(episode.total_reward),
-        f"{episode.length_steps:,}",
-        *(DASH if value == UNKNOWN else str(value) for value in (episode.lane, episode.key_seed)),
-        "no" if episode.entry is None else "with values" if episode.entry.has_values else "yes",
+        episode["id"],
+        plain_text(episode["role"]),
+        f"{episode['steps']:,}",
+        short_return(episode["return"]),
+        f"{episode['length_steps']:,}",
+        *("–" if value is None else str(value) for value in (episode["lane"], episode["key_seed"])),
+        "with values" if episode["has_values"] else "yes" if episode["recorded"] else "no",
     )
 
 
-def return_in_words(value: float) -> str:
-    """Return a return as short as it can be said, with a true minus sign."""
+def short_return(value: float) -> str:
+    """Return a return without needless digits, with a true minus sign."""
     text = f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.6g}"
     return text.replace("-", "−")

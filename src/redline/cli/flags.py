@@ -1,8 +1,7 @@
-"""Flags → a job: names are looked up in the catalog first, then tyro parses with those values as defaults."""
+"""The flags of `redline train` → a job: names are looked up first, then tyro parses with their values as defaults."""
 
 import contextlib
 import io
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,17 +28,15 @@ from redline.runtime.job import Job
 from redline.runtime.resuming import read_run
 from redline.runtime.settings import NONE, flatten, from_settings, to_settings
 from redline.runtime.topology import share_out
-from redline.tune.settings_file import to_toml
+from redline.tune.settings_file import read_toml, to_toml
 
-MAX_CONFIG_BYTES = 1_000_000
-# settings that survive when an optimiser replaces another
+# settings that a new optimiser takes over from the one that it replaces
 TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")
-ALL = "all"  # in place of an algorithm: every one after the other
+ALL = "all"  # as an algorithm: every one, one after the other
 HELP = ("-h", "--help", "--help-all")
-SEEDS = {"seed": "seed", "seeds": "seeds"}  # flags that say with which seed, or with which ones
-MAX_SEEDS = 1_000  # in one range
-MAX_SEEDS_CHARACTERS = 40  # of one range
-# flags whose values decide the defaults of all others, by every spelling
+SEEDS = {"seed": "seed", "seeds": "seeds"}
+MAX_SEEDS, MAX_SEEDS_CHARACTERS = 1_000, 40  # in one range
+# flags whose values decide the defaults of all others, in every spelling
 NAMES = {
     "algo": "algo",
     "model": "algo",
@@ -49,11 +46,11 @@ NAMES = {
     "recipe": "recipe",
     **{part: part for part in PARTS},
 }
-# flags that say how many envs there are: of these, the ones that are not typed give way
+# flags for the number of envs; those that the user typed decide the others
 ENV_COUNTS = {name: name for name in ("num-envs", "actors", "actor.envs")}
 
 
-# what --help shows; --help-all shows all
+# the flags that --help shows; --help-all shows all
 MAIN_FLAGS = frozenset(
     {
         *("--help", "--env", "--model", "--recipe", "--config", "--seed", "--seeds", "--topology", "--num-envs"),
@@ -73,35 +70,35 @@ class TrainFlags:
     job: Annotated[Job, tyro.conf.arg(name="")]
     """What to train."""
     algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
-    """Algorithm, by name (redline algos lists them), or all: one run of each, and a table in the end."""
+    """Algorithm, by name (redline algos lists them), or all: one run of each, and a table at the end."""
     network: str | None = None
-    """Network, by name: nature, small (the 2013 net), strided (for small pictures), mlp or twin (vectors)."""
+    """Network: nature, small (of 2013), strided (for small images), mlp or twin (for vectors)."""
     layers: str | None = None
-    """How its layers are made: plain, noisy or normed."""
+    """Kind of its layers: plain, noisy or normed."""
     core: str | None = None
-    """What it remembers: memoryless or gru."""
+    """Its memory: memoryless or gru."""
     streams: str | None = None
     """Its head: single or dueling."""
     predict: str | None = None
-    """What is predicted for each action: expected, categorical or quantiles."""
+    """What it predicts for each action: expected, categorical or quantiles."""
     bootstrap: str | None = None
     """How the next state is valued: target-chooses or online-chooses."""
     objective: str | None = None
-    """What is learnt from rollouts: policy-gradient, clipped or q-lambda."""
+    """Loss on rollouts: policy-gradient, clipped or q-lambda."""
     explore: str | None = None
     """How the actor explores: epsilon-greedy, greedy or sampled."""
     sample: str | None = None
-    """Which transitions are learnt from: uniform or prioritized."""
+    """How transitions are sampled from the replay memory: uniform or prioritized."""
     optimizer: str | None = None
-    """What moves the weights: adam, rmsprop or radam."""
+    """Optimizer: adam, rmsprop or radam."""
     recipe: str | None = None
     """Settings that are known to work, by name (redline recipes lists them); flags override them."""
     config: Path | None = None
-    """TOML file with settings named as these flags are, or the run.json of a run; flags override it."""
+    """TOML file of settings with the names of these flags, or the run.json of a run; flags override it."""
     seeds: str | None = None
-    """Several seeds in place of --seed, one run after the other, and a table in the end: 1-3 or 1,5,8."""
+    """Several seeds instead of --seed, one run after the other, and a table at the end: 1-3 or 1,5,8."""
     print_config: bool = False
-    """Print all settings as TOML that --config takes, and train nothing."""
+    """Print all settings as a TOML file for --config, and train nothing."""
     plain: bool = False
     """Plain lines instead of the live panel."""
     json: bool = False
@@ -110,11 +107,25 @@ class TrainFlags:
 
 def parse_train(args: Sequence[str]) -> TrainFlags:
     """Return what the user asked for, or raise UserError in one line."""
-    return as_typed(parse(TrainFlags, args, default=train_defaults(args), prog="redline train"), args)
+    default = train_defaults(args)
+    refuse_replay_flags(args, default.job, default.algo)
+    return as_typed(parse(TrainFlags, args, default=default, prog="redline train"), args)
 
 
-def help_on_train(args: Sequence[str]) -> str:
-    """Return the help on the flags that matter most, with the defaults of what the other flags name."""
+def as_typed(flags: TrainFlags, args: Sequence[str]) -> TrainFlags:
+    """Return parsed flags with the algorithm's canonical name, and with the numbers of envs as typed."""
+    return replace(flags, algo=canonical_name(flags.algo), job=share_out(flags.job, scan(args, ENV_COUNTS)))
+
+
+def refuse_replay_flags(args: Sequence[str], job: Job, algo: str) -> None:
+    """Refuse flags of the replay memory if the algorithm has none."""
+    typed = next((arg.partition("=")[0] for arg in args if arg.startswith("--replay.")), None)
+    if typed is not None and job.algorithm.replay is None:
+        raise UserError(f"{algo} has no replay memory: leave {typed} out")
+
+
+def main_help(args: Sequence[str]) -> str:
+    """Return the help on the main flags, with the defaults of the algorithm and env that `args` name."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         show_all_flags(args)
@@ -122,22 +133,22 @@ def help_on_train(args: Sequence[str]) -> str:
 
 
 def show_all_flags(args: Sequence[str]) -> None:
-    """Print the help on all flags, with such defaults, and exit."""
+    """Print the help on all flags, with the defaults of the algorithm and env that `args` name, and exit."""
     others = [arg for arg in args if arg not in HELP]
     algorithm = ["--algo", "dqn"] if requested_algorithm(others) == ALL else []
     parse_train([*others, *algorithm, "--help"])
 
 
 def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) -> TrainFlags:
-    """Return what holds where a flag is not typed: the defaults of what the names in `args` stand for, and a file's.
+    """Return the defaults of the flags: those of the algorithm, env and parts that `args` name, then a file's.
 
-    `given` are settings as a file has them, which override the file's.
+    `given` has settings in the form of a file; they override the file's.
     """
     typed = scan(args, NAMES)
     settings = merged(_settings_of(typed), given or {})
     algo = canonical_name(typed.get("algo", str(settings.pop("algo", settings.pop("model", "dqn")))))
     env_id = typed.get("env", _env_id_in(settings))
-    in_file_alone, settings = settings, with_presets(resolve(env_id).presets(algo), settings)
+    in_file_alone, settings = settings, merged(resolve(env_id).presets(algo), settings)
     in_file = _parts_in(settings)
     replaced = [part for part in in_file if typed.get(part, in_file[part]) != in_file[part]]
     try:
@@ -156,35 +167,27 @@ def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) 
 
 
 def merged(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested settings with those given in their place."""
+    """Return nested settings, overridden by those given, with dashes or underscores in either.
+
+    A table merges with another unless they name different parts: the settings of one part don't fit another.
+    """
     result = dict(settings)
-    for key, value in given.items():
+    spelled = {key.replace("-", "_"): key for key in settings}
+    for name, item in given.items():
+        key = spelled.get(name.replace("-", "_"), name)
         before = result.get(key)
-        is_table = isinstance(value, Mapping) and isinstance(before, Mapping)
-        result[key] = merged(before, value) if is_table else value  # type: ignore[arg-type]
+        value = {"id": item} if key == "env" and isinstance(item, str) and isinstance(before, Mapping) else item
+        is_same = isinstance(value, Mapping) and isinstance(before, Mapping) and _is_same_part(before, value)
+        result[key] = merged(before, value) if is_same else value  # type: ignore[arg-type]
     return result
 
 
-def with_presets(presets: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a file, and of an env's presets those that it leaves open, however it spells them."""
-    result, spelled = dict(settings), {key.replace("-", "_"): key for key in settings}
-    for key, preset in presets.items():
-        name = key.replace("-", "_")
-        if name not in spelled:
-            result[key] = preset
-            continue
-        given = settings[spelled[name]]
-        if name == "env" and isinstance(given, str):
-            given = {"id": given}
-        if not isinstance(given, Mapping) or not isinstance(preset, Mapping):
-            continue
-        if given.get("name", preset.get("name")) == preset.get("name"):  # of another part nothing would fit
-            result[spelled[name]] = with_presets(preset, given)
-    return result
+def _is_same_part(before: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    return bool(given.get("name", before.get("name")) == before.get("name"))
 
 
 def _settings_of(typed: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of the recipe or of the file that a command line names."""
+    """Return the settings of the recipe or the file that a command line names."""
     if "recipe" in typed and "config" in typed:
         raise UserError("--recipe and --config are both files of settings: use one, and flags beside it")
     if "recipe" in typed:
@@ -192,19 +195,14 @@ def _settings_of(typed: Mapping[str, str]) -> dict[str, Any]:
     return read_config(Path(typed["config"])) if "config" in typed else {}
 
 
-def as_typed(flags: TrainFlags, args: Sequence[str]) -> TrainFlags:
-    """Return parsed flags with the algorithm's canonical name, and the envs shared out as they were typed."""
-    return replace(flags, algo=canonical_name(flags.algo), job=share_out(flags.job, scan(args, ENV_COUNTS)))
-
-
 def _taking_over(part: Any, replaced: Any) -> Any:
-    """Return a part with what belongs to the algorithm and not to the part that it replaces."""
+    """Return a part with the settings that it takes over from the one that it replaces."""
     kept = {name: getattr(replaced, name) for name in TAKEN_OVER if hasattr(part, name) and hasattr(replaced, name)}
     return replace(part, **kept) if kept else part
 
 
 def requested_algorithm(args: Sequence[str]) -> str:
-    """Return the algorithm that the command line or its configuration file names, `all` for every one."""
+    """Return the algorithm that the command line or its configuration file names; it may be `all`."""
     typed = scan(args, NAMES)
     if "algo" in typed:
         return typed["algo"].lower()
@@ -213,12 +211,12 @@ def requested_algorithm(args: Sequence[str]) -> str:
 
 
 def is_several(args: Sequence[str]) -> bool:
-    """Tell whether a command line asks for more than one run: of every algorithm, or with several seeds."""
+    """Tell whether a command line asks for more than one run: all algorithms, or several seeds."""
     return requested_algorithm(args) == ALL or "seeds" in scan(args, SEEDS)
 
 
 def parse_runs(args: Sequence[str]) -> list[TrainFlags]:
-    """Return what the user asked for, for each algorithm and each seed; a flag must suit all of them."""
+    """Return the flags of each run: every algorithm with every seed; a flag must suit all of them."""
     is_all, typed = requested_algorithm(args) == ALL, scan(args, SEEDS)
     if "seed" in typed and "seeds" in typed:
         raise UserError("--seed and --seeds were both given: use one of them")
@@ -231,9 +229,7 @@ def parse_runs(args: Sequence[str]) -> list[TrainFlags]:
         except UserError as error:
             if not is_all:
                 raise
-            raise UserError(
-                f"{algorithm[-1]}: {error} (with --algo all every flag must suit every algorithm)"
-            ) from None
+            raise UserError(f"{algorithm[-1]}: {error} (--algo all: every flag must suit every algorithm)") from None
     return runs
 
 
@@ -252,7 +248,7 @@ def read_seeds(text: str) -> list[int]:
 
 
 def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
-    """Return the job with the parts that were named in place of its algorithm's own."""
+    """Return the job with the named parts instead of its algorithm's own."""
     known = part_fields(job.algorithm)
     sees_pictures = not job.algorithm.network.reads_vectors()
     changes = {}
@@ -263,13 +259,13 @@ def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
         if field not in known:
             raise UserError(f"{algo} has no part {field}: its parts are {', '.join(known)}")
         replaced = getattr(job.algorithm, field)
-        if type(part) is not type(replaced):  # the algorithm's own has its own settings
+        if type(part) is not type(replaced):  # else the algorithm's own settings of that part stay
             changes[field] = _taking_over(part, replaced)
     return replace(job, algorithm=replace(job.algorithm, **changes))
 
 
 def default_job(algo: str, env_id: str) -> Job:
-    """Return the job that `algo` starts from on `env_id`."""
+    """Return the default job of `algo` on `env_id`."""
     entry = find_algorithm(algo)
     kind = resolve(env_id)
     is_image = kind.spec(EnvConfig(id=env_id)).is_image
@@ -279,18 +275,11 @@ def default_job(algo: str, env_id: str) -> Job:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read a TOML file of settings, or those of a run."""
+    """Read a TOML file of settings, or the settings of a run."""
     if path.name == RUN_JSON:
         saved = read_run(path.parent)
         return {"model": saved.algorithm, **to_settings(saved.job)}
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise UserError(f"config file {path} is larger than {MAX_CONFIG_BYTES} bytes: is it the right file?")
-        return without_table(tomllib.loads(path.read_text(encoding="utf-8")))[0]
-    except OSError as error:
-        raise UserError(f"config file {path} can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"config file {path} is not TOML: {error}") from None
+    return without_table(read_toml(path, "config file"))[0]
 
 
 def config_of(flags: TrainFlags) -> str:
@@ -299,14 +288,14 @@ def config_of(flags: TrainFlags) -> str:
     settings = {
         key: NONE if value is None else value
         for key, value in found.items()
-        # a part's name stands under the part itself, and a table that is no part has none
+        # a part's name is the value of the part's own key; a table that is no part has no value
         if not key.endswith(".name") and (value is not None or not any(other.startswith(f"{key}.") for other in found))
     }
     return to_toml({"model": flags.algo, **settings})
 
 
 def scan(args: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
-    """Find the values of some flags before the whole line can be parsed; the last one typed counts.
+    """Find the values of some flags before the whole line can be parsed; the last of several counts.
 
     `names` maps each spelling to the name under which its value is returned.
     """
@@ -324,7 +313,7 @@ def scan(args: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parts_in(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parts that a file names, as `predict = "quantiles"` or as a table with a name."""
+    """Return the parts that a file names, as `predict = "quantiles"` or as a table with a `name`."""
     found = {field: settings.get(field) for field in PARTS}
     names = {field: part.get("name") if isinstance(part, Mapping) else part for field, part in found.items()}
     return {field: name for field, name in names.items() if isinstance(name, str)}

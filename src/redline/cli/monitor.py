@@ -1,6 +1,5 @@
-"""`redline monitor`: record what a command, or a process that runs already, uses of the machine."""
+"""`redline monitor`: record what a command, or a running process, uses of the machine."""
 
-import json
 import os
 import select
 import shlex
@@ -13,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from redline.cli.main import DONE, refuse
+from redline.cli.output import print_json
 from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
-from redline.cli.wording import duration, number, size
 from redline.errors import UserError
 from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
@@ -25,24 +24,25 @@ from redline.monitor.recording import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRol
 from redline.monitor.sampling import Sampler
 from redline.records import RecordWriter, Row
 from redline.runs.errors import explain
+from redline.units import duration, number, size
 
 HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"
 
 
 @dataclass(frozen=True)
 class MonitorFlags:
-    """Record what the hardware does: of a command that follows after `--`, or of a process that runs already."""
+    """Record what a command (typed after `--`) or a running process (--pid) uses of the hardware."""
 
     out: Path | None = None
-    """Folder to write hardware.jsonl and events.jsonl to (default: monitor/<date and time>)."""
+    """Folder for hardware.jsonl and events.jsonl. By default monitor/<date and time>."""
     pid: int | None = None
-    """Process to watch, with all that it started."""
+    """Process to watch, with all its children."""
     hz: float = DEFAULT_HZ
     """Samples per second."""
     plain: bool = False
     """Plain text; nothing is drawn anyway."""
     json: bool = False
-    """Print what was recorded as one JSON object on stdout; what the command prints there goes to stderr."""
+    """Print a summary as one JSON object on stdout; what the command prints there goes to stderr."""
 
     def __post_init__(self) -> None:
         try:
@@ -52,10 +52,10 @@ class MonitorFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """Record, and return the exit code of the command, or 0 for a process that was only watched."""
+    """Record, and return the exit code of the command, or 0 for a watched process."""
     at = list(args).index("--") if "--" in args else len(args)
     command = list(args[at + 1 :])
-    flags = parse(MonitorFlags, args[:at], default=MonitorFlags(), prog="redline monitor")
+    flags = parse(MonitorFlags, args[:at], prog="redline monitor")
     if bool(command) == (flags.pid is not None):
         problem = "takes a command or --pid, not both" if command else "needs a command or --pid"
         raise UserError(f"monitor {problem}: {HOW_TO_START}")
@@ -64,7 +64,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
-    """Run a command and record until it ends; whatever becomes of the recording, its exit code comes back."""
+    """Run a command and record until it ends; return its exit code even if the recording fails."""
     events = open_files(out)
     try:
         command = Command(words, stdout_to_stderr=flags.json)
@@ -78,7 +78,7 @@ def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
             code = command.exit_code()
             end = recording.finish(reason, exit_code=code)
         except Exception as error:
-            say(f"the recording failed ({type(error).__name__}: {error}); the command goes on")
+            say(f"the recording failed ({type(error).__name__}: {error}); the command continues")
             code = command.exit_code()
             end = {"error": str(error), "exit_code": code}
     tell(out, end, as_json=flags.json)
@@ -100,7 +100,7 @@ def record_process(flags: MonitorFlags, out: Path) -> int:
 
 
 def wait_for_stop(stop: StopRequest, end_descriptors: Sequence[int], seconds: float) -> str | None:
-    """Wait some time, or until a signal asks to stop or the process ends."""
+    """Wait for some seconds, or until a signal comes or the process ends."""
     end_s = time.monotonic() + seconds
     while stop.reason() is None and (left_s := end_s - time.monotonic()) > 0:
         ended, _, _ = select.select(end_descriptors, [], [], min(left_s, 0.2))
@@ -110,7 +110,7 @@ def wait_for_stop(stop: StopRequest, end_descriptors: Sequence[int], seconds: fl
 
 
 def make_folder(out: Path) -> Path:
-    """Make the folder; one that holds a recording already is refused: two would be mixed."""
+    """Make the folder; refuse one that holds a recording, because two would mix."""
     if (out / HARDWARE).exists():
         raise UserError(f"{out} holds a recording already: use another --out")
     try:
@@ -121,7 +121,7 @@ def make_folder(out: Path) -> Path:
 
 
 def open_files(out: Path) -> RecordWriter:
-    """Make the files of a recording, before anything runs, and return the one for its events."""
+    """Make the files of a recording before anything runs, and return the one for its events."""
     try:
         RecordWriter(out / HARDWARE).close()
         return RecordWriter(out / EVENTS)
@@ -130,11 +130,11 @@ def open_files(out: Path) -> RecordWriter:
 
 
 def remove_files(out: Path) -> None:
-    """Leave nothing behind of a recording that never began."""
+    """Remove the empty files of a recording that never began."""
     for path in (out / HARDWARE, out / EVENTS):
         if path.stat().st_size == 0:
             path.unlink()
-    with suppress(OSError):  # the folder was there before, with something in it
+    with suppress(OSError):  # the folder holds something else
         out.rmdir()
 
 
@@ -142,12 +142,12 @@ def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWrite
     """Return a recording whose events are written beside its samples."""
     sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
     recording = Recording(sampler, out, hz=flags.hz, say=partial(write_event, events))
-    say(f"recording into {out} at {flags.hz:g} Hz; look at it with: redline watch {out}")
+    say(f"recording into {out} at {flags.hz:g} Hz; watch it with: redline watch {out}")
     return recording
 
 
 def write_event(events: RecordWriter, row: Row) -> None:
-    """Write an event; one that the disk refuses is said instead, for the command must go on."""
+    """Write an event; if the disk refuses it, only say so: the command must continue."""
     try:
         events.write(row)
     except OSError as error:
@@ -157,9 +157,9 @@ def write_event(events: RecordWriter, row: Row) -> None:
 
 
 def tell(out: Path, end: Row, *, as_json: bool) -> None:
-    """Say what was recorded."""
+    """Print a summary of the recording."""
     if as_json:
-        print(json.dumps({"schema": 1, "out": str(out), **end}))
+        print_json({"out": out, **end})
         return
     if "error" in end:
         return
@@ -169,15 +169,15 @@ def tell(out: Path, end: Row, *, as_json: bool) -> None:
         f"{end['reason']} after {duration(end['elapsed_s'])}: {number(cores)} cores used on average, {peak}"
         f"{end['samples']:,} samples; the monitor itself took {end['monitor_cpu_share']:.2%} of the machine's CPU time"
     )
-    say(f"look at it with: redline report {out} --out report.html")
+    say(f"see the charts with: redline report {out} --out report.html")
 
 
 def say(text: str) -> None:
-    """Print beside what the command prints; where nobody listens, the command goes on all the same."""
-    if sys.stderr is None:  # closed by whoever started us
+    """Print on stderr; if nobody reads it, the command continues all the same."""
+    if sys.stderr is None:
         return
     try:
         print(f"redline monitor: {text}", file=sys.stderr, flush=True)
     except OSError:
-        # what Python still flushes at its end has to go somewhere, or it would change our exit code
+        # Python flushes at exit: that has to go somewhere, or it would change our exit code
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -1,42 +1,83 @@
-"""A command line → a dataclass: tyro parses, and what it does not like is said in one line."""
+"""A command line → a dataclass: tyro parses, and each mistake becomes one line with a remedy."""
 
 import contextlib
 import io
 import re
 from collections.abc import Sequence, Set
-from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from redline.errors import UserError
-from redline.runs.locating import locate_run
+# private, but documented, and the only way to a mistake in parts; a hook is to let events pass that it does not know
+from tyro import _errors as mistakes
+
+from redline.errors import UserError, nearest
 
 T = TypeVar("T")
 
-SHORT = {"--lr": "--optimizer.lr", "--gamma": "--returns.gamma"}  # flags by the names that most people know them by
+RUN = "RUN"
+Run = Annotated[
+    str,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar=RUN, help="A run directory, a folder of runs (its newest), or last: the newest in ./runs."),
+]
+RunEnv = Annotated[
+    str | None, tyro.conf.arg(help="The run's env, typed again if it names a module (mypkg:MyEnv-v0) to import.")
+]
+Plain = Annotated[bool, tyro.conf.arg(help="Plain text, no drawing.")]
+Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object on stdout, and nothing else there.")]
 
-NOT_PARSED = re.compile(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\]")
+SHORT = {"--lr": "--optimizer.lr", "--gamma": "--returns.gamma"}  # the names that most people know
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*")
 CONTINUED = " " * 10  # begins a line of the help that belongs to the flag above
-WRONG_CHOICE = re.compile(r"invalid choice '(.*?)' for argument '(\S+)'\. Expected one of \((.*?)\)")
 
 
-def parse(kind: type[T], args: Sequence[str], *, default: T, prog: str) -> T:
-    """Let tyro parse, and say what it does not like in one line."""
-    complaint = io.StringIO()
+class _MistakeError(Exception):
+    """Carries what tyro does not like out of its parser."""
+
+    def __init__(self, event: mistakes.ParseErrorEvent) -> None:
+        self.event = event
+
+
+def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = None) -> T:
+    """Let tyro parse; UserError says in one line what is wrong. `default` overrides the defaults of the dataclass.
+
+    With a `default`, the value None can be typed, to switch off a limit that it has.
+    """
+    config = [tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff]
+    config += [tyro.conf.DisallowNone] if default is None else []
+    typed = [_spell_out(arg) for arg in args]
     try:
-        with contextlib.redirect_stderr(complaint):
+        with mistakes.on_parse_error(_raise):
             return tyro.cli(
                 kind,
-                args=[_spell_out(arg) for arg in args],
-                default=default,
+                args=typed,
+                default=tyro.MISSING_NONPROP if default is None else default,
                 prog=prog,
-                config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff),
+                config=config,
             )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise UserError(_one_line(complaint.getvalue(), prog)) from None
+    except _MistakeError as mistake:
+        event = mistake.event
+    if isinstance(event, mistakes.UnrecognizedArgs | mistakes.MissingArgs | mistakes.BadValue):
+        known = flags_in(help_text(kind, prog=prog, default=default))
+        typed_flags = [arg.partition("=")[0].replace("_", "-") for arg in typed if arg.startswith("--")]
+        if unknown := [flag for flag in typed_flags if flag not in known]:
+            remedy = f"did you mean {close[0]}?" if (close := nearest(unknown[0], known)) else f"see {prog} --help"
+            raise UserError(f"unknown option {unknown[0]}: {remedy}")
+    raise UserError(_one_line(event, typed, prog))
+
+
+def help_text(kind: type[T], *, prog: str, default: T | None = None) -> str:
+    """Return what `--help` prints."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        parse(kind, ["--help"], prog=prog, default=default)
+    return text.getvalue()
+
+
+def flags_in(text: str) -> list[str]:
+    """Return the flags that a help names, each once."""
+    return list(dict.fromkeys(FLAG.findall(text)))
 
 
 def help_with(flags: Set[str], whole: str) -> str:
@@ -51,11 +92,6 @@ def help_with(flags: Set[str], whole: str) -> str:
     return "\n".join([head, *kept])
 
 
-def _spell_out(arg: str) -> str:
-    flag, equals, value = arg.partition("=")
-    return f"{SHORT.get(flag, flag)}{equals}{value}"
-
-
 def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:
     """Part a name that may stand before the flags, or after --plain and --json, from the rest of a command line."""
     at = next((place for place, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
@@ -64,33 +100,59 @@ def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:
     return args[at], [*args[:at], *args[at + 1 :]]
 
 
-def split_run(args: Sequence[str], command: str, *, or_recording: bool = False) -> tuple[Path, list[str]]:
-    """Part the run that stands before the flags of a command from the rest of a command line."""
-    name, rest = split_name(args)
-    if name is None:
-        raise UserError(
-            f"{command} needs a run directory, a folder of runs (its newest) or last: redline {command} last"
-        )
-    return locate_run(name, or_recording=or_recording), rest
+def _spell_out(arg: str) -> str:
+    flag, equals, value = arg.partition("=")
+    return f"{SHORT.get(flag, flag)}{equals}{value}"
 
 
-def _one_line(complaint: str, prog: str) -> str:
-    """Condense tyro's boxed message: its first section, and the flag it suggests."""
-    sections: list[list[str]] = [[]]
-    for line in complaint.splitlines():
-        if re.fullmatch(r"[│\s]*[─-]{10,}[│\s]*", line):
-            sections.append([])
-        elif (text := line.strip("│ ")) and not text.startswith(("╭", "╰")):
-            sections[-1].append(text)
-    if not complaint.startswith("╭"):  # where the terminal has no box characters, the title is a section of its own
-        sections = sections[1:] or sections
-    message = " ".join(sections[0])
-    if found := NOT_PARSED.match(message):  # of several types, none fits
-        return f"{found[1]} is {found[3]!r}, but it takes {found[2].replace('{None}|', '')}: see {prog} --help"
-    if found := WRONG_CHOICE.match(message):
-        choices = re.findall(r"'(.*?)'", found[3])
-        return f"{found[2]} is {found[1]!r}: use {' or '.join(choices)}"
-    flags = [text.split()[0].rstrip(",") for section in sections for text in section if text.startswith("--")]
-    is_suggestion = any(text.startswith("Perhaps you meant") for section in sections for text in section)
-    remedy = f"did you mean {flags[0]}?" if is_suggestion and flags else f"see {prog} --help"
-    return f"{message[:300].rstrip('.')}: {remedy}"
+def _raise(event: mistakes.ParseErrorEvent) -> None:
+    known = (
+        mistakes.UnrecognizedArgs,
+        mistakes.MissingArgs,
+        mistakes.InvalidChoice,
+        mistakes.BadValue,
+        mistakes.InstantiationFailure,
+    )
+    if isinstance(event, known):  # tyro reports any other in its own way
+        raise _MistakeError(event)
+
+
+def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) -> str:
+    fact, remedy = "the command line can't be parsed", f"see {prog} --help"
+    match event:
+        case mistakes.MissingArgs(missing_arguments=[first, *_]) if _name(first.arg) == RUN:
+            fact = f"{prog.rsplit(maxsplit=1)[-1]} needs a run directory, a folder of runs (its newest) or last"
+            remedy = f"{prog} last"
+        case mistakes.MissingArgs(missing_arguments=[first, *_]):
+            fact = f"{_name(first.arg)} is missing"
+        case mistakes.UnrecognizedArgs(tokens=[first, *_]):
+            fact = f"{first!r} is one argument too many"
+        case mistakes.InvalidChoice(argument=argument, value=value, choices=choices):
+            fact, remedy = f"{_name(argument)} is {value!r}", f"use {' or '.join(choices)}"
+        case mistakes.BadValue(argument=argument, reason="fixed"):
+            fact = f"{_name(argument)} can't be changed"
+        case mistakes.BadValue(argument=argument):
+            fact = f"{_name(argument)} needs a value"
+        case mistakes.InstantiationFailure(argument=None, message=message):
+            fact = message
+        case mistakes.InstantiationFailure(argument=argument) if argument is not None:
+            takes = str(argument.lowered.metavar).replace("{None}|", "")
+            fact = f"{_name(argument)} is {_value_of(argument, typed)!r}, but it takes {takes}"
+    if fact in (f"{RUN} is missing", f"{RUN} needs a value"):
+        fact = f"{prog.rsplit(maxsplit=1)[-1]} needs a run directory, a folder of runs (its newest) or last"
+        remedy = f"{prog} last"
+    return f"{fact}: {remedy}"
+
+
+def _name(argument: Any) -> str:
+    return str(argument.lowered.metavar if argument.is_positional() else argument.lowered.name_or_flags[0])
+
+
+def _value_of(argument: Any, typed: Sequence[str]) -> str:
+    """Return what was typed last for a flag."""
+    found = ""
+    for place, arg in enumerate(typed):
+        flag, equals, value = arg.partition("=")
+        if flag.replace("_", "-") in argument.lowered.name_or_flags:
+            found = value if equals else " ".join(typed[place + 1 : place + 2])
+    return found

@@ -1,17 +1,19 @@
-"""`redline plan memory`: what a replay memory will take, before a run is started; `plan disk` is beside it."""
+"""`redline plan memory` and `redline plan disk`: what a replay memory, or a whole run, will need."""
 
-import json
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Annotated
 
+import tyro
+
+from redline.algorithms.catalog import canonical_name
+from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import default_job, scan
 from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.parsing import parse
-from redline.cli.plan_disk import free_at, run_disk
-from redline.cli.tables import is_plain, print_table, progress_bar
-from redline.cli.wording import size
+from redline.cli.output import is_plain, print_json, print_table, progress_bar
+from redline.cli.parsing import Json, Plain, parse
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.factory import env_spec
@@ -19,139 +21,188 @@ from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import available_bytes
 from redline.experience.budget import RESERVE_BYTES, SURPLUS
+from redline.experience.config import ReplayConfig
+from redline.plan.disk import DiskPlan
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
-from redline.runs.errors import free_bytes
+from redline.recordings.estimate import measure_recordings
+from redline.recordings.tracing import RecordingConfig
+from redline.runs.errors import explain, free_bytes
+from redline.runtime.building import KEPT_CHECKPOINTS, Settled, checkpoint_bytes, settle
 from redline.runtime.compression import measure_codecs
+from redline.runtime.job import Job
+from redline.runtime.roles import usable_cores
+from redline.units import size
 
 SUBJECTS = ("memory", "disk")
-MIN_CAPACITY, MAX_CAPACITY = 1_000, 10**12
+MIN_CAPACITY, MAX_CAPACITY, MOST_STEPS = 1_000, 10**12, 10**12
+NUM_ENVS = 4  # to play in: each takes a moment to start
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
+ENV_NAMES = {"env": "env", "env.id": "env"}
 
 
 @dataclass(frozen=True)
 class PlanMemoryFlags:
-    """Compare what a replay memory takes in every layout; compression is measured by playing the game at random."""
+    """Compare the size of a replay memory in every layout; compression is measured by random play."""
 
     env: EnvConfig
     """The environment."""
     capacity: int = 1_000_000
-    """Transitions to keep."""
+    """Transitions in the memory."""
     seconds: float = 3.0
     """Seconds to play."""
     seed: int = 0
     """Seed of the games and of the actions."""
     path: Path = Path()
     """Folder on the disk that could hold the memory."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print the plan as one JSON object on stdout, and nothing else there."""
+    plain: Plain = False
+    json: Json = False
 
     def __post_init__(self) -> None:
         if not MIN_CAPACITY <= self.capacity <= MAX_CAPACITY:
             raise UserError(f"capacity is {self.capacity}: use {MIN_CAPACITY:_} to {MAX_CAPACITY:_}")
-        if not 0.0 < self.seconds <= 3_600.0:
-            raise UserError(f"seconds is {self.seconds:g}: use more than 0 and at most 3600, such as --seconds 3")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
+        check_play(self.seconds, self.seed)
+
+
+@dataclass(frozen=True)
+class PlanDiskFlags:
+    """Project what a run will leave on disk; the size of recordings is measured by random play."""
+
+    env: EnvConfig
+    """The environment."""
+    algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
+    """Algorithm, by name: its network decides the size of a checkpoint."""
+    steps: int = 50_000_000
+    """Steps of the run."""
+    recording: Annotated[RecordingConfig, tyro.conf.arg(name="")] = field(default_factory=RecordingConfig)
+    """What is kept of every episode."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The replay memory, which checkpoints save."""
+    steps_per_s: float = 500.0
+    """Speed of the run: some files grow with time."""
+    seconds: float = 3.0
+    """Seconds to play; more are needed for long episodes."""
+    seed: int = 0
+    """Seed of the games and of the actions."""
+    path: Path = Path("runs")
+    """Folder that will hold the run."""
+    plain: Plain = False
+    json: Json = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.steps <= MOST_STEPS:
+            raise UserError(f"steps is {self.steps}: use 1 to {MOST_STEPS:_}")
+        if not 0.1 <= self.steps_per_s <= 1e9:
+            raise UserError(f"steps-per-s is {self.steps_per_s:g}: use 0.1 or more, such as --steps-per-s 500")
+        check_play(self.seconds, self.seed)
+
+
+def check_play(seconds: float, seed: int) -> None:
+    """Refuse a random play that measures nothing or never ends, and a seed that no env takes."""
+    if not 0.0 < seconds <= 3_600.0:
+        raise UserError(f"seconds is {seconds:g}: use more than 0 and at most 3600, such as --seconds 3")
+    if not 0 <= seed < 2**31:
+        raise UserError(f"seed is {seed}: use 0 to {2**31 - 1:_}")
 
 
 def run(args: Sequence[str]) -> int:
     """Plan what the first word names, and return the exit code."""
     at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or (args[at].startswith("-") and args[at] not in ("--help", "-h")):
-        raise UserError(
-            "plan needs a subject: redline plan memory --capacity 1_000_000, or redline plan disk --steps 50_000_000"
-        )
-    if args[at] in ("--help", "-h"):
+    subject, rest = (args[at] if at < len(args) else "-"), [*args[:at], *args[at + 1 :]]
+    if subject in ("--help", "-h"):
         print(
             "usage: redline plan memory|disk [options]\n\n"
             "redline plan memory --help and redline plan disk --help show the options"
         )
         return DONE
-    if args[at] not in SUBJECTS:
-        raise unknown_name("plan", args[at], SUBJECTS)
-    rest = [*args[:at], *args[at + 1 :]]
-    if args[at] == "disk":
-        return run_disk(rest)
-    return run_memory(rest)
+    if subject.startswith("-"):
+        raise UserError(
+            "plan needs a subject: redline plan memory --capacity 1_000_000, or redline plan disk --steps 50_000_000"
+        )
+    if subject not in SUBJECTS:
+        raise unknown_name("plan", subject, SUBJECTS)
+    try:
+        return run_disk(rest) if subject == "disk" else run_memory(rest)
+    except EnvError as error:
+        return refuse(str(error), as_json="--json" in args, code=FAILED)
+
+
+def effective_env(asked: EnvConfig, usual: EnvConfig) -> tuple[EnvConfig, set[str]]:
+    """Return the env as it will be, and the settings that have no effect; name those that the user typed."""
+    env, adjustments = resolve(asked.id).effective(asked)
+    for adjustment in adjustments:
+        if adjustment.setting != "env.size" or asked.size != usual.size:
+            print(f"requested → effective: {adjustment}", file=sys.stderr)
+    return env, {adjustment.setting for adjustment in adjustments}
+
+
+def free_at(path: Path) -> int:
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
+    try:
+        place = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+        if not place.is_dir():
+            raise UserError(f"path {path} is no folder: name a folder on the disk that is meant")
+        return free_bytes(place)
+    except OSError as error:
+        raise UserError(f"path {explain(error, path)}: use another --path") from None
 
 
 def run_memory(args: Sequence[str]) -> int:
     """Measure, compare, print."""
-    env_id = scan(args, {"env": "env", "env.id": "env"}).get("env", EnvConfig.id)
-    usual = default_job("dqn", env_id).env
+    usual = default_job("dqn", scan(args, ENV_NAMES).get("env", EnvConfig.id)).env
     flags = parse(PlanMemoryFlags, args, default=PlanMemoryFlags(env=usual), prog="redline plan memory")
-    env, adjustments = resolve(flags.env.id).effective(flags.env)
-    for adjustment in adjustments:
-        if adjustment.setting != "env.size" or flags.env.size != usual.size:  # the default was not asked for
-            print(f"requested → effective: {adjustment}", file=sys.stderr)
-    room = find_room(flags.path)
-    spec = env_spec(env)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    try:
-        with progress_bar(f"playing {spec.name}", plain=plain) as progress:
-            measured = measure_codecs(
-                env,
-                CODECS if spec.is_image else ("raw",),
-                seconds=flags.seconds,
-                seed=flags.seed,
-                capacity=flags.capacity,
-                progress=progress,
-            )
-    except EnvError as error:
-        return refuse(str(error), as_json=flags.json, code=FAILED)
-    plan = plan_memory(
-        spec,
-        measured,
-        env_flags=env_flags(env, usual, ignored={item.setting for item in adjustments}),
-        capacity=flags.capacity,
-        room=room,
-    )
-    if flags.json:
-        print(json.dumps(plan.to_json()))
-    else:
-        show(plan, plain=plain, num_played=max(found.num_transitions for found in measured.values()))
-    return DONE
-
-
-def find_room(path: Path) -> Room:
-    """Return what is free on this machine and on the disk of `path`, which need not exist yet."""
-    return Room(
+    env, ignored = effective_env(flags.env, usual)
+    room = Room(
         ram_bytes=available_bytes(),
         kept_free_bytes=RESERVE_BYTES,
         shm_bytes=free_bytes(SHM) if SHM.is_dir() else None,
-        disk_bytes=free_at(path),
-        disk_path=str(path),
+        disk_bytes=free_at(flags.path),
+        disk_path=str(flags.path),
     )
+    spec = env_spec(env)
+    plain = is_plain(plain=flags.plain, as_json=flags.json)
+    with progress_bar(f"playing {spec.name}", plain=plain) as progress:
+        measured = measure_codecs(
+            env,
+            CODECS if spec.is_image else ("raw",),
+            seconds=flags.seconds,
+            seed=flags.seed,
+            capacity=flags.capacity,
+            progress=progress,
+        )
+    env_words = env_flags(env, usual, ignored=ignored)
+    plan = plan_memory(spec, measured, env_flags=env_words, capacity=flags.capacity, room=room)
+    if flags.json:
+        print_json(plan.to_json())
+    else:
+        show_memory(plan, plain=plain, num_played=max(found.num_transitions for found in measured.values()))
+    return DONE
 
 
 def env_flags(env: EnvConfig, usual: EnvConfig, *, ignored: Collection[str]) -> list[str]:
-    """Return the flags with which `redline train` plays the same env, without those that it would ignore."""
+    """Return the flags with which `redline train` plays the same env, without those that have no effect."""
     flags = ["--env", env.id]
-    for field in fields(env):
-        value = getattr(env, field.name)
-        if field.name != "id" and f"env.{field.name}" not in ignored and value != getattr(usual, field.name):
-            flags += [f"--env.{field.name.replace('_', '-')}", str(value)]
+    for setting in fields(env):
+        value = getattr(env, setting.name)
+        if setting.name != "id" and f"env.{setting.name}" not in ignored and value != getattr(usual, setting.name):
+            flags += [f"--env.{setting.name.replace('_', '-')}", str(value)]
     return flags
 
 
-def show(plan: MemoryPlan, *, plain: bool, num_played: int) -> None:
-    """Print the plan as a table."""
-    spec, room = plan.spec, plan.room
+def show_memory(plan: MemoryPlan, *, plain: bool, num_played: int) -> None:
+    """Print a plan of the memory as a table."""
+    spec, room, choice = plan.spec, plan.room, plan.recommendation
     shape = " × ".join(map(str, spec.frame_shape))
     print(f"{plan.capacity:,} transitions of {spec.name}: frames {shape} {spec.frame_dtype}, stack {spec.stack}")
     head = ("layout", "each", "in all", "fits in", "most in RAM")
     print_table(head, [_cells(row) for row in plan.rows], plain=plain, numeric=(1, 2, 4))
-    print(f"frames kept once were measured on {num_played:,} steps of random play, with all that is noted beside them")
+    print(f"layouts with each frame once were measured over {num_played:,} steps of random play, all data included")
     if spec.is_image:
-        print(f"room is reserved for compressed frames {SURPLUS:g} × as large: a better player sees more")
+        print(f"compressed frames get {SURPLUS:g} × that room: a better player sees more varied frames")
     shm = "none" if room.shm_bytes is None else size(room.shm_bytes)
     print(
         f"free here: RAM {size(room.ram_bytes)}, {size(room.kept_free_bytes)} of it kept for the rest · "
         f"{SHM} {shm} · disk at {room.disk_path} {size(room.disk_bytes)}"
     )
-    choice = plan.recommendation
     print(f"recommended: {choice.command or 'nothing fits'}")
     print(f"  because {choice.why}")
 
@@ -165,3 +216,99 @@ def _cells(row: Row) -> tuple[str, ...]:
         " ".join(name for name, fits in places.items() if fits) or "nowhere",
         f"{row.largest_capacity_in_ram:,}",
     )
+
+
+def run_disk(args: Sequence[str]) -> int:
+    """Measure, project, print."""
+    typed = scan(args, {**ENV_NAMES, "algo": "algo", "model": "algo"})
+    algo = canonical_name(typed.get("algo", PlanDiskFlags.algo))
+    usual = default_job(algo, typed.get("env", EnvConfig.id))
+    replay = usual.algorithm.replay or ReplayConfig()
+    default = PlanDiskFlags(env=usual.env, algo=algo, replay=replay)
+    flags = parse(PlanDiskFlags, args, default=default, prog="redline plan disk")
+    if usual.algorithm.replay is None and flags.replay != replay:
+        raise UserError(f"{algo} has no replay memory: leave out --replay.…, or use --algo dqn")
+    env, _ = effective_env(flags.env, usual.env)
+    free = free_at(flags.path)
+    plain = is_plain(plain=flags.plain, as_json=flags.json)
+    with progress_bar(f"playing {env.id}", plain=plain) as progress:
+        settled = settle(with_replay(replace(usual, env=env), flags.replay))
+        measured = measure_recordings(
+            settled.job.env,
+            values=flags.recording.record_values,
+            seconds=flags.seconds,
+            seed=flags.seed,
+            num_envs=NUM_ENVS,
+            threads=min(usable_cores(), NUM_ENVS),
+            progress=progress,
+        )
+    checkpoints, saved_replay = checkpoints_of(settled)
+    plan = DiskPlan(
+        env=env.id,
+        algorithm=algo,
+        steps=flags.steps,
+        steps_per_s=flags.steps_per_s,
+        record=flags.recording.record,
+        has_values=flags.recording.record_values,
+        num_actions=settled.spec.num_actions,
+        cores=usable_cores(),
+        measured=measured,
+        checkpoints_bytes=checkpoints,
+        replay_bytes=saved_replay,
+        free_bytes=free,
+        path=str(flags.path),
+    )
+    if flags.json:
+        print_json(plan.to_json())
+    else:
+        show_disk(plan, plain=plain)
+    return DONE
+
+
+def with_replay(job: Job, replay: ReplayConfig) -> Job:
+    """Return the job with that replay memory, if its algorithm has one."""
+    if isinstance(job.algorithm, QLearning):
+        return replace(job, algorithm=replace(job.algorithm, replay=replay))
+    return job
+
+
+def checkpoints_of(settled: Settled) -> tuple[int, int]:
+    """Return the largest size of all kept checkpoints: without their replay memories, and of these alone."""
+    weights_bytes = checkpoint_bytes(replace(settled, layout=None))
+    in_use_bytes = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
+    return weights_bytes, checkpoint_bytes(settled) - weights_bytes + in_use_bytes
+
+
+def show_disk(plan: DiskPlan, *, plain: bool) -> None:
+    """Print a plan of the disk as a table."""
+    measured = plan.measured
+    print(f"{plan.steps:,} steps of {plan.algorithm} on {plan.env}")
+    basis = "measured" if measured.is_measured else "computed"
+    kept = f"{KEPT_CHECKPOINTS} at once"
+    rows = [
+        ("recordings", size(plan.recordings_bytes), f"{basis}: {_recorded(plan)}"),
+        ("checkpoints", size(plan.checkpoints_bytes), f"computed: {kept}, with target network and optimizer"),
+        ("replay memory", size(plan.replay_bytes), f"at most: {kept}, nothing shared between them"),
+        ("logs", size(plan.rows_bytes), f"about, at {plan.steps_per_s:g} steps/s"),
+        ("in all", size(plan.total_bytes), ""),
+    ]
+    print_table(("what", "bytes", "basis"), rows, plain=plain, numeric=(1,))
+    if measured.is_measured:
+        print(
+            f"recordings: {size(measured.bytes_per_episode, 0)} per episode, {measured.bytes_per_step:.2f} B per step, "
+            f"over {measured.num_episodes:,} episodes of random play, {measured.mean_length_steps:,.0f} steps each"
+        )
+    else:
+        print(
+            f"no episode ended within {measured.num_steps:,} steps: recordings are computed for episodes of that "
+            "length (more --seconds would measure them)"
+        )
+    verdict = (
+        "it fits" if plan.fits else "it does not fit: make room, use another --path or a smaller --replay.capacity"
+    )
+    print(f"free at {plan.path}: {size(plan.free_bytes)}, {verdict}")
+
+
+def _recorded(plan: DiskPlan) -> str:
+    usual = {"all": "every episode", "best": "the best episodes", "off": "none"}
+    return usual.get(plan.record, f"one episode in {plan.record}") + (" with values" if plan.has_values else "")

@@ -1,47 +1,204 @@
-"""`redline play RUN --videos …`: videos of the episodes that tell how a run went, each made once."""
+"""Episodes → videos and contact sheets: one episode, several side by side, or all that tell how a run went."""
 
-import json
-from collections.abc import Sequence
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from redline.cli.main import DONE
-from redline.cli.play_rendering import (
-    VIDEOS,
-    Look,
-    Showing,
-    default_target,
-    make_folder,
-    render,
-    video_facts,
-    video_name,
-)
+from redline.cli.output import print_json, progress_bar
 from redline.cli.stopping import StopRequest
-from redline.cli.tables import progress_bar
-from redline.cli.wording import number, size
 from redline.errors import UserError
 from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
-from redline.recordings.library import open_library
-from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError
-from redline.recordings.video import find_encoder
-from redline.records import measured, read_records
+from redline.recordings.library import Entry, Library, open_library
+from redline.recordings.overlay import (
+    TARGET_HEIGHT,
+    TARGET_TILE_HEIGHT,
+    About,
+    Drawer,
+    Enlarged,
+    Overlay,
+    about_episode,
+    iterate_grid,
+    signed,
+)
+from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
+from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
+from redline.recordings.video import Video, check_target, find_encoder, write_video
+from redline.records import measured, plain_text, read_records
+from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
+from redline.types import Array, Progress
+from redline.units import number, size
 
-GREEDY = "greedy"
+VIDEOS = "videos"  # folder in a run
 EVENTS = "events.jsonl"
+GREEDY = "greedy"
+
+
+@dataclass(frozen=True)
+class Showing:
+    """Where the episodes come from, and how they are shown."""
+
+    run: Path
+    library: Library
+    overlay: bool = False
+    scale: int | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The part of a file's name that tells how it is shown."""
+        return f"{'_overlay' * self.overlay}{'' if self.scale is None else f'_x{self.scale}'}"
+
+    def about(self, one: Listed) -> About:
+        """Return what is shown beside the pictures of an episode."""
+        return about_episode(self.library, entry_of(one), name=f"episode {one.id}")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The files that were written."""
+
+    video: Video | None
+    sheet: Path | None
+
+    def facts(self) -> dict[str, object]:
+        """Return it as a plain object."""
+        return {
+            "video": None if self.video is None else video_facts(self.video),
+            "sheet": self.sheet,
+        }
+
+
+def video_facts(video: Video) -> dict[str, object]:
+    """Return a video as a plain object."""
+    return {
+        "path": video.path,
+        "pictures": video.pictures,
+        "width": video.width,
+        "height": video.height,
+        "pictures_per_s": float(video.pictures_per_s),
+        "bytes": video.size_bytes,
+    }
+
+
+def entry_of(one: Listed) -> Entry:
+    """Return the recording of an episode that has one."""
+    if one.entry is None:
+        raise UserError(f"episode {one.id} is not recorded")
+    return one.entry
+
+
+def default_target(showing: Showing, chosen: Sequence[Listed]) -> Path:
+    """Return the path of a video without a name of its own; make its folder if needed."""
+    ids = "_".join(one.id for one in chosen)
+    name = video_name(chosen[0], showing) if len(chosen) == 1 else f"grid_{ids}{showing.suffix}"
+    target = showing.run / VIDEOS / f"{name}.mp4"
+    find_encoder()
+    make_folder(target.parent)
+    check_target(target)
+    return target
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a run's videos."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {explain(error, folder)}: use --out with another place") from None
+
+
+def video_name(one: Listed, showing: Showing) -> str:
+    """Return the name of a file after its episode."""
+    return f"step{one.steps}_return{one.total_reward:.10g}_episode{one.id}{showing.suffix}"
+
+
+def render(
+    showing: Showing,
+    chosen: Sequence[Listed],
+    *,
+    out: Path | None,
+    sheet: Path | None,
+    progress: Progress,
+    requested_stop: RequestedStop,
+) -> Rendered:
+    """Play the episodes again and write the files that are asked for."""
+    share = shared_progress(progress, [entry_of(one).end_steps for one in chosen])
+    films = [
+        iterate_pictures(showing.library, entry_of(one), progress=share(place), requested_stop=requested_stop)
+        for place, one in enumerate(chosen)
+    ]
+    abouts = [showing.about(one) for one in chosen]
+    collected = Collected(evenly_spaced(entry_of(chosen[0]).length_steps) if sheet is not None else ())
+    video = None
+    if out is None:
+        deque(collected.passing(films[0]), maxlen=0)
+    else:
+        rate = pictures_per_s(showing.library.setting_of(entry_of(chosen[0])))
+        count = max(entry_of(one).length_steps for one in chosen) + 1
+        frames: Iterator[Array]
+        if len(chosen) == 1:
+            frames = map(_drawer(showing, abouts[0]), collected.passing(films[0]))
+        else:
+            frames = iterate_grid(abouts, films, [_drawer(showing, about, is_tile=True) for about in abouts])
+        video = write_video(out, frames, pictures_per_s=rate, count=count)
+    if sheet is not None:
+        _write_sheet(showing, chosen[0], abouts[0], collected, sheet)
+    return Rendered(video, sheet)
+
+
+def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
+    target = TARGET_TILE_HEIGHT if is_tile else TARGET_HEIGHT
+    if showing.overlay:
+        return Overlay(about, scale=showing.scale, target=target).draw
+    # a single episode keeps the game's own pixels
+    return Enlarged(showing.scale if is_tile else showing.scale or 1, target=target).draw
+
+
+def shared_progress(progress: Progress, weights: Sequence[int]) -> Callable[[int], Progress]:
+    """Return a progress function for each of several films; `progress` gets the share of all."""
+    shares = [0.0] * len(weights)
+
+    def of(place: int) -> Progress:
+        def tell(share: float) -> None:
+            shares[place] = share
+            progress(sum(one * weight for one, weight in zip(shares, weights, strict=True)) / sum(weights))
+
+        return tell
+
+    return of
+
+
+def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collected, target: Path) -> None:
+    setting = showing.library.setting_of(entry_of(one))
+    told = (about.title, about.subtitle, f"return {signed(one.total_reward)}", f"{one.length_steps:,} steps")
+    picture = draw_sheet(
+        collected.pictures,
+        about,
+        title=f"{plain_text(setting.env_id)} · {showing.run.resolve().name}",
+        subtitle=" · ".join(told),
+        scale=showing.scale,
+    )
+    content = io.BytesIO()
+    picture.save(content, "PNG")
+    try:
+        replace_file(target, [content.getvalue()])
+    except OSError as error:
+        raise UserError(f"cannot write {explain(error, target)}: use another --sheet") from None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """An episode that is worth a video, and why."""
+    """An episode that gets a video, and why."""
 
-    one: Listed
-    name: str  # of the file begins with it
+    episode: Listed
+    name: str  # begins the name of the file
     why: str
 
 
 def best_so_far(_: Path, listed: Sequence[Listed]) -> list[Wanted]:
-    """Return the recorded episodes that beat all before them, recorded or not."""
+    """Return the recorded episodes with a higher return than all before them, recorded or not."""
     wanted: list[Wanted] = []
     best: float | None = None
     for one in listed:
@@ -56,7 +213,7 @@ def best_so_far(_: Path, listed: Sequence[Listed]) -> list[Wanted]:
 
 
 def newest_at_checkpoints(run: Path, listed: Sequence[Listed]) -> list[Wanted]:
-    """Return for every checkpoint the last greedy episode since the one before, else the last episode by then."""
+    """Return for every checkpoint the last greedy episode since the previous one, else the last episode."""
     recorded = sorted(
         (one for one in listed if one.entry is not None and one.role != POLICY), key=lambda one: one.steps
     )
@@ -64,7 +221,7 @@ def newest_at_checkpoints(run: Path, listed: Sequence[Listed]) -> list[Wanted]:
         raise UserError(_nothing(listed))
     steps = checkpoint_steps(run)
     if not steps:
-        raise UserError(f"{run} has told of no checkpoint yet: use --videos best, or --episode last")
+        raise UserError(f"{run} has no checkpoint yet: use --videos best, or --episode last")
     wanted: list[Wanted] = []
     before = -1
     for at in steps:
@@ -79,7 +236,7 @@ def newest_at_checkpoints(run: Path, listed: Sequence[Listed]) -> list[Wanted]:
 
 
 def checkpoint_steps(run: Path) -> list[int]:
-    """Return the steps of all checkpoints that a run tells of; anybody may have written what is read."""
+    """Return the steps of all checkpoints in a run's events. Anybody may have written that file."""
     path = run / EVENTS
     if not path.is_file():
         return []
@@ -94,16 +251,16 @@ def checkpoint_steps(run: Path) -> list[int]:
 def _nothing(listed: Sequence[Listed]) -> str:
     if not listed:
         return "no episode has ended yet: train on"
-    return f"of {len(listed):,} episodes none that counts here is recorded: train with --record all or --record best"
+    return f"none of {len(listed):,} episodes that count here is recorded: train with --record all or --record best"
 
 
 def video_of_best(run: Path, *, plain: bool, requested_stop: RequestedStop) -> Path:
-    """Make a video of the best recorded episode of a run, and return where it is; UserError where none can be made."""
+    """Make a video of the best recorded episode of a run and return its path; UserError if that fails."""
     try:
         library = open_library(run)
         best = select(list_episodes(run, library), BEST)
-        showing = Showing(run, library, Look(overlay=False, scale=None))
-        path = default_target(run, [best], showing.look)
+        showing = Showing(run, library)
+        path = default_target(showing, [best])
         if not path.exists():
             with progress_bar("video of the best episode", plain=plain) as progress:
                 render(showing, [best], out=path, sheet=None, progress=progress, requested_stop=requested_stop)
@@ -113,43 +270,30 @@ def video_of_best(run: Path, *, plain: bool, requested_stop: RequestedStop) -> P
 
 
 def make_videos(showing: Showing, wanted: Sequence[Wanted], *, kind: str, plain: bool, as_json: bool) -> int:
-    """Make those that are not there yet."""
+    """Make the videos that do not exist yet, and return the exit code."""
     find_encoder()
     folder = showing.run / VIDEOS
     make_folder(folder)
-    made: list[dict[str, object]] = []
-    num_there = 0
+    videos: list[dict[str, object]] = []
     with StopRequest() as stop:
         for count, one in enumerate(wanted, start=1):
-            path = folder / f"{one.name}_{video_name(one.one, showing.look)}.mp4"
-            is_there = path.exists()
-            facts: dict[str, object] = {"path": str(path)}
-            if is_there:
-                num_there += 1
-            else:
+            episode, path = one.episode, folder / f"{one.name}_{video_name(one.episode, showing)}.mp4"
+            facts: dict[str, object] = {"path": path}
+            is_new = not path.exists()
+            if is_new:
                 with progress_bar(f"video {count} of {len(wanted)}", plain=plain) as progress:
                     rendered = render(
-                        showing, [one.one], out=path, sheet=None, progress=progress, requested_stop=stop.reason
+                        showing, [episode], out=path, sheet=None, progress=progress, requested_stop=stop.reason
                     )
-                if rendered.video is not None:
-                    facts = video_facts(rendered.video)
-            made.append(
-                {
-                    "id": one.one.id,
-                    "role": one.one.role,
-                    "steps": one.one.steps,
-                    "return": one.one.total_reward,
-                    "why": one.why,
-                    "made": not is_there,
-                    **facts,
-                }
-            )
+                facts = facts if rendered.video is None else video_facts(rendered.video)
+            known = {"id": episode.id, "role": episode.role, "steps": episode.steps, "return": episode.total_reward}
+            videos.append({**known, "why": one.why, "made": is_new, **facts})
             if not as_json:
-                state = "is there already" if is_there else size(path.stat().st_size)
-                print(f"{one.why}: episode {one.one.id}, return {number(one.one.total_reward)}: {path} ({state})")
+                state = size(path.stat().st_size) if is_new else "exists already"
+                print(f"{one.why}: episode {episode.id}, return {number(episode.total_reward)}: {path} ({state})")
     if as_json:
-        print(json.dumps({"schema": 1, "run": str(showing.run), "kind": kind, "videos": made}))
+        print_json({"run": showing.run, "kind": kind, "videos": videos})
     else:
-        num_made = len(made) - num_there
-        print(f"{num_made} video{'s' * (num_made != 1)} made, {num_there} {'was' if num_there == 1 else 'were'} there")
+        num_made = sum(bool(video["made"]) for video in videos)
+        print(f"{num_made} video{'s' * (num_made != 1)} made, {len(videos) - num_made} existed already")
     return DONE

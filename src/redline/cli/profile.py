@@ -13,11 +13,11 @@ from redline.bench.results import busy_words
 from redline.cli.bench import OutputFlags, check_out, ended_by_signals, give_out, tell
 from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
 from redline.cli.main import FAILED, refuse
+from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.tables import print_table
 from redline.cli.train import TRAINING_ERRORS
-from redline.cli.wording import duration, number, rate
 from redline.errors import UserError
+from redline.units import duration, number, rate
 
 PROGRAM = "redline profile"
 WITHOUT = {

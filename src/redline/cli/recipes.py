@@ -1,40 +1,39 @@
 """`redline recipes [NAME]`: settings for a game that are known to work, and what each seed of their record reached."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
+from typing import Annotated
+
+import tyro
 
 from redline.cli.main import DONE
-from redline.cli.parsing import parse, split_name
-from redline.cli.tables import is_plain, print_table
-from redline.cli.wording import number
+from redline.cli.output import is_plain, print_json, print_table
+from redline.cli.parsing import Json, Plain, parse
 from redline.recipes import Recipe, find_recipe, recipe_names
-
-PROGRAM = "redline recipes [NAME]"
+from redline.units import number
 
 
 @dataclass(frozen=True)
 class RecipesFlags:
-    """List the recipes, or print one as the file that it is: redline recipes pong."""
+    """List the recipes, or print the file of one: redline recipes pong."""
 
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print everything as one JSON object on stdout, and nothing else there."""
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
+    """The recipe to print."""
+    plain: Plain = False
+    json: Json = False
 
 
 def run(args: Sequence[str]) -> int:
     """List the recipes and return the exit code."""
-    name, rest = split_name(args)
-    flags = parse(RecipesFlags, rest, default=RecipesFlags(), prog=PROGRAM)
-    recipes = [find_recipe(one) for one in (recipe_names() if name is None else [name])]
+    flags = parse(RecipesFlags, args, prog="redline recipes")
+    recipes = [find_recipe(one) for one in (recipe_names() if flags.name is None else [flags.name])]
     if flags.json:
-        print(json.dumps({"schema": 1, "recipes": [recipe_facts(recipe) for recipe in recipes]}))
-    elif name is not None:
+        print_json({"recipes": [recipe_facts(recipe) for recipe in recipes]})
+    elif flags.name is not None:
         print(recipes[0].text, end="")
     else:
-        show_all(recipes, plain=is_plain(plain=flags.plain, as_json=False))
+        show_all(recipes, plain=is_plain(plain=flags.plain))
     return DONE
 
 

@@ -12,17 +12,17 @@ import numpy as np
 from PIL import Image
 
 from redline.cli.main import DONE
+from redline.cli.output import is_plain, print_facts, progress_bar
 from redline.cli.parsing import parse
 from redline.cli.replay_statistics import ReplayStatistics, replay_statistics
 from redline.cli.saved_replay import SavedReplay, draw_transitions, read_replay
-from redline.cli.tables import is_plain, print_facts, progress_bar
-from redline.cli.wording import number
 from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
 from redline.recordings.sheet import draw_transition_sheet
 from redline.runs.errors import explain
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
+from redline.units import number
 
 SUBJECTS = ("inspect",)
 EXAMPLE = "redline replay inspect runs/pong/dqn/20260101-120000-s1"

@@ -12,9 +12,8 @@ from typing import Annotated
 import tyro
 
 from redline.cli.main import DONE
+from redline.cli.output import is_plain, print_table, progress_bar
 from redline.cli.parsing import parse
-from redline.cli.tables import is_plain, print_table, progress_bar
-from redline.cli.wording import number, size
 from redline.errors import UserError
 from redline.records import as_json_value, encode_row
 from redline.report.caveats import choose_runs
@@ -25,6 +24,7 @@ from redline.report.run_series import joined_rows
 from redline.report.run_summary import RunSummary, summarise
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
+from redline.units import number, size
 
 WITH_VALUE = ("--out", "--png", "--episodes")
 USUAL_NAMES = {"--out": "report.html", "--episodes": "episodes.jsonl"}

@@ -1,4 +1,4 @@
-"""`redline resume RUN`: go on with a run that was stopped or killed."""
+"""`redline resume RUN`: continue a run that was stopped or killed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,47 +7,52 @@ from typing import Annotated
 
 import tyro
 
-from redline.cli.flags import ENV_COUNTS, scan
-from redline.cli.parsing import parse, split_run
+from redline.cli.displays import open_display
+from redline.cli.flags import ENV_COUNTS, refuse_replay_flags, scan
+from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.stopping import StopRequest
-from redline.cli.train import command_begun_s, display, train
+from redline.cli.train import command_begun_s, train
+from redline.errors import UserError
+from redline.runs.locating import locate_run
 from redline.runtime.job import Job
 from redline.runtime.resuming import read_run, resume_run
 from redline.runtime.topology import reopened, share_out
 
-# flags that decide what others, where not typed, are to be
+# flags that decide the defaults of others
 DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}
 
 
 @dataclass(frozen=True)
 class ResumeFlags:
-    """Go on with a run. The defaults shown are the run's own; docs/resume.md lists what may change."""
+    """Continue a run. The defaults shown are the run's own; docs/resume.md lists what may change."""
 
+    run: Run
     job: Annotated[Job, tyro.conf.arg(name="")]
     """What the run does."""
-    plain: bool = False
-    """Plain lines instead of the live panel."""
-    json: bool = False
-    """Print the summary as one JSON object on stdout, and nothing else there."""
+    plain: Plain = False
+    json: Json = False
 
 
 def run(args: Sequence[str]) -> int:
     """Resume as the flags say and return the exit code."""
-    if "--help" in args[:1] or "-h" in args[:1]:
-        parse(ResumeFlags, args, default=ResumeFlags(job=Job()), prog="redline resume RUN")
-    path, rest = split_run(args, "resume")
+    first = next((arg for arg in args if arg not in ("--plain", "--json")), "-")
+    if first.startswith("-") and first not in ("-", "-h", "--help"):  # the run decides the defaults of the flags
+        raise UserError(f"resume needs a run directory before its flags: redline resume last {first} …")
+    if first.startswith("-"):  # prints the help, or asks for a run
+        parse_resume(Job(), [arg for arg in args if arg in ("-h", "--help")])
     with StopRequest() as stop:
-        saved = read_run(path)
-        flags = parse_resume(saved.job, rest)
+        saved = read_run(locate_run(first))
+        refuse_replay_flags(args, saved.job, saved.algorithm)
+        flags = parse_resume(saved.job, args)
         title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"
-        with display(title, plain=flags.plain, as_json=flags.json) as watcher:
-            go_on = partial(resume_run, saved, flags.job, watcher, stop.reason, begun_s=command_begun_s())
-            return train(go_on, watcher, stop, as_json=flags.json)
+        with open_display(title, plain=flags.plain, as_json=flags.json) as display:
+            proceed = partial(resume_run, saved, flags.job, display, stop.reason, begun_s=command_begun_s())
+            return train(proceed, display, stop, as_json=flags.json)
 
 
 def parse_resume(saved: Job, args: Sequence[str]) -> ResumeFlags:
-    """Return what the user asks a run to go on with, or raise UserError in one line."""
+    """Return what the user changes about a run, or raise UserError in one line."""
     typed = scan(args, DECIDE_OTHERS)
-    start = ResumeFlags(job=reopened(saved, typed))
-    flags = parse(ResumeFlags, args, default=start, prog="redline resume RUN")
+    start = ResumeFlags(run=tyro.MISSING, job=reopened(saved, typed))
+    flags = parse(ResumeFlags, args, default=start, prog="redline resume")
     return replace(flags, job=share_out(flags.job, typed))

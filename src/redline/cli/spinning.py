@@ -1,8 +1,8 @@
-"""How long threads of an OpenMP team spin before they sleep: long on a machine that is free, briefly on any other.
+"""How long OpenMP threads spin before they sleep: long on a free machine, briefly on a busy one.
 
-The learner's threads wait for each other dozens of times per update, and a thread that sleeps is woken late. But on a
-machine with other work the one they wait for may not be running, and then they burn the very time it needs. The OpenMP
-runtime reads the settings once, when torch is loaded: before any command is imported.
+The learner's threads wait for each other dozens of times per update, and a sleeping thread wakes late. But on a busy
+machine the thread that they wait for may not be running, and spinning takes the CPU time that it needs. OpenMP reads
+these settings once, when torch is loaded: they must be set before any command is imported.
 """
 
 import json
@@ -16,18 +16,18 @@ LONG_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "50000"}
 
 LEARNING = ("train", "resume", "profile", "bench")
 LOOK_S = 0.15
-MOST_BUSY_CORES = 0.25  # by others, on a machine that counts as free
+MOST_BUSY_CORES = 0.25  # by other processes, on a machine that counts as free
 
 
 def choose_spin(args: Sequence[str]) -> Mapping[str, str]:
-    """Return the settings for a command: long only where it learns in one process, and nobody else computes."""
-    if not args or args[0] not in LEARNING or "async" in " ".join(args) or _goes_on_in_processes(args):
+    """Return the settings for a command: long only if it learns in one process on a free machine."""
+    if not args or args[0] not in LEARNING or "async" in " ".join(args) or _resumes_in_processes(args):
         return SHORT_SPIN
     return LONG_SPIN if busy_cores() <= MOST_BUSY_CORES else SHORT_SPIN
 
 
 def busy_cores() -> float:
-    """Return how many cores are at work while this process sleeps; all of them where that can't be seen."""
+    """Return how many cores are busy while this process sleeps; infinity if that can't be read."""
     before, begun_s = _busy_s(), time.monotonic()
     time.sleep(LOOK_S)
     after, spent_s = _busy_s(), time.monotonic() - begun_s
@@ -44,8 +44,8 @@ def _busy_s() -> float | None:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def _goes_on_in_processes(args: Sequence[str]) -> bool:
-    """Tell whether a run that is resumed has actors and learner in processes of their own, or may have."""
+def _resumes_in_processes(args: Sequence[str]) -> bool:
+    """Tell whether a run to resume has, or may have, actors and learner in separate processes."""
     if args[0] != "resume":
         return False
     from redline.runs.locating import locate_run

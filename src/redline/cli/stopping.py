@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a terminal that closes ask a run to stop; it saves a checkpoint first."""
+"""Ctrl-C, SIGTERM and a closed terminal ask a run to stop; it saves a checkpoint first."""
 
 import signal
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class StopRequest(AbstractContextManager["StopRequest"]):
-    """Remembers the first signal; a second Ctrl-C gives up waiting."""
+    """Remembers the first signal; a second Ctrl-C interrupts at once."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -23,7 +23,7 @@ class StopRequest(AbstractContextManager["StopRequest"]):
             signal.signal(number, handler)
 
     def reason(self) -> str | None:
-        """Return the name of the signal that came, if one did."""
+        """Return the name of the signal, if one came."""
         return self.signal.name if self.signal else None
 
     def _take(self, number: int, _: FrameType | None) -> None:

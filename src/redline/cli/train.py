@@ -1,10 +1,7 @@
-"""`redline train`: start a run and watch it; with `--model all` or `--seeds`, several one after the other."""
+"""`redline train`: start a run and show it; with `--model all` or `--seeds`, several, one after the other."""
 
-import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,22 +9,21 @@ from typing import Any
 
 import psutil
 
-from redline.cli.displays import Lines, LivePanel
+from redline.cli.displays import Lines, LivePanel, describe_ratio, open_display
 from redline.cli.flags import (
     HELP,
     TrainFlags,
     config_of,
-    help_on_train,
     is_several,
+    main_help,
     parse_runs,
     parse_train,
     show_all_flags,
 )
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
+from redline.cli.output import command, is_plain, print_json, print_table, typed_env
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
-from redline.cli.tables import is_plain, print_table
-from redline.cli.wording import command, duration, number, rate, size, typed_env
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.experience import ReplayError
@@ -40,7 +36,8 @@ from redline.runtime.session import Outcome, Solved
 from redline.runtime.settings import to_settings
 from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.runtime.starting import AnySession, start_run
-from redline.runtime.watching import Watcher
+from redline.runtime.watching import Watcher as Display
+from redline.units import duration, number, rate, size
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
 
@@ -50,99 +47,93 @@ def run(args: Sequence[str]) -> int:
     if "--help-all" in args:
         show_all_flags(args)
     if not set(HELP).isdisjoint(args):
-        print(help_on_train(args))
+        print(main_help(args))
         return DONE
     with StopRequest() as stop:
         if is_several(args):
             return compare(parse_runs(args), stop)
         flags = parse_train(args)
         if flags.print_config:
-            told = {"schema": 1, "model": flags.algo, **to_settings(flags.job)}
-            print(json.dumps(told) if flags.json else config_of(flags), end="\n" if flags.json else "")
+            if flags.json:
+                print_json({"model": flags.algo, **to_settings(flags.job)})
+            else:
+                print(config_of(flags), end="")
             return DONE
-        with display(title_of(flags), plain=flags.plain, as_json=flags.json) as watcher:
-            return train(partial(start, flags, watcher, begun_s=command_begun_s()), watcher, stop, as_json=flags.json)
+        with open_display(title_of(flags), plain=flags.plain, as_json=flags.json) as display:
+            return train(partial(start, flags, display, begun_s=command_begun_s()), display, stop, as_json=flags.json)
 
 
-def start(flags: TrainFlags, watcher: Watcher, *, begun_s: float | None = None) -> AnySession:
-    """Begin the run that the flags ask for; the user waits since `begun_s`, or since now."""
+def start(flags: TrainFlags, display: Display, *, begun_s: float | None = None) -> AnySession:
+    """Begin the run that the flags ask for; the user has waited since `begun_s`, or since now."""
     recipe = None if flags.recipe is None else find_recipe(flags.recipe)
     if recipe is not None:
-        watcher.note(f"recipe {recipe.name}: {recipe.about}; departs from the usual protocol: {recipe.departs}")
-    return start_run(flags.job, flags.algo, watcher, recipe=recipe, begun_s=begun_s)
+        display.note(f"recipe {recipe.name}: {recipe.about}; departs from the usual protocol: {recipe.departs}")
+    return start_run(flags.job, flags.algo, display, recipe=recipe, begun_s=begun_s)
 
 
 def command_begun_s() -> float:
-    """Return the monotonic time at which this process was started: Python's own start and all imports count."""
+    """Return the monotonic time at which this process started, before Python's own start and all imports."""
     return time.monotonic() - max(0.0, time.time() - psutil.Process().create_time())
 
 
 def title_of(flags: TrainFlags) -> str:
-    """Return what the panel of a run is headed with."""
+    """Return the title of a run's panel."""
     recipe = "" if flags.recipe is None else f" · recipe {flags.recipe}"
     return f"redline · {flags.algo} on {flags.job.env.id}{recipe} · seed {flags.job.seed}"
 
 
-def display(title: str, *, plain: bool, as_json: bool) -> "AbstractContextManager[LivePanel | Lines]":
-    """Return the live panel in a terminal, lines elsewhere; with --json nothing but the object goes to stdout."""
-    if as_json:
-        return Lines(sys.stderr)
-    return Lines() if plain or not sys.stdout.isatty() else LivePanel(title)
-
-
 def train(
-    open_session: Callable[[], AnySession], watcher: LivePanel | Lines, stop: StopRequest, *, as_json: bool
+    open_session: Callable[[], AnySession], display: LivePanel | Lines, stop: StopRequest, *, as_json: bool
 ) -> int:
-    """Open a session, train to its end, and tell how it ended."""
+    """Open a session, train to its end, tell how it ended, and return the exit code."""
     try:
-        outcome = play_out(open_session, watcher, stop)
+        outcome = train_to_end(open_session, display, stop)
     except StoppedWhileResumingError as stopped:
-        return refuse(
-            f"{stopped} before the run was back; its checkpoint is as it was", as_json=as_json, code=RESUMABLE
-        )
+        said = f"{stopped} before the run was back; its checkpoint is unchanged"
+        return refuse(said, as_json=as_json, code=RESUMABLE)
     except LearnerLostError as lost:
         return refuse(str(lost), as_json=as_json, code=RESUMABLE)
     except TRAINING_ERRORS as error:
         return refuse(str(error), as_json=as_json, code=FAILED)
-    watcher.finish()
+    display.finish()
     if not as_json:
         for line in _closing_lines(outcome):
-            watcher.note(line)
-    video = None if outcome.solved is None else _video(outcome, watcher, stop)
+            display.note(line)
+    video = None if outcome.solved is None else _video(outcome, display, stop)
     if as_json:
-        print(json.dumps(summary(outcome) | ({} if video is None else {"video": str(video)})))
+        print_json(summary(outcome) | ({} if video is None else {"video": video}))
     elif outcome.solved is not None:
         for line in _next_lines(outcome, video):
-            watcher.note(line)
+            display.note(line)
     return exit_code(outcome)
 
 
-def _video(outcome: Outcome, watcher: LivePanel | Lines, stop: StopRequest) -> Path | None:
-    """Make a video of the best episode of a run that solved its game; where that can't be, say why."""
+def _video(outcome: Outcome, display: LivePanel | Lines, stop: StopRequest) -> Path | None:
+    """Make a video of the best episode of a run that solved its game, or note why there is none."""
     try:
-        return video_of_best(outcome.run, plain=isinstance(watcher, Lines), requested_stop=stop.reason)
+        return video_of_best(outcome.run, plain=isinstance(display, Lines), requested_stop=stop.reason)
     except UserError as error:
-        watcher.note(f"no video of the best episode: {error}")
+        display.note(f"no video of the best episode: {error}")
         return None
 
 
-def play_out(open_session: Callable[[], AnySession], watcher: LivePanel | Lines, stop: StopRequest) -> Outcome:
-    """Open a session and train to its end; an error on the way is written into the run's events."""
+def train_to_end(open_session: Callable[[], AnySession], display: LivePanel | Lines, stop: StopRequest) -> Outcome:
+    """Open a session and train to its end; record an error on the way in the run's events."""
     with open_session() as session:
         try:
-            return session.train(lambda: stop.reason() or ("output closed" if watcher.is_closed else None))
+            return session.train(lambda: stop.reason() or ("output closed" if display.is_closed else None))
         except (*TRAINING_ERRORS, LearnerLostError) as error:
             session.event("error", message=str(error))
             raise
 
 
 def exit_code(outcome: Outcome) -> int:
-    """Return 0 where a run is done, 75 where it was stopped from outside."""
+    """Return 0 if a run is done, 75 if it was stopped from outside."""
     return RESUMABLE if outcome.reason in ("SIGTERM", "SIGHUP", "output closed") else DONE
 
 
 def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
-    """Train one run after the other and show what each reached in one table; a failure does not end the rest."""
+    """Train one run after the other and show the results in one table; a failure does not end the rest."""
     first, code = runs[0], DONE
     if first.print_config:
         raise UserError(
@@ -151,32 +142,29 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
     results: list[dict[str, Any]] = []
     for place, flags in enumerate(runs, start=1):
         title = f"{title_of(flags)} · {place} of {len(runs)}"
-        with display(title, plain=first.plain, as_json=first.json) as watcher:
-            watcher.note(title)
+        names = {"algorithm": flags.algo, "seed": flags.job.seed}
+        with open_display(title, plain=first.plain, as_json=first.json) as display:
+            display.note(title)
             try:
-                outcome = play_out(partial(start, flags, watcher), watcher, stop)
-            except (
-                *TRAINING_ERRORS,
-                LearnerLostError,
-                UserError,
-            ) as error:  # a disk may be full by now that was not at the start
-                watcher.note(f"error: {error}")
-                results.append({"algorithm": flags.algo, "seed": flags.job.seed, "error": str(error)})
+                outcome = train_to_end(partial(start, flags, display), display, stop)
+            except (*TRAINING_ERRORS, LearnerLostError, UserError) as error:  # such as a disk that is full by now
+                display.note(f"error: {error}")
+                results.append({**names, "error": str(error)})
                 code = FAILED
                 continue
-        results.append({"algorithm": flags.algo, "seed": flags.job.seed, **summary(outcome)})
-        if stop.reason() is not None or watcher.is_closed:
+        results.append({**names, **summary(outcome)})
+        if stop.reason() is not None or display.is_closed:
             code = exit_code(outcome) or code
             break
     if first.json:
-        print(json.dumps({"schema": 1, "num_runs": len(runs), "runs": results}))
+        print_json({"num_runs": len(runs), "runs": results})
     else:
         print_comparison(results, plain=first.plain)
     return code
 
 
 def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> None:
-    """Print what each run reached, in the order in which they ran."""
+    """Print what each run reached, in the order of the runs."""
     head = ("algorithm", "seed", "steps", "time", "steps/s", "updates", "mean-100", "best", "stopped")
     rows = [
         (row["algorithm"], str(row["seed"]), *["–"] * 6, f"error: {row['error']}")
@@ -194,7 +182,7 @@ def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> No
         )
         for row in results
     ]
-    print_table(head, rows, plain=is_plain(plain=plain, as_json=False), numeric=range(1, 8))
+    print_table(head, rows, plain=is_plain(plain=plain), numeric=range(1, 8))
 
 
 def summary(outcome: Outcome) -> dict[str, object]:
@@ -211,12 +199,12 @@ def summary(outcome: Outcome) -> dict[str, object]:
 
 
 def _next_lines(outcome: Outcome, video: Path | None) -> list[str]:
-    """Say where the video is, and what to do next."""
+    """Return where the video is, and what to do next."""
     typed = typed_env(outcome.env_id)
     return [
         *([] if video is None else [f"video of the best episode: {video}"]),
         "next:",
-        f"  {command('play', outcome.run, '--policy', '--overlay', *typed)}    watch it play, with what it thinks",
+        f"  {command('play', outcome.run, '--policy', '--overlay', *typed)}    watch it play, with its action values",
         f"  {command('report', outcome.run)}    charts of this run",
         f"  {command('recipes')}    settings for other games",
     ]
@@ -232,14 +220,14 @@ def _closing_lines(outcome: Outcome) -> list[str]:
     if greedy is not None:
         scores += f", eval {number(greedy)} at step {last.greedy_at_steps:,}"
     further = [] if solved is None else ["--target-eval-return", "None"]
-    go_on = command("resume", outcome.run, *typed_env(outcome.env_id), *further)
+    resume = command("resume", outcome.run, *typed_env(outcome.env_id), *further)
     return [
         f"stopped: {outcome.reason}" if solved is None else _solved_line(solved),
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
-        f"{duration(last.time_s)}: {speed}, {number(last.samples_per_step)} samples/step",
+        f"{duration(last.time_s)}: {speed}, {describe_ratio(last)}",
         f"{scores}, memory {size(last.rss_bytes)}",
         f"run {outcome.run}",
-        f"go on with: {go_on}",
+        f"continue with: {resume}",
     ]
 
 

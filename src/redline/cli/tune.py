@@ -1,9 +1,9 @@
-"""`redline tune`: search for better settings, and check the winner with seeds that the search never used."""
+"""`redline tune`: search for better settings, and check the winner on unused seeds."""
 
-import json
 import os
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from redline.algorithms.catalog import canonical_name
+from redline.cli.displays import open_display
 from redline.cli.flags import train_defaults
 from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
-from redline.cli.parsing import parse
+from redline.cli.output import command, print_json, typed_env
+from redline.cli.parsing import Json, parse
 from redline.cli.stopping import StopRequest
-from redline.cli.train import display
-from redline.cli.wording import command, typed_env
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.runs.directory import slug
@@ -28,8 +28,8 @@ from redline.runtime.roles import usable_cores
 from redline.runtime.settings import flatten, to_settings
 from redline.runtime.topology import check_topology
 from redline.tune.goals import parse_goal, usual_window
-from redline.tune.settings_file import canonical_key, to_toml, write_settings
-from redline.tune.space import SettingsCheck, Space, check_space, parse_space, read_space, shipped_space
+from redline.tune.settings_file import canonical_key, read_toml, to_toml, write_settings
+from redline.tune.space import SettingsCheck, Space, check_space, parse_space, shipped_space
 from redline.tune.study import (
     REPORT,
     USUAL_MINUTES_PER_TRIAL,
@@ -43,7 +43,6 @@ from redline.tune.training import Launch
 if TYPE_CHECKING:
     from redline.tune.tuner import Found
 
-PROGRAM = "redline tune"
 MISSING = "redline tune needs Optuna: pip install 'redline[tune]'"
 
 
@@ -58,68 +57,67 @@ class TuneFlags:
     goal: str = "return-at-minutes"
     """minutes-to-return:R, steps-to-return:R, return-at-minutes or return-at-steps:N."""
     space: Path | None = None
-    """TOML file of what varies; by default the one that comes with Redline for this kind of algorithm and env."""
+    """TOML file of the settings that vary. By default the one that Redline ships for the algorithm and env."""
     minutes_per_trial: float | None = None
-    """Minutes of training that each run of a trial has at most (5, or less in a short search)."""
+    """Most minutes of training for each run of a trial (5, or less in a short search)."""
     hours: float | None = None
-    """Hours of the search; the check of the winner comes after them."""
+    """Hours of the search; the check of the winner comes after it."""
     minutes: float | None = None
     """Minutes of the search, instead of --hours."""
     trials: int | None = None
-    """Most trials to try."""
+    """Most trials of the search."""
     seeds_per_trial: int = 2
-    """Runs of each trial, each with a seed of its own; a trial counts by their mean."""
+    """Runs of each trial, each with its own seed; their mean counts."""
     final_seeds: int = 3
-    """Seeds with which winner and defaults are checked in the end; the search never uses them."""
+    """Seeds for the final check of winner and defaults; the search never uses them."""
     side_by_side: int = 0
-    """Trials at a time, each with its share of the cores (0: one per core)."""
+    """Trials at the same time, each with its share of the cores (0: one per core)."""
     pruning: Literal["halving", "off"] = "halving"
-    """Whether the worse half of the trials ends at 25 % and 50 % of the first run and after each seed."""
+    """halving ends the worse half of the trials at 25 % and 50 % of the first run and after each seed."""
     window: int = 0
     """Episodes over which a return is averaged (0: 10 on Atari, 100 elsewhere)."""
     seed: int = 1
     """Seed of the sampler."""
     study: Path | None = None
-    """Folder of the study; studies/<env>-<algorithm>-<goal> if not given. The same command again goes on in it."""
+    """Folder of the study. By default studies/<env>-<algorithm>-<goal>; the same command continues in it."""
     resume: Path | None = None
-    """Go on with the study in this folder as it was asked for."""
+    """Continue the study in this folder with its own settings."""
     write_recipe: Path | None = None
-    """TOML file for the winner's settings, in the format of redline train --config."""
+    """TOML file for the winner's settings, for redline train --config."""
     plain: bool = False
     """Plain lines instead of the live table."""
-    json: bool = False
-    """Print the result as one JSON object on stdout, and nothing else there."""
+    json: Json = False
 
 
-WITH_RESUME = ("resume", "write_recipe", "plain", "json", "env")  # --env only to allow the module that it names
+WITH_RESUME = ("resume", "write_recipe", "plain", "json", "env")  # --env: to allow the module that it names
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A search that can begin: everything was looked up and tried."""
+    """A search that can begin: all names are known, all settings valid."""
 
     settings: StudySettings
     space: Space
     folder: Path
-    base: Mapping[str, Any]  # algorithm, env and what the space holds fixed
+    base: Mapping[str, Any]  # algorithm, env and the fixed settings of the space
     defaults: Mapping[str, Any]  # of every setting, by its flag's name
     adjustment: str = ""  # requested → effective
 
 
 def run(args: Sequence[str]) -> int:
     """Search as the flags say and return the exit code."""
-    flags = parse(TuneFlags, args, default=TuneFlags(), prog=PROGRAM)
+    flags = parse(TuneFlags, args, prog="redline tune")
     if find_spec("optuna") is None:
         raise UserError(MISSING)
-    plan = resumed_plan(flags) if flags.resume is not None else new_plan(flags)
+    plan = new_plan(flags) if flags.resume is None else resumed_plan(flags, flags.resume)
     if flags.write_recipe is not None:
         require_writable(flags.write_recipe)
-    with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, [PROGRAM, *args]) as folder:
+    with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, ["redline tune", *args]) as folder:
         return search_and_check(plan, folder, flags, stop)
 
 
 def require_writable(recipe: Path) -> None:
-    """Refuse now a recipe that can't be written when the search is over."""
+    """Refuse a recipe that can't be written, before the search."""
     if recipe.is_dir():
         raise UserError(f"{recipe} is a folder: use --write-recipe {recipe / 'best.toml'}")
     try:
@@ -131,35 +129,34 @@ def require_writable(recipe: Path) -> None:
 
 
 def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: StopRequest) -> int:
-    """Search, check the winner, close, and return the exit code."""
-    from redline.cli import tune_telling as telling  # loads Optuna
-    from redline.cli.tune_display import TuneDisplay
+    """Search, check the winner, print the result, and return the exit code."""
+    from redline.cli.tune_display import TuneDisplay, opening_lines  # loads Optuna
     from redline.tune.search import SearchFailedError
     from redline.tune.tuner import tune
 
     asked = plan.settings
     title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"
     program = (sys.executable, "-m", "redline.cli.tune_trial", str(os.getpid()))
-    with display(title, plain=flags.plain, as_json=flags.json) as shown:
-        tune_display = TuneDisplay(shown, title)
-        for line in telling.opening_lines(folder, plan.space):
-            tune_display.note(line)
+    with open_display(title, plain=flags.plain, as_json=flags.json) as shown:
+        display = TuneDisplay(shown, title)
+        for line in opening_lines(folder, plan.space):
+            display.note(line)
         if plan.adjustment:
-            tune_display.note(f"requested → effective: {plan.adjustment}")
+            display.note(f"requested → effective: {plan.adjustment}")
         try:
             found = tune(
                 folder,
                 plan.space,
                 Launch(program=program, settings=plan.base),
                 defaults=plan.defaults,
-                display=tune_display,
-                stop=lambda: stop.reason() or ("output closed" if tune_display.is_closed else None),
+                display=display,
+                stop=lambda: stop.reason() or ("output closed" if display.is_closed else None),
             )
         except SearchFailedError as error:
             return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
         if found.stopped is not None:
-            go_on = command("tune", "--resume", folder.path, *typed_env(plan.settings.env))
-            tune_display.note(f"stopped: {found.stopped}; go on with: {go_on}")
+            resume = command("tune", "--resume", folder.path, *typed_env(plan.settings.env))
+            display.note(f"stopped: {found.stopped}; continue with: {resume}")
         elif found.best is None:
             report = folder.path / REPORT
             return refuse(f"no trial is done: {found.why}; see {report}", as_json=flags.json, code=FAILED)
@@ -167,27 +164,27 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
 
 
 def close(plan: Plan, folder: StudyFolder, found: "Found", flags: TuneFlags) -> int:
-    """Write the recipe that was asked for, tell what was found, and return the exit code."""
-    from redline.cli import tune_telling as telling  # loads Optuna
+    """Write the recipe, print the result, and return the exit code."""
+    from redline.cli.tune_display import recipe_comment, show_result, to_json  # loads Optuna
 
     recipe, failure = flags.write_recipe, ""
     if recipe is not None and found.verdict is not None and found.best is not None:
         settings = {**plan.base, **found.best.settings}
         try:
-            write_settings(recipe, settings, telling.recipe_comment(folder, found))
-        except UserError as error:  # what was found is told all the same
+            write_settings(recipe, settings, recipe_comment(folder, found))
+        except UserError as error:  # the result is printed all the same
             recipe, failure = None, str(error)
     if flags.json:
-        print(json.dumps(telling.to_json(folder, found, recipe)))
+        print_json(to_json(folder, found, recipe))
     elif found.verdict is not None:
-        telling.tell(folder, found, recipe, plain=flags.plain)
+        show_result(folder, found, recipe, plain=flags.plain)
     if failure:
         return refuse(failure, as_json=False)
     return DONE if found.stopped is None else RESUMABLE
 
 
 def new_plan(flags: TuneFlags) -> Plan:
-    """Return what the flags ask for, checked."""
+    """Return the checked plan of a new study."""
     if flags.hours is not None and flags.minutes is not None:
         raise UserError("--hours and --minutes both say how long to search: keep one of them")
     search_minutes = flags.minutes if flags.hours is None else flags.hours * 60
@@ -198,12 +195,12 @@ def new_plan(flags: TuneFlags) -> Plan:
     job = checked_job({"algo": algo, "env": flags.env})
     sees_pictures = not job.algorithm.network.reads_vectors()
     name, content = (
-        (flags.space.name, read_space(flags.space))
+        (flags.space.name, read_toml(flags.space, "search space"))
         if flags.space is not None
         else shipped_space(job.algorithm.search_space(), sees_pictures=sees_pictures)
     )
     side_by_side = flags.side_by_side or cores
-    minutes_per_trial, adjustment = settled_minutes(flags, search_minutes)
+    minutes_per_trial, adjustment = minutes_of_trial(flags, search_minutes)
     settings = StudySettings(
         env=flags.env,
         algo=algo,
@@ -225,8 +222,8 @@ def new_plan(flags: TuneFlags) -> Plan:
     return replace(plan, adjustment=adjustment)
 
 
-def settled_minutes(flags: TuneFlags, search_minutes: float | None) -> tuple[float, str]:
-    """Return the minutes of each run, and what to say where the usual ones would be too long for the search."""
+def minutes_of_trial(flags: TuneFlags, search_minutes: float | None) -> tuple[float, str]:
+    """Return the minutes of each run, and a note if they are fewer than usual."""
     if flags.minutes_per_trial is not None:
         return flags.minutes_per_trial, ""
     minutes = usual_minutes_per_trial(search_minutes, flags.seeds_per_trial)
@@ -234,19 +231,17 @@ def settled_minutes(flags: TuneFlags, search_minutes: float | None) -> tuple[flo
     return minutes, "" if minutes == usual else f"--minutes-per-trial {usual:g} → {minutes:g}: the search is short"
 
 
-def resumed_plan(flags: TuneFlags) -> Plan:
-    """Return what a study was asked for, checked again."""
+def resumed_plan(flags: TuneFlags, folder: Path) -> Plan:
+    """Return the plan of a study that continues, checked again."""
     usual = TuneFlags()
     for field in fields(TuneFlags):
         if field.name not in WITH_RESUME and getattr(flags, field.name) != getattr(usual, field.name):
             name = field.name.replace("_", "-")
-            raise UserError(f"--resume goes on with what the study was asked for: leave --{name} out")
-    if flags.resume is None:
-        raise UserError("--resume needs the folder of a study")
-    settings = read_settings(flags.resume)
+            raise UserError(f"--resume continues a study with its own settings: leave --{name} out")
+    settings = read_settings(folder)
     if flags.env not in (usual.env, settings.env):
-        raise UserError(f"--resume goes on with env {settings.env}: leave --env out, or type that one")
-    return as_plan(settings, flags.resume)
+        raise UserError(f"--resume continues a study of env {settings.env}: leave --env out, or type that one")
+    return as_plan(settings, folder)
 
 
 def as_plan(settings: StudySettings, folder: Path) -> Plan:
@@ -260,19 +255,12 @@ def as_plan(settings: StudySettings, folder: Path) -> Plan:
 
 
 def checker(base: Mapping[str, Any]) -> SettingsCheck:
-    """Return what refuses settings that no run could have."""
-
-    def check(settings: Mapping[str, Any]) -> None:
-        checked_job({**base, **settings})
-
-    return check
+    """Return a function that raises UserError for settings that no run could have."""
+    return lambda settings: checked_job({**base, **settings})
 
 
 def checked_job(settings: Mapping[str, Any]) -> Job:
-    """Build the job of a run on the way that the run itself takes: through a configuration file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "settings.toml"
-        path.write_text(to_toml(settings), encoding="utf-8")
-        job = train_defaults(["--config", str(path)]).job
+    """Build the job of a run as the run itself does: from the TOML of its settings."""
+    job = train_defaults([], tomllib.loads(to_toml(settings))).job
     check_topology(job)
     return job

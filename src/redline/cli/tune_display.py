@@ -1,16 +1,22 @@
-"""What a search looks like: a live table in a terminal, lines anywhere else."""
+"""What `redline tune` prints: a live table or lines during a search, then the result."""
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from redline.cli.displays import Lines, LivePanel, framed
-from redline.cli.wording import duration
-from redline.tune.watching import SearchView, TrialView, describe_value
+from redline.cli.displays import Lines, LivePanel, framed, render_progress
+from redline.cli.output import is_plain, print_table
+from redline.tune.goals import Goal, RunResult, describe_run
+from redline.tune.search import SearchView, TrialView, describe_settings, describe_value
+from redline.tune.space import Space
+from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
+from redline.tune.tuner import Found
+from redline.units import duration
 
 LINE_INTERVAL_S = 30.0
 MOST_ROWS = 16
@@ -27,7 +33,7 @@ class TuneDisplay:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody reads any more."""
+        """Whether the reader of the output is gone."""
         return self._display.is_closed
 
     def note(self, text: str) -> None:
@@ -45,10 +51,7 @@ class TuneDisplay:
 
 def render_search(title: str, view: SearchView) -> RenderableType:
     """Draw a search as a table of its trials."""
-    head = Table.grid(padding=(0, 2), expand=True)
-    head.add_column(ratio=1)
-    head.add_column(justify="right")
-    head.add_row(ProgressBar(total=1.0, completed=view.share), f"{view.share:.0%} · {view.phase}{_left(view)}")
+    head = render_progress(view.share, f"{view.share:.0%} · {view.phase}{_left(view)}")
     keys = list(dict.fromkeys(key for trial in view.trials for key in trial.settings))
     rows = Table(box=None, header_style="bold red", padding=(0, 1, 0, 0), pad_edge=False)
     rows.add_column("", justify="right", no_wrap=True)
@@ -64,13 +67,13 @@ def render_search(title: str, view: SearchView) -> RenderableType:
 
 
 def short_names(keys: Sequence[str]) -> list[str]:
-    """Return the last part of each setting's name where it tells them apart, for columns are narrow."""
+    """Return the last part of each setting's name if it is unique: columns are narrow."""
     last = [key.rpartition(".")[2] for key in keys]
     return [name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)]
 
 
 def shown(view: SearchView) -> Sequence[TrialView]:
-    """Return the trials that a screen has room for: the best, those under way, and the newest."""
+    """Return the trials that fit on a screen: the best, the running and the newest ones."""
     if len(view.trials) <= MOST_ROWS:
         return view.trials
     first = [trial for trial in view.trials if trial.number == view.best or trial.state == "running"]
@@ -81,7 +84,7 @@ def shown(view: SearchView) -> Sequence[TrialView]:
 
 
 def render_line(view: SearchView) -> str:
-    """Write how a search stands as a line."""
+    """Write the state of a search as a line."""
     running = "; ".join(f"{trial.number}: {trial.told}" for trial in view.trials if trial.state == "running")
     best = next((f"best {trial.number}: {trial.told}" for trial in view.trials if trial.number == view.best), "")
     parts = (f"{view.share:.0%}", f"{view.phase}{_left(view)}", best, running)
@@ -90,3 +93,127 @@ def render_line(view: SearchView) -> str:
 
 def _left(view: SearchView) -> str:
     return "" if view.left_s is None else f", at most {duration(view.left_s)} left"
+
+
+def opening_lines(folder: StudyFolder, space: Space) -> list[str]:
+    """Return lines that tell what the search will do."""
+    asked = folder.settings
+    how_long = [
+        *([] if asked.search_minutes is None else [f"{asked.search_minutes:g} minutes"]),
+        *([] if asked.trials is None else [f"{asked.trials} trials"]),
+    ]
+    spent = f", {duration(folder.spent_s)} of them spent before" if folder.spent_s else ""
+    check_s = -(-2 * asked.final_seeds // asked.side_by_side) * asked.check_minutes * 60
+    return [
+        f"study {folder.path}: goal {asked.goal}, returns are means of {asked.window} episodes",
+        f"search: at most {' or '.join(how_long)}{spent}; trials side by side: {asked.side_by_side}, threads of each: "
+        f"{asked.threads}, seeds per trial: {asked.seeds_per_trial}, minutes per seed: {asked.minutes_per_trial:g}",
+        f"seeds: {SEARCH_SEEDS.start} and up in the search, {seed_words(FINAL_SEEDS[: asked.final_seeds])} in the "
+        f"check of the winner, which comes after it and takes at most about {duration(check_s)}",
+        f"space {asked.space_name}: {', '.join(space.dimensions)}",
+    ]
+
+
+def seed_words(seeds: Sequence[int]) -> str:
+    """Return a range of seeds in few words."""
+    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+
+
+def recipe_comment(folder: StudyFolder, found: Found) -> list[str]:
+    """Return the comment at the top of a recipe."""
+    if found.best is None or found.verdict is None:
+        return []
+    asked, winner, default = folder.settings, found.verdict.winner, found.verdict.default
+    goal = asked.aim
+    return [
+        f"{asked.algo} on {asked.env}, found by redline tune: trial {found.best.number} of study {folder.path.name}.",
+        f"Goal {asked.goal}: returns are means of {asked.window} episodes; minutes per run: "
+        f"{asked.minutes_per_trial:g}, threads: {asked.threads}.",
+        f"On seeds {seed_words([result.seed for result in winner])}, which the search never used: "
+        f"{goal.describe(winner)}; the defaults: {goal.describe(default)}: {judgement(goal, found)}.",
+        *(f"seed {result.seed}: {describe_run(goal, result)}" for result in winner),
+    ]
+
+
+def judgement(goal: Goal, found: Found) -> str:
+    """Tell whether the winner beats the defaults."""
+    if found.verdict is None:
+        return "not checked"
+    if found.is_default:
+        return "the search found nothing better than the defaults"
+    return "the winner is better" if found.verdict.is_better(goal) else "the winner is not better"
+
+
+def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain: bool) -> None:
+    """Print the result of a study."""
+    if found.best is None or found.verdict is None:
+        return
+    goal, states = folder.settings.aim, [trial.state for trial in found.trials]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    print(f"search: {len(found.trials)} trials ({counts}) in {duration(folder.spent_s)}")
+    print(f"winner: trial {found.best.number}, {describe_settings(found.best.settings)}")
+    checked = {"winner": found.verdict.winner, "default": found.verdict.default}
+    if found.is_default:
+        del checked["winner"]
+    rows = [
+        (
+            who,
+            str(result.seed),
+            describe_run(goal, result),
+            f"{result.steps:,}",
+            f"{result.minutes:.2f}",
+            str(folder.path / result.run) if result.run else "–",
+        )
+        for who, results in checked.items()
+        for result in results
+    ]
+    head = ("settings", "seed", "result", "steps", "minutes", "run")
+    print_table(head, rows, plain=is_plain(plain=plain), numeric=(1, 3, 4))
+    for failure in found.verdict.repeated:
+        print(f"failed before and trained again: {failure}")
+    print(
+        f"on seeds that the search never used: winner {goal.describe(found.verdict.winner)}, default "
+        f"{goal.describe(found.verdict.default)}: {judgement(goal, found)}"
+    )
+    print(f"report {folder.path / REPORT}; the runs: redline report {folder.path / 'trials'}")
+    if recipe is not None:
+        print(f"recipe {recipe}: redline train --config {recipe}")
+
+
+def to_json(folder: StudyFolder, found: Found, recipe: Path | None) -> dict[str, Any]:
+    """Return everything as one plain object."""
+    goal = folder.settings.aim
+    content: dict[str, Any] = {
+        "study": folder.path,
+        "goal": folder.settings.goal,
+        "stopped": found.stopped,
+        "search_minutes": folder.spent_s / 60,
+        "report": folder.path / REPORT,
+        "recipe": None if found.verdict is None else recipe,
+        "trials": [
+            {
+                "trial": trial.number,
+                "state": trial.state,
+                "settings": trial.settings,
+                "score": trial.score,
+                "why": trial.why,
+                "runs": [result.row() for result in trial.results],
+            }
+            for trial in found.trials
+        ],
+        "winner": None,
+        "default": None,
+        "winner_is_better": None,
+        "repeated": [],
+    }
+    if found.best is not None and found.verdict is not None:
+        best, verdict = found.best, found.verdict
+        content["winner"] = {"trial": best.number, "settings": best.settings, **_checked(goal, verdict.winner)}
+        content["default"] = _checked(goal, verdict.default)
+        content["winner_is_better"] = verdict.is_better(goal)
+        content["repeated"] = verdict.repeated
+    return content
+
+
+def _checked(goal: Goal, results: Sequence[RunResult]) -> dict[str, Any]:
+    return {"result": goal.describe(results), "runs": [result.row() for result in results]}

@@ -1,4 +1,4 @@
-"""`python -m redline.cli.tune_trial TUNER train …`: a run of a search, which the kernel ends when its tuner does."""
+"""`python -m redline.cli.tune_trial TUNER train …`: a run of a search that dies with its tuner."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ from redline.runtime.processes.child import end_with_parent
 
 
 def run(args: Sequence[str]) -> int:
-    """Run `redline` as the arguments behind the tuner's process id say."""
+    """Run `redline` with the arguments after the tuner's process id."""
     end_with_parent()
-    if os.getppid() != int(args[0]):  # it had ended before the kernel was told
+    if os.getppid() != int(args[0]):  # the tuner had already ended
         return FAILED
     return main(args[1:])
 

@@ -1,64 +1,66 @@
 """`redline watch RUN`: the live panel for a run that was started elsewhere; only its files are read."""
 
-import json
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from redline.cli.displays import Lines, LivePanel, framed, render_facts, render_line, render_panel
-from redline.cli.event_wording import describe_event, moment
-from redline.cli.hardware_facts import hardware_facts
+from rich.console import RenderableType
+
+from redline.cli.displays import Lines, LivePanel, framed, open_display, render_line, render_panel
 from redline.cli.main import DONE
-from redline.cli.parsing import parse, split_run
-from redline.cli.wording import duration
-from redline.records import Row, plain_text
+from redline.cli.output import draw_facts, print_json
+from redline.cli.parsing import Run, parse
+from redline.monitor.hardware import flat
+from redline.records import Row, plain_text, tamed
 from redline.runs.following import FollowedRun
-from redline.runs.locating import newest_recorded
+from redline.runs.locating import locate_run, newest_recorded
 from redline.runtime.gauges import Gauges
+from redline.units import duration, size
 
-PROGRAM = "redline watch RUN"
 LOOK_INTERVAL_S = 0.5
 LINE_INTERVAL_S = 5.0
 EARLIER_EVENTS_SHOWN = 8
+MOST_CORES_SHOWN, MOST_ROLES_SHOWN = 16, 8
+IN_READING = ("load_average_1m", "memory_available_bytes", "disk_free_bytes")  # a reading shows these too
+NOT_SHOWN = ("schema", "event", "unix_s", "time_s", "steps", "trace")  # of an event without words of its own
+
+Fact = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class WatchFlags:
     """Watch a run, or the newest in a folder of runs, until it ends. It is only read; Ctrl-C leaves it alone."""
 
+    run: Run
     plain: bool = False
     """Plain lines instead of the live panel."""
     json: bool = False
-    """Print the newest reading, the newest sample of the hardware and the state as one JSON object, and leave."""
+    """Print the newest reading, the newest hardware sample and the state as one JSON object, and leave."""
 
 
 def run(args: Sequence[str]) -> int:
     """Watch as the flags say and return the exit code."""
-    if "--help" in args[:1] or "-h" in args[:1]:
-        parse(WatchFlags, args, default=WatchFlags(), prog=PROGRAM)
-    path, rest = split_run(args, "watch", or_recording=True)
-    flags = parse(WatchFlags, rest, default=WatchFlags(), prog=PROGRAM)
-    followed = FollowedRun(newest_recorded(path))
+    flags = parse(WatchFlags, args, prog="redline watch")
+    followed = FollowedRun(newest_recorded(locate_run(flags.run, or_recording=True)))
     events = followed.refresh()
     if flags.json:
-        print(json.dumps(to_json(followed, events), allow_nan=False))
+        print_json(to_json(followed, events))
         return DONE
-    with suppress(KeyboardInterrupt):
-        if flags.plain or not sys.stdout.isatty():
-            watch_in_lines(followed, events)
-        else:
-            watch_in_panel(followed, events)
+    title = title_of(followed)
+    with suppress(KeyboardInterrupt), open_display(title, plain=flags.plain) as display:
+        if isinstance(display, Lines):
+            display.note(title)
+        watch(followed, events, display)
     return DONE
 
 
 def to_json(followed: FollowedRun, events: Sequence[Row]) -> dict[str, object]:
-    """Return what is newest as one plain object."""
+    """Return the newest of everything as one plain object."""
     status = followed.status
     return {
-        "schema": 1,
-        "run": str(followed.path),
+        "run": followed.path,
         "kind": "run" if followed.is_run else "recording",
         "state": status.state,
         "how": status.how,
@@ -70,47 +72,35 @@ def to_json(followed: FollowedRun, events: Sequence[Row]) -> dict[str, object]:
     }
 
 
-def watch_in_panel(followed: FollowedRun, events: Sequence[Row]) -> None:
-    """Redraw the panel until the run ends."""
-    with LivePanel(title_of(followed)) as panel:
-        for row in events[-EARLIER_EVENTS_SHOWN:]:
-            panel.note(describe_event(row))
-        while True:
-            title, reading, facts = title_of(followed), reading_of(followed), facts_of(followed)
-            panel.draw(
-                framed(title, render_facts([*facts, ("state", state_of(followed))]))
-                if reading is None
-                else render_panel(title, reading, [*facts, ("state", state_of(followed))])
-            )
-            if followed.status.state != "running":
-                return
-            time.sleep(LOOK_INTERVAL_S)
-            for row in followed.refresh():
-                panel.note(describe_event(row))
+def watch(followed: FollowedRun, events: Sequence[Row], display: LivePanel | Lines) -> None:
+    """Show a run until it ends: redraw the panel, or print a line every few seconds."""
+    new_events, shown, next_s = events[-EARLIER_EVENTS_SHOWN:], "", 0.0
+    while not display.is_closed:
+        for row in new_events:
+            display.note(describe_event(row))
+        is_over, line = followed.status.state != "running", line_of(followed)
+        if isinstance(display, LivePanel):
+            display.draw(panel_of(followed))
+        elif line != shown and (is_over or time.monotonic() >= next_s):
+            display.note(line)
+            shown, next_s = line, time.monotonic() + LINE_INTERVAL_S
+        if is_over:
+            break
+        time.sleep(LOOK_INTERVAL_S)
+        new_events = followed.refresh()
+    if isinstance(display, Lines):
+        display.note(state_of(followed))
 
 
-def watch_in_lines(followed: FollowedRun, events: Sequence[Row]) -> None:
-    """Print a line for each new reading, or sample where there are no readings, until the run ends."""
-    with Lines() as lines:
-        lines.note(title_of(followed))
-        for row in events[-EARLIER_EVENTS_SHOWN:]:
-            lines.note(describe_event(row))
-        shown, next_s = "", 0.0
-        while not lines.is_closed:
-            is_over, line = followed.status.state != "running", line_of(followed)
-            if line != shown and (is_over or time.monotonic() >= next_s):
-                lines.note(line)
-                shown, next_s = line, time.monotonic() + LINE_INTERVAL_S
-            if is_over:
-                lines.note(state_of(followed))
-                return
-            time.sleep(LOOK_INTERVAL_S)
-            for row in followed.refresh():
-                lines.note(describe_event(row))
+def panel_of(followed: FollowedRun) -> RenderableType:
+    """Draw the newest reading, the hardware and the state of a run."""
+    title, reading = title_of(followed), reading_of(followed)
+    facts = [*facts_of(followed), ("state", state_of(followed))]
+    return framed(title, draw_facts(facts)) if reading is None else render_panel(title, reading, facts)
 
 
 def title_of(followed: FollowedRun) -> str:
-    """Return what the panel is headed with."""
+    """Return the title of the panel."""
     asked = followed.run_json()
     config = asked.get("config")
     env = config.get("env") if isinstance(config, dict) else None
@@ -120,36 +110,191 @@ def title_of(followed: FollowedRun) -> str:
 
 
 def reading_of(followed: FollowedRun) -> Gauges | None:
-    """Return the newest reading; None if there is none yet, or none that can be read."""
+    """Return the newest reading; None if there is none yet, or it is damaged."""
     if followed.metrics is not None:
         with suppress(ValueError):
             return Gauges.from_row(followed.metrics)
     return None
 
 
-def facts_of(followed: FollowedRun) -> list[tuple[str, str]]:
-    """Return what the newest sample of the hardware tells."""
-    return hardware_facts(
-        followed.hardware, pss_bytes=followed.pss_bytes, beside_reading=reading_of(followed) is not None
-    )
+def facts_of(followed: FollowedRun) -> list[Fact]:
+    """Return what the newest hardware sample tells."""
+    has_reading = reading_of(followed) is not None
+    return hardware_facts(followed.hardware, pss_bytes=followed.pss_bytes, beside_reading=has_reading)
 
 
 def line_of(followed: FollowedRun) -> str:
-    """Write the newest of both as one line."""
+    """Write the newest reading and hardware sample as one line."""
     reading, facts = reading_of(followed), facts_of(followed)
     parts = [*([] if reading is None else [render_line(reading)]), *(f"{name}: {text}" for name, text in facts)]
     return " | ".join(parts)
 
 
 def state_of(followed: FollowedRun) -> str:
-    """Say whether it goes on and when it was last heard of, or how and when it ended."""
+    """Tell whether the run goes on and when it last wrote, or how and when it ended."""
     status = followed.status
     if status.unix_s is None:
-        when = "nothing was written yet"
-    else:
-        ago = f"{duration(max(0.0, time.time() - status.unix_s))} ago"
-        when = ago if status.state == "running" else f"{moment(status.unix_s)}, {ago}"
+        is_running = status.state == "running"
+        return "running, nothing was written yet" if is_running else plain_text(f"{status.state}: {status.how}")
+    ago = f"{duration(max(0.0, time.time() - status.unix_s))} ago"
     if status.state == "running":
-        return f"running, newest row {when}" if status.unix_s is not None else f"running, {when}"
+        return f"running, newest row {ago}"
     what = "stopped" if status.state == "stopped" else "killed, last heard of"
-    return plain_text(f"{what} {when}: {status.how}" if status.unix_s is not None else f"{status.state}: {status.how}")
+    return plain_text(f"{what} {moment(status.unix_s)}, {ago}: {status.how}")
+
+
+# what the hardware does
+
+
+def hardware_facts(row: Row | None, *, pss_bytes: float | None, beside_reading: bool) -> list[Fact]:
+    """Return a fact for cores, memory, disk and each GPU; `beside_reading` leaves out what a reading shows too."""
+    if row is None:
+        return []
+    numbers = flat(row)
+    for name in IN_READING if beside_reading else ():
+        numbers.pop(name, None)
+    facts = {
+        "cores": _cores(numbers, "this run" if beside_reading else "watched processes"),
+        "memory": _memory(numbers, pss_bytes),
+        "disk": _disk(numbers),
+        **({} if beside_reading else _roles(row, numbers)),
+        **_gpus(row, numbers),
+    }
+    return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
+
+
+def _cores(numbers: Mapping[str, float], whose: str) -> list[str]:
+    busy = [share for name, share in numbers.items() if name.startswith("core_busy.")]
+    used, machine, load = (numbers.get(key) for key in ("cpu_cores_used", "machine_cpu_cores_used", "load_average_1m"))
+    of = f" of {len(busy)} cores" if busy else ""
+    return [
+        *([] if used is None else [f"{whose} {used:.2f}{of}"]),
+        *([] if machine is None else [f"all processes {machine:.2f}"]),
+        *([f"each {_shares(busy)}"] if busy else []),
+        *([] if load is None else [f"load {load:.1f}"]),
+    ]
+
+
+def _shares(busy: Sequence[float]) -> str:
+    if len(busy) <= MOST_CORES_SHOWN:
+        return " ".join(f"{share:.0%}" for share in busy)
+    return f"{min(busy):.0%} to {max(busy):.0%}"
+
+
+def _memory(numbers: Mapping[str, float], pss_bytes: float | None) -> list[str]:
+    values = (
+        (numbers.get("rss_bytes"), "resident"),
+        (pss_bytes, "PSS"),
+        (numbers.get("shared_bytes"), "shared"),
+        (numbers.get("memory_available_bytes"), "available"),
+        (numbers.get("shm_used_bytes"), "in /dev/shm"),
+    )
+    return [f"{size(value)} {what}" for value, what in values if value is not None]
+
+
+def _disk(numbers: Mapping[str, float]) -> list[str]:
+    rates = (("read", "read_bytes_per_s"), ("written", "write_bytes_per_s"))
+    free = numbers.get("disk_free_bytes")
+    return [
+        *(f"{size(numbers[key])}/s {what}" for what, key in rates if key in numbers),
+        *([] if free is None else [f"{size(free)} free"]),
+    ]
+
+
+def _roles(row: Row, numbers: Mapping[str, float]) -> dict[str, list[str]]:
+    """Return one fact for each role if there are several."""
+    roles = row.get("roles")
+    if not isinstance(roles, dict) or len(roles) < 2:
+        return {}
+    facts = {}
+    for role in list(roles)[:MOST_ROLES_SHOWN]:
+        used, rss = numbers.get(f"roles.{role}.cpu_cores_used"), numbers.get(f"roles.{role}.rss_bytes")
+        cores = [] if used is None else [f"{used:.2f} cores"]
+        facts[plain_text(role)] = [*cores, *([] if rss is None else [size(rss)])]
+    return facts
+
+
+def _gpus(row: Row, numbers: Mapping[str, float]) -> dict[str, list[str]]:
+    gpus = row.get("gpus")
+    known = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    places = [gpu.get("index", place) for place, gpu in enumerate(known)]
+    return {plain_text(f"GPU {at}"): _gpu(gpu, f"gpus.{at}.", numbers) for at, gpu in zip(places, known, strict=True)}
+
+
+def _gpu(gpu: Mapping[str, Any], prefix: str, numbers: Mapping[str, float]) -> list[str]:
+    values = {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
+    used, total = values.get("memory_used_bytes"), values.get("memory_total_bytes")
+    shown = (
+        ("utilisation_percent", "{:.0f} % busy"),
+        ("power_w", "{:.0f} W"),
+        ("temperature_c", "{:.0f} °C"),
+        ("clock_sm_mhz", "{:.0f} MHz"),
+    )
+    reasons = gpu.get("throttle_reasons")
+    return [
+        *([plain_text(gpu["name"])] if gpu.get("name") else []),
+        *(text.format(values[key]) for key, text in shown if key in values),
+        *([] if used is None else [f"{size(used)}{'' if total is None else f' of {size(total)}'}"]),
+        *([plain_text(f"slowed by {', '.join(map(str, reasons))}")] if isinstance(reasons, list) and reasons else []),
+    ]
+
+
+# what happened
+
+
+def moment(unix_s: object) -> str:
+    """Return a moment as local date and time."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(unix_s)))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, OSError):
+        return "at an unknown time"
+
+
+def describe_event(row: Row) -> str:
+    """Tell in one line what happened, and when."""
+    row = tamed(row)
+    words = WORDS.get(str(row.get("event")))
+    try:
+        text = words(row) if words else _all_fields(row)
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # of another version, or damaged
+        text = _all_fields(row)
+    return plain_text(f"{moment(row.get('unix_s'))}  {text}")
+
+
+def _all_fields(row: Row) -> str:
+    rest = ", ".join(f"{key} {value}" for key, value in row.items() if key not in NOT_SHOWN)
+    return f"{row.get('event')}: {rest}" if rest else str(row.get("event"))
+
+
+def _evaluation(row: Row) -> str:
+    how = f" ({row['how']})" if row.get("how") else ""
+    return (
+        f"evaluation {row['number']}{how} with the weights of step {row['weights_steps']:,}: mean "
+        f"{row['mean_return']:.2f}, min {row['min_return']:g}, max {row['max_return']:g} of {row['episodes']} episodes"
+    )
+
+
+def _monitor_stop(row: Row) -> str:
+    share = f"{row['monitor_cpu_share']:.2%} of the machine"
+    return f"monitor stopped: {row['reason']}; {row['samples']:,} samples in {duration(row['elapsed_s'])}, used {share}"
+
+
+WORDS: Mapping[str, Callable[[Row], str]] = {
+    "start": lambda row: f"started: {row['protocol']}",
+    "process": lambda row: f"{row['role']} is process {row['pid']}",
+    "process-lost": lambda row: f"{row['role']} (pid {row['pid']}) {row['why']}",
+    "evaluation": _evaluation,
+    "solved": lambda row: f"solved after {row['elapsed_s'] / 60:.1f} minutes: mean {row['mean_return']:.2f}",
+    "checkpoint": lambda row: f"checkpoint {row['path']}, training waited {row['stalled_s']:.2f} s",
+    "resume": lambda row: f"resumed from checkpoint {row['checkpoint']}",
+    "warning": lambda row: f"warning: {row['message']}",
+    "adjustment": lambda row: f"requested → effective: {row['message']}",
+    "error": lambda row: f"error: {row['message']}",
+    "stop": lambda row: f"stopped: {row['reason']}",
+    "monitor-start": lambda row: f"monitor started on process {row['pid']}, {row['hz']:g} samples/s",
+    "monitor-warning": lambda row: f"monitor: warning: {row['message']}",
+    "monitor-stop": _monitor_stop,
+    "gpu-lost": lambda row: f"GPU {row['gpu']} was lost: {row['message']}",
+    "gpu-back": lambda row: f"GPU {row['gpu']} is back: {row['message']}",
+    "gpu-warning": lambda row: f"GPU {row['gpu']}: warning: {row['message']}",
+}

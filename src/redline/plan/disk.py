@@ -1,6 +1,6 @@
-"""How many bytes a run leaves on the disk: recordings, checkpoints, replay memory and rows of records.
+"""How many bytes a run leaves on disk: recordings, checkpoints, replay memory and logs.
 
-Pure arithmetic; what was measured is passed in.
+Pure arithmetic; measurements are passed in.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any
 from redline.recordings.estimate import MeasuredRecordings, estimate_bytes
 from redline.runtime.loop import METRICS_INTERVAL_S
 
-SCHEMA = 1
-# rows as runs on a machine with two cores and no GPU wrote them; the hardware's has a few bytes for every core
+# rows as runs wrote them on a machine with two cores and no GPU; a hardware row has a few bytes for every core
 EPISODE_ROW_BYTES = 190
 METRICS_ROW_BYTES = 1_300
 HARDWARE_ROW_BYTES = 1_000
@@ -22,21 +21,38 @@ CORE_BYTES = 30
 
 @dataclass(frozen=True)
 class DiskPlan:
-    """What a run of so many steps will take, in bytes."""
+    """What a run of `steps` steps will leave on disk."""
 
     env: str
     algorithm: str
     steps: int
+    steps_per_s: float  # assumed: some files grow with time
     record: str
     has_values: bool
-    steps_per_s: float  # assumed: what is written by the clock depends on it
+    num_actions: int
+    cores: int
     measured: MeasuredRecordings
-    recordings_bytes: int
-    checkpoints_bytes: int
+    checkpoints_bytes: int  # does not grow with the steps
     replay_bytes: int
-    rows_bytes: int
     free_bytes: int
     path: str
+
+    @property
+    def recordings_bytes(self) -> int:
+        """Recordings of all kept episodes."""
+        return project_recordings(
+            self.measured,
+            steps=self.steps,
+            num_actions=self.num_actions,
+            record=self.record,
+            has_values=self.has_values,
+        )
+
+    @property
+    def rows_bytes(self) -> int:
+        """Rows of episodes, metrics and hardware."""
+        length_steps = self.measured.mean_length_steps
+        return project_rows(length_steps, steps=self.steps, steps_per_s=self.steps_per_s, cores=self.cores)
 
     @property
     def total_bytes(self) -> int:
@@ -52,7 +68,6 @@ class DiskPlan:
         """Return the plan as one plain object; bytes are integers."""
         measured = self.measured
         return {
-            "schema": SCHEMA,
             "env": self.env,
             "algorithm": self.algorithm,
             "steps": self.steps,
@@ -76,46 +91,10 @@ class DiskPlan:
         }
 
 
-def plan_disk(
-    measured: MeasuredRecordings,
-    *,
-    env: str,
-    algorithm: str,
-    steps: int,
-    steps_per_s: float,
-    num_actions: int,
-    record: str,
-    has_values: bool,
-    checkpoints_bytes: int,
-    replay_bytes: int,
-    cores: int,
-    free_bytes: int,
-    path: str,
-) -> DiskPlan:
-    """Project what was measured to a run of so many steps; checkpoints do not grow with them."""
-    return DiskPlan(
-        env=env,
-        algorithm=algorithm,
-        steps=steps,
-        record=record,
-        has_values=has_values,
-        steps_per_s=steps_per_s,
-        measured=measured,
-        recordings_bytes=project_recordings(
-            measured, steps=steps, num_actions=num_actions, record=record, has_values=has_values
-        ),
-        checkpoints_bytes=checkpoints_bytes,
-        replay_bytes=replay_bytes,
-        rows_bytes=project_rows(measured.mean_length_steps, steps=steps, steps_per_s=steps_per_s, cores=cores),
-        free_bytes=free_bytes,
-        path=path,
-    )
-
-
 def project_recordings(
     measured: MeasuredRecordings, *, steps: int, num_actions: int, record: str, has_values: bool
 ) -> int:
-    """Return what the recordings of so many steps take; of those that are kept if that is not all."""
+    """Return the size of the kept recordings of `steps` steps."""
 
     def estimate(record: str) -> int:
         return estimate_bytes(
@@ -131,7 +110,7 @@ def project_recordings(
 
 
 def project_rows(mean_length_steps: float, *, steps: int, steps_per_s: float, cores: int) -> int:
-    """Return what the rows of episodes, metrics and hardware take; those of events are few."""
+    """Return the size of the rows of episodes, metrics and hardware; events are few."""
     seconds = steps / steps_per_s
     metrics = seconds / METRICS_INTERVAL_S * METRICS_ROW_BYTES
     hardware = seconds * (HARDWARE_ROW_BYTES + CORE_BYTES * cores)  # one a second

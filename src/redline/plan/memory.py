@@ -1,13 +1,13 @@
-"""How many bytes a replay memory takes in every way in which transitions are kept, and which of them fit a machine.
+"""How many bytes a replay memory takes in every layout, and which layouts fit a machine.
 
-Pure arithmetic; what was measured is passed in.
+Pure arithmetic; measurements are passed in.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,16 @@ from redline.errors import UserError
 from redline.experience import ReplayLayout, with_budget
 from redline.runtime.compression import CAPACITY, Measured, layout_for
 from redline.types import EnvSpec
+from redline.units import size
 
-SCHEMA = 1
 # action int64, reward, done and time-out float32: what Stable-Baselines3 keeps beside the observations
 STEP_BYTES = 20
-# the notes that Redline grew from report this much, and not what was stored
-NOTES_BYTES = 200_000_000
-NOTES_TRANSITIONS = 600
 CODECS = ("raw", "lz4", "zstd")
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a machine has free."""
+    """Free memory and disk of a machine."""
 
     ram_bytes: int  # available now
     kept_free_bytes: int  # of it, for networks, emulators and the rest
@@ -38,30 +35,30 @@ class Room:
 
     @property
     def ram_for_replay_bytes(self) -> int:
-        """Bytes that a replay memory may take."""
+        """RAM that a replay memory may take."""
         return max(self.ram_bytes - self.kept_free_bytes, 0)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to keep transitions."""
+    """One way to store transitions."""
 
     name: str  # stable: scripts read it
     label: str
-    basis: str  # "computed", "measured" here by playing, or "quoted" from elsewhere
+    basis: str  # "computed", or "measured" here by playing
     bytes_per_transition: int  # rounded up
     own: OwnLayout | None = None  # how Redline itself reserves it
 
     def total_bytes(self, capacity: int) -> int:
-        """Return what so many transitions take."""
+        """Return the size of `capacity` transitions."""
         return capacity * self.bytes_per_transition
 
     def reserved_bytes(self, capacity: int) -> int:
-        """Return what must be free for so many transitions."""
+        """Return what must be free for `capacity` transitions."""
         return self.own.at(capacity).num_bytes if self.own else self.total_bytes(capacity)
 
     def fits_disk(self, capacity: int, room: Room) -> bool:
-        """Tell whether the disk can hold so many transitions, and memory what Redline notes of them."""
+        """Tell whether the disk can hold the transitions, and RAM their index."""
         if self.own is None:
             return self.total_bytes(capacity) <= room.disk_bytes
         layout = self.own.at(capacity, path=Path(room.disk_path))
@@ -93,7 +90,7 @@ class OwnLayout:
 
     @property
     def codec_flags(self) -> list[str]:
-        """The flags that ask for it; vectors have no choice."""
+        """The flags for its codec; vectors have none."""
         return ["--replay.codec", self.base.codec] if self.base.is_picture else []
 
     def at(self, capacity: int, path: Path | None = None) -> ReplayLayout:
@@ -144,7 +141,6 @@ class MemoryPlan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as one plain object; bytes are integers."""
         return {
-            "schema": SCHEMA,
             "env": self.spec.name,
             "frame_shape": list(self.spec.frame_shape),
             "frame_dtype": self.spec.frame_dtype,
@@ -172,13 +168,7 @@ class MemoryPlan:
                 }
                 for row in self.rows
             },
-            "recommended": {
-                "layout": self.recommendation.layout,
-                "place": self.recommendation.place,
-                "capacity": self.recommendation.capacity,
-                "command": self.recommendation.command,
-                "why": self.recommendation.why,
-            },
+            "recommended": asdict(self.recommendation),
         }
 
 
@@ -205,7 +195,6 @@ def layouts(spec: EnvSpec, measured: Mapping[str, Measured]) -> list[Layout]:
     ]
     if spec.frame_dtype == "uint8":
         found += [
-            _notes(),
             computed("uint8_two_stacks", "uint8, 2 stacks (SB3)", 2 * stack_values),
             computed("uint8_one_stack", "uint8, 1 stack (SB3, optimized)", stack_values),
         ]
@@ -219,27 +208,22 @@ def recommend(rows: tuple[Row, ...], *, env_flags: Sequence[str], capacity: int,
     """Choose the smallest of Redline's layouts: in RAM, else on disk, else with fewer transitions."""
     best = min((row for row in rows if row.layout.own), key=lambda row: row.layout.bytes_per_transition)
     name, free = best.layout.name, room.ram_for_replay_bytes
-    needed = _size(best.reserved_bytes)
+    needed = size(best.reserved_bytes)
 
     def command(capacity: int, *more: str) -> str:
         codec = best.layout.own.codec_flags if best.layout.own else []
         return shlex.join(["redline", "train", *env_flags, "--replay.capacity", f"{capacity:_}", *codec, *more])
 
     if best.fits_ram:
-        why = f"it reserves at most {needed} of the {_size(free)} of RAM that a replay may take"
+        why = f"it reserves at most {needed} of the {size(free)} of RAM that a replay may take"
         return Recommendation(name, "ram", capacity, command(capacity), why)
     if best.fits_disk:
-        why = f"it needs {needed}, for which RAM has {_size(free)} and the disk {_size(room.disk_bytes)}"
+        why = f"it needs {needed}, for which RAM has {size(free)} and the disk {size(room.disk_bytes)}"
         return Recommendation(name, "disk", capacity, command(capacity, "--replay.path", room.disk_path), why)
     if fewer := best.largest_capacity_in_ram:
-        why = f"{capacity:,} transitions need {needed}, for which neither RAM ({_size(free)}) nor the disk has room"
+        why = f"{capacity:,} transitions need {needed}, for which neither RAM ({size(free)}) nor the disk has room"
         return Recommendation(name, "ram", fewer, command(fewer), why)
-    return Recommendation(None, "nowhere", 0, None, f"RAM has {_size(free)} for it: free some memory first")
-
-
-def _notes() -> Layout:
-    each = ceil(NOTES_BYTES / NOTES_TRANSITIONS)
-    return Layout("notes", "the notes: 200 MB for 600", "quoted", each)
+    return Recommendation(None, "nowhere", 0, None, f"RAM has {size(free)} for it: free some memory first")
 
 
 def _frames_once(spec: EnvSpec, measured: Measured) -> Layout:
@@ -265,7 +249,3 @@ def _row(layout: Layout, capacity: int, room: Room) -> Row:
         fits_disk=layout.fits_disk(capacity, room),
         largest_capacity_in_ram=layout.largest_capacity(room.ram_for_replay_bytes),
     )
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"

@@ -1,1 +1,1 @@
-"""Hyperparameter search: trials are ordinary runs, and only the winner on seeds that no trial used counts."""
+"""Hyperparameter search: trials are ordinary runs, and only a check of the winner on unused seeds counts."""

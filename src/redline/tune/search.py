@@ -1,24 +1,27 @@
-"""The search: trials side by side until the time is over, each ended early where others did better by then."""
+"""The search: trials side by side until the time is over, each ended early if others do better; and its display."""
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import optuna
 from optuna.trial import TrialState
 
 from redline.errors import UserError
 from redline.tune.goals import RunResult
-from redline.tune.halving import FIRST_RUN_STEP, RUNGS, Halving
 from redline.tune.space import Space
 from redline.tune.study import StudyFolder
-from redline.tune.training import Launch, Training
+from redline.tune.training import Launch, Training, stop_all
 from redline.tune.trials import (
     FAILED,
+    FIRST_RUN_STEP,
     OUTCOME,
     RESULTS,
+    RUNGS,
+    Halving,
     TrialRecord,
     best_of,
     draw,
@@ -27,23 +30,65 @@ from redline.tune.trials import (
     to_drawn,
     to_settings,
 )
-from redline.tune.watching import Display, SearchView, TrialView, describe_settings
 
 POLL_S = 0.2
 SHOW_S = 1.0
-SAVE_S = 5.0  # between two notes of the time spent
-SLACK_S = 0.1  # a trial that takes the whole time begins a moment after the search
-MOST_FAILURES = 5  # one after the other, after which the space or the machine is to blame
+SAVE_S = 5.0  # between two writes of the time spent
+SLACK_S = 0.1  # a trial begins a moment after the search
+MOST_FAILURES = 5  # in a row: then the space or the machine is to blame
 
 Stop = Callable[[], str | None]
 
 
+@dataclass(frozen=True)
+class TrialView:
+    """The state of one trial."""
+
+    number: int
+    state: str  # running, done, pruned, failed or interrupted
+    settings: Mapping[str, Any]  # those that vary
+    told: str  # its value, or how far it is
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """The state of a whole search."""
+
+    phase: str
+    trials: Sequence[TrialView]
+    best: int | None  # number of the best trial so far
+    share: float  # of the phase, 0 … 1
+    left_s: float | None  # until the phase ends, at most; None if unknown
+
+
+class Display(Protocol):
+    """Shows a search."""
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+        ...
+
+    def show(self, view: SearchView) -> None:
+        """Show the state of the search."""
+        ...
+
+
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """Return settings in one line."""
+    return ", ".join(f"{key} {describe_value(value)}" for key, value in settings.items())
+
+
+def describe_value(value: Any) -> str:
+    """Return a setting's value in short."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 class SearchFailedError(UserError):
-    """Trial after trial failed: going on would find nothing."""
+    """Too many trials in a row failed."""
 
 
 class Attempt:
-    """A trial under way: its seeds are trained one after the other."""
+    """A running trial, which trains its seeds one after the other."""
 
     def __init__(self, search: "Search", trial: optuna.Trial) -> None:
         self._search = search
@@ -66,7 +111,7 @@ class Attempt:
         )
 
     def has_ended(self) -> bool:
-        """Follow the run; begin the next, or finish the trial, where it is over."""
+        """Follow the run; at its end begin the next one, or finish the trial."""
         is_over = self.training.has_ended()
         if not is_over:
             if not self.results and self.training.curve.reached_s is None and self._is_behind():
@@ -78,14 +123,14 @@ class Attempt:
         result = self.training.result()
         self.results.append(result)
         self._trial.set_user_attr(RESULTS, [found.row() for found in self.results])
-        if result.failure:  # for the sampler, what can't be trained is the worst there is
+        if result.failure:  # for the sampler the worst there is
             return self._end(TrialState.PRUNED, result.failure, state=FAILED)
         return self._after_run()
 
     def _after_run(self) -> bool:
         asked = self._search.folder.settings
         self._search.halving.note_run(self.results[-1].steps)
-        while self._rungs:  # nobody knew yet how long a run is, or it ended before a look: others need its means
+        while self._rungs:  # rungs that it passed unseen: other trials are compared with its means there
             self._is_behind_at_rung()
         score = asked.aim.score(self.results)
         step = FIRST_RUN_STEP * 2 ** (len(self.results) - 1)
@@ -101,16 +146,16 @@ class Attempt:
         return False
 
     def _is_behind(self) -> bool:
-        """Tell whether others had more to show after as many minutes of their first run, or as many steps."""
+        """Tell whether other trials were better at the same point of their first run."""
         if self.training.curve.mean is None:
-            return False  # a long first episode is no bad one
+            return False  # a long first episode is not a bad one
         is_behind, share = False, self._search.halving.share_of(self.training)
         while self._rungs and share >= self._rungs[0][1] and not is_behind:
             is_behind = self._is_behind_at_rung()
         return is_behind
 
     def _is_behind_at_rung(self) -> bool:
-        """Compare the mean at the next rung, however far the run is by now."""
+        """Compare the mean at the next rung with other trials."""
         step, share = self._rungs.popleft()
         halving = self._search.halving
         return halving.is_behind(self._trial, step, halving.mean_at(self.training.curve, share))
@@ -125,16 +170,15 @@ class Attempt:
         return True
 
     def view(self) -> TrialView:
-        """Return how the trial stands."""
-        curve, asked = self.training.curve, self._search.folder.settings
+        """Return the state of the trial."""
+        asked = self._search.folder.settings
         place = f"seed {len(self.results) + 1} of {asked.seeds_per_trial}, " if asked.seeds_per_trial > 1 else ""
-        mean = "no episode yet" if curve.mean is None else f"mean {curve.mean:.1f}".replace("-", "−")
-        told = f"{place}{self.training.share:.0%}, {curve.steps:,} steps, {mean}"
-        return TrialView(number=self.number, state="running", settings=self.settings, told=told, score=None)
+        told = f"{place}{self.training.describe()}"
+        return TrialView(number=self.number, state="running", settings=self.settings, told=told)
 
 
 class Search:
-    """Draws settings, trains them, and keeps what was found in the study's folder."""
+    """Draws settings, trains them, and keeps the results in the study's folder."""
 
     def __init__(
         self, folder: StudyFolder, study: optuna.Study, space: Space, launch: Launch, display: Display
@@ -147,18 +191,18 @@ class Search:
         self._display = display
         self._running: list[Attempt] = []
         self._ended = 0
-        self._failed: list[str] = []  # one after the other
+        self._failed: list[str] = []  # in a row
         self._noted_s = time.monotonic()
         self._shown_s = -math.inf
 
     def run(self, defaults: Mapping[str, Any], stop: Stop) -> str | None:
-        """Search until time or trials are used up; return why it was stopped before, if it was.
+        """Search until time or trials are used up; return why it was stopped before, or None.
 
-        The first trial has the default settings, as far as the space holds them.
+        The first trial has the default settings, as far as they are in the space.
         """
         again = set_back(self.study, self.space)
         if again:
-            self._display.note(f"trials {', '.join(map(str, again))} were under way when the search ended: again")
+            self._display.note(f"trials {', '.join(map(str, again))} were running at the end: they start again")
         records = read_trials(self.study, self.space)
         self._ended = sum(record.state in ("done", "pruned", FAILED) for record in records)
         if not self.study.get_trials(deepcopy=False):
@@ -168,10 +212,10 @@ class Search:
             reason = self._train(stop)
         finally:
             self._stop_runs()
-        # only now: after a failed write, one more would make the half line that it left a damaged one
+        # not in `finally`: after a failed write, one more would turn a torn last line into a damaged one
         set_back(self.study, self.space)
         if self._is_hopeless():
-            raise SearchFailedError(f"{MOST_FAILURES} trials failed one after the other, the last: {self._failed[-1]}")
+            raise SearchFailedError(f"{MOST_FAILURES} trials in a row failed, the last: {self._failed[-1]}")
         return reason
 
     def _train(self, stop: Stop) -> str | None:
@@ -202,7 +246,7 @@ class Search:
         return most is None or self._ended + len(self._running) < most
 
     def _has_time_for_a_trial(self) -> bool:
-        """Tell whether all seeds of a trial still fit into the search's time; a trial that has begun has them all."""
+        """Tell whether a new trial with all its seeds fits into the rest of the time."""
         asked = self.folder.settings
         if asked.search_minutes is None:
             return True
@@ -226,7 +270,7 @@ class Search:
         self._failed = [*self._failed, record.why] if record.state == FAILED else []
 
     def told(self, record: TrialRecord) -> str:
-        """Say how a trial ended."""
+        """Describe how a trial ended."""
         if record.state == "done":
             return f"done: {self.folder.settings.aim.describe(record.results)}"
         return f"{record.state}: {record.why}" if record.why else record.state
@@ -240,15 +284,12 @@ class Search:
         self.folder.spend(seconds)
 
     def _stop_runs(self) -> None:
-        for attempt in self._running:
-            attempt.training.stop()
-        for attempt in self._running:
-            attempt.training.wait()
+        stop_all([attempt.training for attempt in self._running])
         self._running.clear()
         self._save_time()
 
     def view(self) -> SearchView:
-        """Return how everything stands."""
+        """Return the state of the search."""
         asked, records = self.folder.settings, read_trials(self.study, self.space)
         best, running = best_of(records), {attempt.number: attempt for attempt in self._running}
         shares = list(self._shares())
@@ -272,6 +313,4 @@ class Search:
 
     def _past(self, record: TrialRecord) -> TrialView:
         told = self.told(record).partition(": ")[2]
-        return TrialView(
-            number=record.number, state=record.state, settings=record.settings, told=told, score=record.score
-        )
+        return TrialView(number=record.number, state=record.state, settings=record.settings, told=told)

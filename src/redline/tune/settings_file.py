@@ -1,23 +1,39 @@
-"""Settings as TOML: one line for each, named as the flags are, in the format of `redline train --config`."""
+"""TOML files of settings, read and written: one line for each setting, with the name of its flag."""
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
+from redline.records import plain_text
 from redline.runs.atomic import replace_file
 from redline.runs.errors import explain
 
+MAX_BYTES = 1_000_000
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; `what` names it in the line that says what is wrong with it."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{what} {path} is larger than {MAX_BYTES:_} bytes: is it the right file?")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{what} {path} can't be read: {(error.strerror or str(error)).lower()}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{what} {path} is not TOML: {plain_text(error)}") from None
+
 
 def canonical_key(key: str) -> str:
-    """Return a setting's name as its flag has it: `optimizer.clip_norm` is optimizer.clip-norm."""
+    """Return a setting's name in the form of its flag: `optimizer.clip_norm` is optimizer.clip-norm."""
     return key.strip().lower().replace("_", "-")
 
 
 def to_toml(settings: Mapping[str, Any], comment: Sequence[str] = ()) -> str:
-    """Return flat settings as a file; a part that has settings of its own is a table with a name."""
+    """Return flat settings as TOML; a part with settings of its own is a table with a `name`."""
     lines = [f"# {' '.join(line.split())}".rstrip() for line in comment]
     for key, value in settings.items():
         has_settings = any(other.startswith(f"{key}.") for other in settings)
@@ -27,7 +43,7 @@ def to_toml(settings: Mapping[str, Any], comment: Sequence[str] = ()) -> str:
 
 
 def to_toml_value(value: Any) -> str:
-    """Return a plain value as TOML writes it."""
+    """Return a plain value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -40,7 +56,7 @@ def to_toml_value(value: Any) -> str:
 
 
 def write_settings(path: Path, settings: Mapping[str, Any], comment: Sequence[str] = ()) -> None:
-    """Write settings as a whole."""
+    """Write a file of settings, whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, [to_toml(settings, comment).encode()])

@@ -1,4 +1,4 @@
-"""The space that is searched: which settings vary and how far, read from TOML and tried on real jobs first."""
+"""The search space: which settings vary and how far, read from TOML and tried on real jobs."""
 
 import json
 import math
@@ -7,20 +7,18 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError, unknown_name
 from redline.records import plain_text
 from redline.tune.settings_file import canonical_key
 
-MAX_SPACE_BYTES = 100_000
 MAX_DIMENSIONS, MAX_CHOICES = 50, 100
 FIXED = "fixed"
 NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 RANGE_KEYS = ("low", "high", "log", "choices")
 HOW = "use {low = …, high = …} or {choices = […]}, or put it under [fixed]"
-# what the search itself decides for every run
+# settings that the search itself decides, and the flag for each
 OWNED: dict[str, str] = {
     **dict.fromkeys(("env", "env.id"), "--env"),
     **dict.fromkeys(("algo", "model"), "--model"),
@@ -30,7 +28,7 @@ OWNED: dict[str, str] = {
     **dict.fromkeys(("target-return", "target-eval-return"), "--goal"),
 }
 
-SettingsCheck = Callable[[Mapping[str, Any]], None]  # refuses settings that no run could have, as UserError
+SettingsCheck = Callable[[Mapping[str, Any]], object]  # raises UserError for invalid settings
 
 
 @dataclass(frozen=True)
@@ -43,35 +41,35 @@ class Range:
     is_int: bool = False
 
     def corners(self) -> list[Any]:
-        """Return the values beyond which there are none."""
+        """Return its bounds."""
         return [self.low] if self.low == self.high else [self.low, self.high]
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value is one of them."""
+        """Tell whether a value is in it."""
         is_number = isinstance(value, int if self.is_int else int | float) and not isinstance(value, bool)
         return is_number and self.low <= value <= self.high
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as the file has it."""
+        """Return it in the form of the file."""
         return {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
 
 
 @dataclass(frozen=True)
 class Choices:
-    """A few values without an order, each as JSON: a list can't be drawn otherwise."""
+    """A few values without an order, each as JSON text, because Optuna can't draw lists."""
 
     texts: tuple[str, ...]
 
     def corners(self) -> list[Any]:
-        """Return all of them."""
+        """Return all values."""
         return [json.loads(text) for text in self.texts]
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a value is one of them."""
+        """Tell whether a value is in it."""
         return json.dumps(value) in self.texts
 
     def to_plain(self) -> dict[str, Any]:
-        """Return them as the file has them."""
+        """Return them in the form of the file."""
         return {"choices": self.corners()}
 
 
@@ -80,38 +78,26 @@ Dimension = Range | Choices
 
 @dataclass(frozen=True)
 class Space:
-    """What varies, and what is the same in every run, by the flags' names."""
+    """Settings that vary, and settings that all runs share, by the names of their flags."""
 
     name: str  # of the file
     dimensions: Mapping[str, Dimension]
     fixed: Mapping[str, Any]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as its file has it."""
+        """Return it in the form of its file."""
         varied = {key: dimension.to_plain() for key, dimension in self.dimensions.items()}
         return {**varied, FIXED: dict(self.fixed)}
 
 
-def read_space(path: Path) -> dict[str, Any]:
-    """Read the TOML of a space."""
-    try:
-        if path.stat().st_size > MAX_SPACE_BYTES:
-            raise UserError(f"search space {path} is larger than {MAX_SPACE_BYTES:_} bytes: is it the right file?")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"search space {path} can't be read: {(error.strerror or str(error)).lower()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"search space {path} is not TOML: {plain_text(error)}") from None
-
-
 def shipped_space(family: str, *, sees_pictures: bool) -> tuple[str, dict[str, Any]]:
-    """Return the name and the content of the space that comes with Redline for a family on a domain."""
+    """Return the name and the content of the space that Redline ships for a family of algorithms."""
     name = f"{family}-{'pictures' if sees_pictures else 'vectors'}.toml"
     return name, tomllib.loads(files("redline.tune").joinpath("spaces", name).read_text(encoding="utf-8"))
 
 
 def parse_space(name: str, content: Mapping[str, Any]) -> Space:
-    """Return the space that a file describes; what can be told wrong without a job is refused."""
+    """Return the space that a file describes; refuse mistakes that need no job to be seen."""
     fixed_table = content.get(FIXED, {})
     if not isinstance(fixed_table, Mapping):
         raise UserError(f"{name}: fixed is {plain_text(fixed_table)}: make it a table, [fixed]")
@@ -142,11 +128,11 @@ def parse_space(name: str, content: Mapping[str, Any]) -> Space:
 
 
 def check_space(space: Space, check: SettingsCheck) -> Space:
-    """Try every bound and choice on a job, the other settings as they usually are; return which ranges are whole."""
+    """Try every bound and choice on a job with default settings; return the space with integer ranges marked."""
     _try(space, space.fixed, check, f"{space.name}, [fixed]")
     dimensions: dict[str, Dimension] = {}
     for key, dimension in space.dimensions.items():
-        found = _settle_type(space, key, dimension, check) if isinstance(dimension, Range) else dimension
+        found = _with_type(space, key, dimension, check) if isinstance(dimension, Range) else dimension
         for value in found.corners():
             _try(space, {**space.fixed, key: value}, check, f'{space.name}, "{key}"')
         dimensions[key] = found
@@ -160,8 +146,8 @@ def _try(space: Space, settings: Mapping[str, Any], check: SettingsCheck, where:
         raise UserError(f"{where}: {error}") from None
 
 
-def _settle_type(space: Space, key: str, given: Range, check: SettingsCheck) -> Range:
-    """Return a range of whole numbers where the setting takes no others."""
+def _with_type(space: Space, key: str, given: Range, check: SettingsCheck) -> Range:
+    """Return a range of integers if the setting takes no others."""
     as_float = replace(given, low=float(given.low), high=float(given.high))
     if not (isinstance(given.low, int) and isinstance(given.high, int)):
         return as_float
@@ -173,7 +159,7 @@ def _settle_type(space: Space, key: str, given: Range, check: SettingsCheck) -> 
 
 
 def _settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk settings as (dotted name, value), whether they were written with dots or as tables."""
+    """Walk settings as (dotted name, value); a file may write them with dots or as tables."""
     for key, value in table.items():
         name = prefix + canonical_key(key)
         if isinstance(value, Mapping):
@@ -183,7 +169,7 @@ def _settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _tables(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk what varies as (dotted name, its table)."""
+    """Walk the varying settings as (dotted name, its table)."""
     for key, value in table.items():
         name = prefix + canonical_key(key)
         if isinstance(value, Mapping) and value and all(isinstance(item, Mapping) for item in value.values()):

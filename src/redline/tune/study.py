@@ -1,12 +1,13 @@
-"""The folder of a study: what was asked for, frozen; what was spent and found; one process at a time."""
+"""The folder of a study: its frozen settings, the time spent, the results of the check; open in one process."""
 
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
+
+import msgspec
 
 from redline import __version__
 from redline.errors import UserError
@@ -18,29 +19,21 @@ from redline.tune.goals import Goal, parse_goal
 
 STUDY_JSON, SPENT_JSON, LOCK = "study.json", "spent.json", "study.lock"
 JOURNAL, CHECKS, REPORT = "journal.log", "check.jsonl", "report.html"
-BEGINNING = {LOCK, f".{STUDY_JSON}.tmp"}  # what a study that has just begun, or was killed then, consists of
+BEGINNING = {LOCK, f".{STUDY_JSON}.tmp"}  # all files of a study that has just begun
 MAX_STUDY_BYTES = 1_000_000
 MAX_JOURNAL_BYTES = 512_000_000
-# no run of the search has a seed of the check, and none of the check one of the search
+# search and check never share a seed
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
 FINAL_SEEDS = range(2_000_000, 2_001_000)
-CHECK_PATIENCE = 3.0  # times the minutes of a trial
+CHECK_PATIENCE = 3.0  # times the minutes of a trial, if steps count
 USUAL_MINUTES_PER_TRIAL = 5.0
-USUAL_TURNS = 5  # trials one after the other that should fit into a search
+USUAL_TURNS = 5  # trials one after the other that fit into a short search
 WAYS_TO_PRUNE = ("halving", "off")
-# how a field's type looks in JSON; any other is an object
-TYPES: dict[Any, Any] = {
-    str: str,
-    int: int,
-    int | None: int | None,
-    float: int | float,
-    float | None: int | float | None,
-}
 
 
 @dataclass(frozen=True)
 class StudySettings:
-    """Everything that decides what a search does; a study keeps the ones that it began with."""
+    """Everything that decides what a search does; a study keeps the settings that it began with."""
 
     env: str
     algo: str
@@ -56,20 +49,23 @@ class StudySettings:
     pruning: str
     seed: int  # of the sampler
     space_name: str
-    space: Mapping[str, Any]
+    space: dict[str, Any]
 
     def __post_init__(self) -> None:
-        limit = self.search_minutes
-        _require("the search's time", limit, "a number above 0", ok=limit is None or 0 < limit < 1e6)
-        _require("--minutes-per-trial", self.minutes_per_trial, "a number above 0", ok=0 < self.minutes_per_trial < 1e6)
-        _require("--trials", self.trials, "1 to 100_000", ok=self.trials is None or 1 <= self.trials <= 100_000)
-        _require("--seeds-per-trial", self.seeds_per_trial, "1 to 10", ok=1 <= self.seeds_per_trial <= 10)
-        most = len(FINAL_SEEDS)
-        _require("--final-seeds", self.final_seeds, f"1 to {most}", ok=1 <= self.final_seeds <= most)
-        _require("--side-by-side", self.side_by_side, "0 for all cores, or 1 to 256", ok=1 <= self.side_by_side <= 256)
-        _require("--window", self.window, "0 for the usual, or 1 to 10_000", ok=1 <= self.window <= 10_000)
-        _require("--seed", self.seed, "0 or more", ok=0 <= self.seed < 2**31)
-        _require("--pruning", self.pruning, " or ".join(WAYS_TO_PRUNE), ok=self.pruning in WAYS_TO_PRUNE)
+        limit, most = self.search_minutes, len(FINAL_SEEDS)
+        for name, value, is_valid, use in (
+            ("the search's time", limit, limit is None or 0 < limit < 1e6, "a number above 0"),
+            ("--minutes-per-trial", self.minutes_per_trial, 0 < self.minutes_per_trial < 1e6, "a number above 0"),
+            ("--trials", self.trials, self.trials is None or 1 <= self.trials <= 100_000, "1 to 100_000"),
+            ("--seeds-per-trial", self.seeds_per_trial, 1 <= self.seeds_per_trial <= 10, "1 to 10"),
+            ("--final-seeds", self.final_seeds, 1 <= self.final_seeds <= most, f"1 to {most}"),
+            ("--side-by-side", self.side_by_side, 1 <= self.side_by_side <= 256, "0 for all cores, or 1 to 256"),
+            ("--window", self.window, 1 <= self.window <= 10_000, "0 for the usual, or 1 to 10_000"),
+            ("--seed", self.seed, 0 <= self.seed < 2**31, "0 or more"),
+            ("--pruning", self.pruning, self.pruning in WAYS_TO_PRUNE, " or ".join(WAYS_TO_PRUNE)),
+        ):
+            if not is_valid:
+                raise UserError(f"{name} is {value}: use {use}")
         if limit is None and self.trials is None:
             raise UserError("say how long to search: --minutes 10, --hours 2 or --trials 20")
         if limit is not None and self.trial_minutes > limit + 1e-6:  # 3 × 0.1 is a little more than 0.3
@@ -81,7 +77,7 @@ class StudySettings:
 
     @property
     def aim(self) -> Goal:
-        """What is better."""
+        """The goal, parsed."""
         return parse_goal(self.goal)
 
     @property
@@ -91,24 +87,19 @@ class StudySettings:
 
     @property
     def check_minutes(self) -> float:
-        """Minutes of each run of the check: where steps count, a slow moment of the machine must not decide."""
+        """Minutes of each run of the check; if steps count, more, so that a slow machine does not decide."""
         return self.minutes_per_trial * (CHECK_PATIENCE if self.aim.counts_steps else 1.0)
 
     def search_seed(self, trial: int, place: int) -> int:
-        """Return the seed of one run of a trial; no other run of the search has it."""
+        """Return the seed of one run of a trial, unique in the search."""
         return SEARCH_SEEDS[(trial * self.seeds_per_trial + place) % len(SEARCH_SEEDS)]
 
 
 def usual_minutes_per_trial(search_minutes: float | None, seeds_per_trial: int) -> float:
-    """Return the minutes of each run where the user does not say: a short search has short trials."""
+    """Return the default minutes of each run: a short search has short trials."""
     if search_minutes is None:
         return USUAL_MINUTES_PER_TRIAL
     return min(USUAL_MINUTES_PER_TRIAL, search_minutes / (USUAL_TURNS * max(1, seeds_per_trial)))
-
-
-def _require(name: str, value: object, use: str, *, ok: bool) -> None:
-    if not ok:
-        raise UserError(f"{name} is {value}: use {use}")
 
 
 class StudyFolder:
@@ -127,7 +118,7 @@ class StudyFolder:
 
     @classmethod
     def open(cls, path: Path, settings: StudySettings, command: Sequence[str]) -> Self:
-        """Begin a study, or go on with one that was asked for the same."""
+        """Begin a study, or continue one with the same settings."""
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             names = {place.name for place in path.iterdir()}
@@ -138,7 +129,7 @@ class StudyFolder:
         return cls(path, settings, command)
 
     def _freeze(self, command: Sequence[str]) -> None:
-        """Write down what is asked for, or find that it is what was asked for before."""
+        """Write the settings, or check that they are those of the study."""
         source = self.path / STUDY_JSON
         if source.exists():
             require_same(self.path, read_settings(self.path), self.settings)
@@ -166,7 +157,7 @@ class StudyFolder:
         self.close()
 
     def spend(self, seconds: float) -> None:
-        """Count time of the search, so that a kill does not give it back."""
+        """Count time of the search on disk, so that a kill does not give it back."""
         self.spent_s += seconds
         content = json.dumps({"schema": SCHEMA, "search_s": self.spent_s}) + "\n"
         try:
@@ -175,53 +166,47 @@ class StudyFolder:
             raise UserError(explain(error, self.path)) from error
 
     def trial_folder(self, number: int) -> Path:
-        """Return where the runs of a trial lie."""
+        """Return the folder of a trial's runs."""
         return self.path / "trials" / f"{number:04d}"
 
     def checks(self) -> list[Row]:
-        """Return what the check on unused seeds has found so far."""
+        """Return the results of the check so far."""
         path = self.path / CHECKS
         return read_records(path) if path.is_file() else []
 
     def add_check(self, row: Mapping[str, object]) -> None:
-        """Keep one result of the check."""
+        """Write one result of the check."""
         with RecordWriter(self.path / CHECKS) as writer:
             writer.write(row)
             writer.sync()
 
 
 def read_settings(path: Path) -> StudySettings:
-    """Return what a study was asked for."""
+    """Return the settings of a study."""
     source = path / STUDY_JSON
     try:
         with open_regular(source) as file:
-            content = parse_row(file.read(MAX_STUDY_BYTES))
+            content = parse_row(file.read(MAX_STUDY_BYTES)) or {}
     except OSError as error:
         raise UserError(f"{path} is no study: {explain(error, source)}") from None
-    if content is None or content.get("schema") != SCHEMA or not isinstance(content.get("settings"), dict):
-        raise UserError(f"{source} is damaged, or of another version of Redline")
-    found = content["settings"]
-    names = {field.name for field in fields(StudySettings)}
-    if set(found) != names:
-        raise UserError(f"{source} is damaged, or of another version of Redline: it should hold {', '.join(names)}")
-    for field in fields(StudySettings):
-        if not isinstance(found[field.name], TYPES.get(field.type, dict)) or found[field.name] is True:
-            raise UserError(f"{source} is damaged: {field.name} is {plain_text(found[field.name])}")
-    return StudySettings(**found)
+    try:
+        if content.get("schema") != SCHEMA:
+            raise ValueError(f"schema {content.get('schema')}")
+        return msgspec.convert(content.get("settings"), StudySettings)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise UserError(f"{source} is damaged, or of another version of Redline: {plain_text(error)}") from None
 
 
 def read_spent_s(path: Path) -> float:
-    """Return how much time a study's search has taken so far, over all invocations."""
-    with suppress(FileNotFoundError):
-        try:
-            with open_regular(path / SPENT_JSON) as file:
-                content = parse_row(file.read(MAX_STUDY_BYTES)) or {}
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise UserError(explain(error, path / SPENT_JSON)) from error
-        return float(measured(content.get("search_s")) or 0.0)
-    return 0.0
+    """Return the time that a study's search has taken so far, over all invocations."""
+    try:
+        with open_regular(path / SPENT_JSON) as file:
+            content = parse_row(file.read(MAX_STUDY_BYTES)) or {}
+    except FileNotFoundError:
+        return 0.0
+    except OSError as error:
+        raise UserError(explain(error, path / SPENT_JSON)) from error
+    return float(measured(content.get("search_s")) or 0.0)
 
 
 def require_same(path: Path, before: StudySettings, asked: StudySettings) -> None:
@@ -233,5 +218,5 @@ def require_same(path: Path, before: StudySettings, asked: StudySettings) -> Non
         name = field.name.replace("_", "-")
         said = "another search space" if field.name in ("space", "space_name") else f"{name} {was}, not {is_now}"
         raise UserError(
-            f"{path} is a study with {said}: use another --study, or go on with: redline tune --resume {path}"
+            f"{path} is a study with {said}: use another --study, or continue with: redline tune --resume {path}"
         )

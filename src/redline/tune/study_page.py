@@ -10,12 +10,11 @@ import optuna
 from redline.report.amounts import DASH, amount, span
 from redline.report.charts import Bar, Chart, Line, LineChart, ShareChart
 from redline.report.parts import Notice, PageParts, Part, Section, Table, Text, Tiles, grid, render_page
-from redline.tune.checking import Verdict, describe_run
-from redline.tune.goals import Goal, RunResult
+from redline.tune.goals import Goal, RunResult, Verdict, describe_run
+from redline.tune.search import describe_settings, describe_value
 from redline.tune.space import Choices, Space
 from redline.tune.study import FINAL_SEEDS, SEARCH_SEEDS, StudyFolder
 from redline.tune.trials import TrialRecord, best_of
-from redline.tune.watching import describe_settings, describe_value
 
 MAX_POINTS = 2_000
 FEWEST_TRIALS = 5  # done, below which nothing can be said about what mattered

@@ -1,10 +1,10 @@
-"""One run of a search: `redline train` in a process of its own, followed by the files that it writes."""
+"""One run of a search: `redline train` in its own process, followed through the files that it writes."""
 
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,10 @@ from redline.records import RecordTail, plain_text
 from redline.tune.goals import Curve, Goal, RunResult
 from redline.tune.settings_file import write_settings
 from redline.tune.study import StudyFolder
+from redline.units import number
 
 SETTINGS_TOML = "settings.toml"
-START_AND_STOP_S = 300.0  # to load, build and save beside the training itself, on a busy machine
+START_AND_STOP_S = 300.0  # to load, build and save, on a busy machine
 STOP_S = 30.0  # to write a last checkpoint
 LOG_TAIL_BYTES = 8_000
 DONE, STOPPED = 0, 75
@@ -24,18 +25,14 @@ DONE, STOPPED = 0, 75
 
 @dataclass(frozen=True)
 class Launch:
-    """How runs are started: the program, and what is the same for each of them."""
+    """How runs are started: the program, and the settings that all runs share."""
 
     program: tuple[str, ...]  # followed by the arguments of `redline`
-    settings: Mapping[str, Any]  # algorithm, env, and what the space holds fixed
-
-    def settings_with(self, varied: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all settings of a run that differ from the defaults."""
-        return {**self.settings, **varied}
+    settings: Mapping[str, Any]  # algorithm, env, and the fixed settings of the space
 
 
 class Training:
-    """A training under way; it ends by itself, at its goal, or when it is stopped."""
+    """A running training; it ends by itself, at its goal, or when it is stopped."""
 
     def __init__(
         self,
@@ -53,7 +50,7 @@ class Training:
         self._goal: Goal = folder.settings.aim
         self._home = home
         self._before = set(self._run_folders())
-        write_settings(home / SETTINGS_TOML, launch.settings_with(varied))
+        write_settings(home / SETTINGS_TOML, {**launch.settings, **varied})
         self.curve = Curve(folder.settings.window, self._goal.target_return)
         self._tails: dict[str, RecordTail] = {}
         self._run: Path | None = None
@@ -85,12 +82,17 @@ class Training:
 
     @property
     def share(self) -> float:
-        """Share of its minutes that the run has trained."""
+        """Share of its minutes that the run has trained for."""
         return min(self.curve.time_s / (self._minutes * 60), 1.0)
 
+    def describe(self) -> str:
+        """Describe how far the run is."""
+        mean = "no episode yet" if self.curve.mean is None else f"mean {number(self.curve.mean, 1)}"
+        return f"{self.share:.0%}, {self.curve.steps:,} steps, {mean}"
+
     def has_ended(self) -> bool:
-        """Read what is new, stop the run where it has shown all that counts, and tell whether it is over."""
-        is_over = self._process.poll() is not None  # before the files are read: then nothing more is written
+        """Read new rows, stop the run once it has reached the goal, and tell whether it is over."""
+        is_over = self._process.poll() is not None  # asked before the files are read: all rows are there then
         self._read()
         if not is_over and self.curve.reached_s is not None:
             self.stop()
@@ -100,7 +102,7 @@ class Training:
         return is_over
 
     def stop(self) -> None:
-        """Ask the run to save a checkpoint and end; it is killed if it does not within half a minute."""
+        """Ask the run to save a checkpoint and end; after half a minute it is killed."""
         if not self._stopped:
             self._stopped = True
             self._limit_s = time.monotonic() + STOP_S
@@ -113,7 +115,7 @@ class Training:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self) -> None:
-        """Return when the run is over; one that was asked to stop is waited for only so long."""
+        """Wait until the run is over; kill it at its time limit."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, self._limit_s - time.monotonic()))
             return
@@ -121,7 +123,7 @@ class Training:
         self._process.wait()
 
     def result(self) -> RunResult:
-        """Return what the run came to."""
+        """Return the result of the run."""
         run = "" if self._run is None else str(self._run.relative_to(self._study.path))
         return RunResult.of(self.curve, seed=self.seed, run=run, failure=self._failure())
 
@@ -130,7 +132,7 @@ class Training:
         if code == DONE or (code == STOPPED and self._stopped):
             return "" if self.curve.episodes or self._stopped else "no episode ended: give it more --minutes-per-trial"
         if self._stopped and self.curve.reached_s is not None:
-            return ""  # it had shown what counts before it was slow to save
+            return ""  # it reached the goal, and was only slow to save
         said = _last_words(self._log)
         if code is not None and code < 0:
             said = "it did not end in time" if self._is_late else f"killed by signal {-code}"
@@ -151,8 +153,16 @@ class Training:
         return sorted(self._home.glob(f"*/*/*-s{self.seed}*"))
 
 
+def stop_all(trainings: Collection[Training]) -> None:
+    """Stop all trainings at once, and wait until they are over."""
+    for training in trainings:
+        training.stop()
+    for training in trainings:
+        training.wait()
+
+
 def _last_words(log: Path) -> str:
-    """Return what a run said of its failure."""
+    """Return the last error message in a run's log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))

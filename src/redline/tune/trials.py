@@ -1,4 +1,4 @@
-"""The trials of a study as Optuna's journal keeps them: JSON lines in a file, nothing pickled."""
+"""The trials of a study in Optuna's journal, JSON lines in a file, and successive halving of them."""
 
 import json
 import math
@@ -17,16 +17,21 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from redline.errors import UserError
-from redline.records import RecordWriter, plain_text
+from redline.records import RecordWriter, measured, plain_text
 from redline.runs.errors import explain
-from redline.tune.goals import RunResult
+from redline.tune.goals import Curve, RunResult
 from redline.tune.space import Choices, Dimension, Space
-from redline.tune.study import JOURNAL, MAX_JOURNAL_BYTES
+from redline.tune.study import JOURNAL, MAX_JOURNAL_BYTES, StudySettings
+from redline.tune.training import Training
 
 NAME = "redline"
 RESULTS, OUTCOME = "results", "outcome"
 RANDOM_TRIALS = 6  # before the sampler guides: a search of an hour has few trials
-REDUCTION = 2  # of the trials that come to a rung, one in so many goes on
+REDUCTION = 2  # one of two trials at a rung continues
+RUNGS = {1: 0.25, 2: 0.5}  # Optuna's step → share of the first run's minutes, or of a whole run's steps
+FIRST_RUN_STEP = 4  # doubles with every further seed
+FREE_TRIALS = 4  # at a rung, before any is pruned there
+WHOLE_RUN_STEPS = "whole_run_steps"
 STATES = {
     TrialState.RUNNING: "running",
     TrialState.WAITING: "waiting",
@@ -35,32 +40,32 @@ STATES = {
     TrialState.FAIL: "interrupted",
 }
 FAILED = "failed"
-# Optuna reads a journal without looking: any of these means that a line is not what it wrote
+# Optuna does not check the journal that it reads: any of these means that a line is damaged
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError)
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A trial as the journal has it."""
+    """A trial in the journal."""
 
     number: int
     state: str
     settings: Mapping[str, Any]  # those that vary
     results: tuple[RunResult, ...]
-    score: float | None  # of a trial that is done
-    why: str  # it was pruned or failed
+    score: float | None  # None unless the trial is done
+    why: str  # the reason why it was pruned or failed
 
 
 def open_trials(folder: Path, *, seed: int) -> optuna.Study:
-    """Open the journal of a study, or begin one; nobody else has it open, the study's lock sees to that."""
+    """Open the journal of a study, or begin one; the study's lock keeps other processes out."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = folder / JOURNAL
     try:
-        RecordWriter(path).close()  # removes what a killed writer left half written
+        RecordWriter(path).close()  # removes a torn last line
         if path.stat().st_size > MAX_JOURNAL_BYTES:
             raise UserError(f"{path} is larger than {MAX_JOURNAL_BYTES:_} bytes: not written by Redline")
         with suppress(FileNotFoundError):
-            path.with_name(f"{JOURNAL}.lock").unlink()  # of a killed writer: Optuna would wait half a minute for it
+            path.with_name(f"{JOURNAL}.lock").unlink()  # of a killed writer: Optuna would wait for it
         study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(path))),
             pruner=SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION, min_early_stopping_rate=0),
@@ -68,7 +73,7 @@ def open_trials(folder: Path, *, seed: int) -> optuna.Study:
             direction="maximize",
             load_if_exists=True,
         )
-        drawn = len(study.get_trials(deepcopy=False))  # with the bare seed, who goes on would draw all of them again
+        drawn = len(study.get_trials(deepcopy=False))  # or a resumed search would draw the same again
         study.sampler = TPESampler(seed=seed + drawn, n_startup_trials=RANDOM_TRIALS)
         return study
     except OSError as error:
@@ -78,10 +83,10 @@ def open_trials(folder: Path, *, seed: int) -> optuna.Study:
 
 
 def draw(study: optuna.Study, space: Space, folder: Path) -> optuna.Trial:
-    """Begin a trial: one that is queued, or one that the sampler draws."""
+    """Begin a trial from the queue, or one that the sampler draws."""
     try:
         return study.ask(distributions(space))
-    except DAMAGE as error:  # a former trial was drawn from something else
+    except DAMAGE as error:  # a former trial is of another space
         raise _damaged(folder / JOURNAL, error) from None
 
 
@@ -90,7 +95,7 @@ def _damaged(path: Path, error: Exception) -> UserError:
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return the space as Optuna draws from it."""
+    """Return the space as Optuna's distributions."""
     return {key: _distribution(dimension) for key, dimension in space.dimensions.items()}
 
 
@@ -103,7 +108,7 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
 
 
 def to_settings(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Optuna drew as settings, without choices that the space does not have."""
+    """Return Optuna's values as settings, without choices that are not in the space."""
     return {
         key: json.loads(drawn[key]) if isinstance(dimension, Choices) else drawn[key]
         for key, dimension in space.dimensions.items()
@@ -112,7 +117,7 @@ def to_settings(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_drawn(space: Space, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as Optuna draws them, without those that lie outside the space."""
+    """Return settings as Optuna's values, without those outside the space."""
     return {
         key: json.dumps(settings[key]) if isinstance(dimension, Choices) else settings[key]
         for key, dimension in space.dimensions.items()
@@ -121,7 +126,7 @@ def to_drawn(space: Space, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_back(study: optuna.Study, space: Space) -> list[int]:
-    """Mark trials that somebody left under way as interrupted, and queue their settings again; return their numbers."""
+    """Mark running trials as interrupted, queue their settings again, and return their numbers."""
     left = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     for trial in left:
         study.tell(trial.number, state=TrialState.FAIL)
@@ -130,7 +135,7 @@ def set_back(study: optuna.Study, space: Space) -> list[int]:
 
 
 def read_trials(study: optuna.Study, space: Space) -> list[TrialRecord]:
-    """Return all trials that were begun."""
+    """Return all trials that have begun."""
     return [_record(trial, space) for trial in study.get_trials(deepcopy=False) if trial.state != TrialState.WAITING]
 
 
@@ -154,6 +159,55 @@ def _record(trial: FrozenTrial, space: Space) -> TrialRecord:
 
 
 def best_of(trials: Sequence[TrialRecord]) -> TrialRecord | None:
-    """Return the trial with the highest score, the first of several; None where none is done."""
+    """Return the trial with the highest score, the first of equal ones; None if none is done."""
     done = [trial for trial in trials if trial.score is not None]
     return max(done, key=lambda trial: (trial.score, -trial.number), default=None)
+
+
+class Halving:
+    """Successive halving: a trial ends at a rung if it is in the worse half of the trials there."""
+
+    def __init__(self, study: optuna.Study, asked: StudySettings) -> None:
+        self._study = study
+        self._asked = asked
+        steps = measured(study.user_attrs.get(WHOLE_RUN_STEPS))
+        self._first_run_steps = int(steps) if steps is not None and steps >= 1 else None
+
+    @property
+    def _whole_run_steps(self) -> int | None:
+        """Steps of a whole run: those of the goal, or of the first run that ended; None before."""
+        return self._asked.aim.max_steps or self._first_run_steps
+
+    def note_run(self, steps: int) -> None:
+        """Remember the steps of the first run that ends."""
+        if self._first_run_steps is None and steps > 0:
+            self._first_run_steps = steps
+            self._study.set_user_attr(WHOLE_RUN_STEPS, steps)
+
+    def share_of(self, training: Training) -> float:
+        """Return how far a run is: by steps if they count, so that a slow run is not behind, else by minutes."""
+        if not self._asked.aim.counts_steps:
+            return training.share
+        whole = self._whole_run_steps
+        return 0.0 if whole is None else training.curve.steps / whole
+
+    def mean_at(self, curve: Curve, share: float) -> float | None:
+        """Return the mean return of a run at that share."""
+        if self._asked.aim.counts_steps:
+            return curve.mean_at(steps=share * (self._whole_run_steps or math.inf))
+        return curve.mean_at(time_s=share * self._asked.minutes_per_trial * 60)
+
+    def is_behind(self, trial: optuna.Trial, step: int, value: float | None) -> bool:
+        """Report a value to Optuna; return whether the trial should end, with enough others to compare."""
+        if value is None or not math.isfinite(value):
+            return False
+        trial.report(value, step)
+        would_end = trial.should_prune()
+        if self._asked.pruning == "off":
+            return False
+        return would_end and self._count_at(step) > FREE_TRIALS
+
+    def _count_at(self, step: int) -> int:
+        """Return how many trials reached a rung, without the interrupted ones."""
+        trials = self._study.get_trials(deepcopy=False)
+        return sum(step in trial.intermediate_values for trial in trials if trial.state != TrialState.FAIL)
