@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from redline.monitor.fields import FIELDS
+from redline.monitor.hardware import FIELDS
 from redline.report.statistics import mean_interval
 
 STUDY_COLUMNS = (

@@ -15,9 +15,8 @@ from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObserva
 
 from redline.envs import stacking
 from redline.envs.atari_games import AtariGame
-from redline.envs.catalog import resolve
+from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.experience import BatchBuffers, BatchLoader, ReplayLayout, ReplayMemory, UniformSampler
 from redline.runtime.pacing import Pacing
 from redline.runtime.roles import usable_cores

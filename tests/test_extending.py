@@ -14,7 +14,7 @@ import pytest
 
 import redline
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
-from redline.envs import suites
+from redline.envs import catalog
 from redline.errors import UserError
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -63,14 +63,14 @@ def corridor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The folder of the page as the current one; modules that are imported from it are forgotten again."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(suites, "_typed", set())
+    monkeypatch.setattr(catalog, "_typed", set())
     yield
     forget_modules()
 
 
 def forget_modules() -> None:
     """Be as a process that has imported nothing yet."""
-    suites._find_in_module.cache_clear()
+    catalog._find_in_module.cache_clear()
     gymnasium.registry.pop("Corridor-v0", None)
     for name in ("corridor", "broken"):
         sys.modules.pop(name, None)
@@ -83,7 +83,7 @@ def test_a_module_that_was_not_typed_again_is_not_imported(capsys: pytest.Captur
     assert main(["train", *typed, *flags]) == DONE
     assert "--env corridor:Corridor-v0" in capsys.readouterr().out.split("continue with: ")[1]
     forget_modules()
-    suites._typed.clear()
+    catalog._typed.clear()
     capsys.readouterr()
     for command in (["resume", "asked", "--max-steps", "600"], ["eval", "asked"], ["play", "asked", "--policy"]):
         assert main(command) == BAD_INPUT
@@ -91,7 +91,7 @@ def test_a_module_that_was_not_typed_again_is_not_imported(capsys: pytest.Captur
         assert "type --env corridor:Corridor-v0" in said
         assert len(said.splitlines()) == 1
     assert main(["play", "asked", "--verify"]) == FAILED
-    assert "no file may have one imported" in capsys.readouterr().out
+    assert "not imported because a file says so" in capsys.readouterr().out
     assert main(["episodes", "asked", "--json"]) == DONE  # only what is played again needs the env
     assert "corridor" not in sys.modules
     assert main(["eval", "asked", "--env", "CartPole-v1"]) == BAD_INPUT
@@ -135,7 +135,7 @@ def test_an_env_of_a_module_plays_in_processes_of_their_own(folder: Path) -> Non
 
 
 def test_an_env_of_this_process_alone_is_refused_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suites, "_registered", {})
+    monkeypatch.setattr(catalog, "_registered", {})
     redline.register_env("my/Cart", lambda: gymnasium.make("CartPole-v1"))
     with pytest.raises(UserError, match="is registered in this process only"):
         redline.train("my/Cart", "dqn", topology="async")

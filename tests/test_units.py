@@ -12,7 +12,7 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
-from redline.monitor.usage import Usage
+from redline.monitor.process_files import Usage
 from redline.runtime.actor import Episode
 from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges, RoleGauges
@@ -38,7 +38,7 @@ UNIT_IN_HELP = {
     "core.width": "Units",
     "predict.atoms": "Atoms",
     "predict.quantiles": "Quantiles",
-    "epochs": "Times",
+    "epochs": "Passes",
     "explore.epsilon.start": "step",
     "explore.epsilon.end": "over_steps",
     "explore.evaluation": "ε",
@@ -49,7 +49,7 @@ UNIT_IN_HELP = {
 NO_UNIT = {
     "replay.path",
     *("actor.device", "learner.device", "evaluator.device"),
-    *("seed", "seeds", "device", "log_dir", "lane", "key_seed", "progress", "epsilon", "loss", "stack"),
+    *("seed", "seeds", "device", "log_dir", "lane", "reset_seed", "progress", "epsilon", "loss", "stack"),
     *(
         "optimizer.lr",
         "optimizer.final_share",

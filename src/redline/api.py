@@ -22,7 +22,7 @@ from redline.algorithms.catalog import register_algorithm, register_part
 from redline.cli.flags import train_defaults
 from redline.cli.parsing import SHORT
 from redline.cli.stopping import StopRequest
-from redline.envs.suites import Suite, allow_module, register_env
+from redline.envs.catalog import Suite, allow_module, register_env
 from redline.errors import UserError
 from redline.recipes import find_recipe
 from redline.records import Row, read_records

@@ -1,4 +1,4 @@
-"""How an actor departs from its greedy action."""
+"""Exploration: how an actor chooses an action from preferences."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -12,29 +12,26 @@ from redline.types import FloatArray, IntArray
 
 @runtime_checkable
 class Exploration(Protocol):
-    """From what a network prefers to what is done."""
+    """Chooses actions from preferences."""
 
     def evaluation_epsilon(self) -> float:
         """Share of random actions when the agent is evaluated."""
-        ...
 
     def epsilon_at(self, steps: int) -> float:
         """Return the share of random actions after `steps` steps."""
-        ...
 
     def choose(self, preferences: FloatArray, *, epsilon: float, rng: np.random.Generator) -> IntArray:
         """Choose an action for each row of preferences [N, A]."""
-        ...
 
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Exploration):
-    """Take a uniformly random action with probability ε, decided for each env on its own."""
+    """Take a uniformly random action with probability ε, drawn for each env."""
 
     epsilon: Linear = field(default_factory=Linear)
     """ε over the steps of the run; during the warm-up it is 1."""
     evaluation: float = 0.05
-    """ε of an evaluation, as the algorithm's paper has it."""
+    """ε in evaluations, as in the algorithm's paper."""
 
     def __post_init__(self) -> None:
         for value in (self.epsilon.start, self.epsilon.end, self.evaluation):

@@ -1,4 +1,4 @@
-"""The learner: one update = loss × weights, optimiser step, and a target sync when due."""
+"""The learner: an update is a weighted loss, an optimiser step, and a target sync when due."""
 
 import copy
 import math
@@ -14,14 +14,14 @@ from redline.errors import UserError
 from redline.losses import weighted_mean
 from redline.types import AnyBatch, EnvSpec
 
-DIAGNOSIS_PERIOD = 257  # updates: rare enough to cost nothing, and prime, to meet every place in a rollout's epochs
-MOST_DIAGNOSES = 64  # that are kept between two readings
+DIAGNOSIS_PERIOD = 257  # updates: rare enough to cost nothing; prime, to meet every batch of a rollout's epochs
+MOST_DIAGNOSES = 64  # kept between two readings
 
 Tensors = Mapping[str, torch.Tensor]
 
 
 class NonFiniteError(Exception):
-    """The loss or the weights are no longer numbers: going on would only hide it."""
+    """The loss or the weights are no longer finite: going on would only hide it."""
 
 
 class Learner:
@@ -86,7 +86,7 @@ class Learner:
     def _diagnose(
         self, batch: AnyBatch, priorities: torch.Tensor, norm: torch.Tensor | None
     ) -> dict[str, torch.Tensor]:
-        """Return what tells how learning goes, while the gradient is there and before it acts."""
+        """Return diagnostics of learning, after the gradient is computed and before the optimiser's step."""
         with torch.no_grad():
             found = self.algorithm.diagnose(batch, stack=self._stack, online=self.online, priorities=priorities)
             if norm is None:
@@ -95,7 +95,7 @@ class Learner:
         return {**found, "gradient_norm": norm}
 
     def take_diagnosis(self) -> dict[str, float]:
-        """Return the mean of each number that was diagnosed since the last call; this waits for the device."""
+        """Return the mean of each diagnostic since the last call; this waits for the device."""
         found = list(self._diagnoses)
         self._diagnoses.clear()
         names = dict.fromkeys(name for one in found for name in one)
@@ -116,7 +116,7 @@ class Learner:
         return [name for name, value in self.online.state_dict().items() if not value.isfinite().all()]
 
     def state(self) -> dict[str, dict[str, torch.Tensor]]:
-        """Return what a checkpoint keeps, by file; tensors on the host, contiguous."""
+        """Return the state for a checkpoint, by file; tensors on the host, contiguous."""
         optimizer = {
             f"{name}.{key}": value
             for name, parameter in self.online.named_parameters()
@@ -128,18 +128,18 @@ class Learner:
         return {part: {key: _host(value) for key, value in tensors.items()} for part, tensors in parts.items()}
 
     def load_state(self, state: Mapping[str, Tensors], *, updates: int) -> None:
-        """Go on from what `state()` gave, after `updates` updates."""
+        """Continue from what `state()` returned, after `updates` updates."""
         self.online.take_weights(state["weights"])
         if self.target is not self.online:
             self.target.take_weights(state["target"])
         for name, parameter in self.online.named_parameters():
             prefix = f"{name}."
             saved = {k.removeprefix(prefix): v for k, v in state["optimizer"].items() if k.startswith(prefix)}
-            made = self.optimizer.state[parameter]  # by optimisers that do not begin at 0
+            made = self.optimizer.state[parameter]  # not empty for optimisers that do not begin at 0
             if made and made.keys() != saved.keys():
                 raise UserError("the optimiser's saved state is not what this version of Redline keeps: train anew")
             self.optimizer.state[parameter] = {
-                # a moment keeps its parameter's strides: another layout would sum in another order
+                # a moment keeps its parameter's strides: another layout would change the order of summation
                 key: torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value.clone()
                 for key, value in saved.items()
             }
@@ -149,12 +149,12 @@ class Learner:
 
 
 def describe_batch(batch: AnyBatch) -> str:
-    """Say in one line what a batch held, for the report of a loss that is no number."""
+    """Return the range of each tensor of a batch in one line, for the report of a non-finite loss."""
     return ", ".join(f"{name} {value.min():.4g} … {value.max():.4g}" for name, value in batch_tensors(batch).items())
 
 
 def batch_tensors(batch: AnyBatch) -> dict[str, torch.Tensor]:
-    """Return what a batch holds by name; not what only lives where it was computed."""
+    """Return the tensors of a batch by name; not lists that only exist where they were computed."""
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
     return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 

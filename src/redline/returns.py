@@ -1,4 +1,4 @@
-"""What a transition is worth: discounting, the steps a return spans, and reward clipping."""
+"""Returns: discounting, the steps a return spans, and reward clipping."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class NStep:
     gamma: float = 0.99
     """Discount per step."""
     clip_rewards: bool = True
-    """Learn from the reward's sign-like value in [−1, 1]; scores are always reported unclipped."""
+    """Clip rewards to [−1, 1] for learning; scores are always reported unclipped."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.n <= 64:
@@ -27,7 +27,7 @@ class NStep:
 
 
 def steps_spanned(ends: BoolArray) -> IntArray:
-    """Return m, 1 … n: the steps up to and with the first end, or n if there is none; `ends` is [B, n]."""
+    """Return m, 1 … n: the steps up to and including the first end, or n if there is none; `ends` is [B, n]."""
     n_steps = ends.shape[1]
     spanned: IntArray = np.where(ends.any(1), ends.argmax(1) + 1, n_steps)  # [B]
     return spanned
@@ -49,14 +49,14 @@ def bootstrap_discounts(return_ends: BoolArray, offset: IntArray, gamma: float) 
 
 @dataclass(frozen=True)
 class Traces:
-    """Mix bootstrapped returns of all lengths that a rollout holds: λ is the share that goes on at each step."""
+    """λ-returns: mix bootstrapped returns of all lengths within a rollout."""
 
     trace: float = 0.95
     """λ: 0 bootstraps after every step, 1 only where a rollout or an episode ends."""
     gamma: float = 0.99
     """Discount per step."""
     clip_rewards: bool = True
-    """Learn from the reward's sign-like value in [−1, 1]; scores are always reported unclipped."""
+    """Clip rewards to [−1, 1] for learning; scores are always reported unclipped."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.trace <= 1.0:

@@ -10,8 +10,8 @@ from redline.bench import example_batches as examples
 from redline.bench import limit
 from redline.bench.example_batches import example_batches, num_bytes
 from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.runtime.building import Settled
 from redline.runtime.job import Job
 

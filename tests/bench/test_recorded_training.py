@@ -17,7 +17,7 @@ def test_a_monitor_that_cannot_be_started_is_said_and_missing(tmp_path: Path, mo
     def refuse(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(recorded_training, "Watcher", refuse)
+    monkeypatch.setattr(recorded_training, "MonitorProcess", refuse)
     notes: list[str] = []
     trainer = build_trainer(settle(parse_train(["--env", "CartPole-v1", "--num-envs", "1"]).job), env_seed=1)
     try:

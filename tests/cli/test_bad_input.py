@@ -156,6 +156,6 @@ def test_a_full_disk_is_refused_before_the_start_with_its_mount(
 ) -> None:
     assert main(["train", "--env", "CartPole-v1", "--log-dir", str(small_disk)]) == BAD_INPUT
     err = capsys.readouterr().err
-    assert f"{small_disk} has 1.0 MB free" in err
+    assert f"{small_disk} has 1.05 MB free" in err
     assert "--log-dir" in err
     assert list(small_disk.iterdir()) == []

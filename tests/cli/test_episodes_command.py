@@ -47,8 +47,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, played: Played) -> Path:
                 "return": trace.total_reward,
                 "length_steps": trace.length_steps,
                 "lane": trace.lane,
-                "seed": trace.key_seed,
-                "seed_offset_steps": trace.key_offset_steps,
+                "seed": trace.reset_seed,
+                "seed_offset_steps": trace.seed_offset_steps,
                 "evaluation": 1,
                 "weights_steps": 40,
             }
@@ -83,7 +83,7 @@ def test_json_tells_everything_of_every_episode(run: Path, played: Played, capsy
             trace.total_reward,
             trace.length_steps,
         )
-        assert (episode["lane"], episode["key_seed"], episode["key_offset_steps"]) == (trace.lane, trace.key_seed, 0)
+        assert (episode["lane"], episode["key_seed"], episode["key_offset_steps"]) == (trace.lane, trace.reset_seed, 0)
     assert [episode["id"] for episode in found["episodes"] if not episode["recorded"]] == ["4"]
     assert found["episodes"][28]["evaluation"] == 1
     assert [episode["role"] for episode in found["episodes"][27:]] == ["actor", "greedy", "policy"]
@@ -134,7 +134,7 @@ def test_a_terminal_gets_the_newest_and_is_told_so(run: Path, played: Played, ca
     row = next(line.split() for line in lines if line.split()[0] == "28")
     assert row == [
         *("28", "actor", f"{steps:,}", f"{trace.total_reward:g}", str(trace.length_steps)),
-        *(str(trace.lane), str(trace.key_seed), "yes"),
+        *(str(trace.lane), str(trace.reset_seed), "yes"),
     ]
     assert main(["episodes", str(run), "--plain", "--limit", "0"]) == DONE
     assert len(capsys.readouterr().out.splitlines()) == 32

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from redline.cli.atari_scores import REFERENCES
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
-from redline.envs.ledger import key_seed
+from redline.envs.ledger import reset_seed
 from redline.runs.directory import RunDirectory
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runtime.evaluation import evaluation_seed, load_weights
@@ -100,7 +100,7 @@ def test_the_same_seed_plays_the_same_and_another_plays_other_games(
 
 
 def test_no_game_of_an_evaluation_was_one_of_training(dqn: Path, evaluate: Callable[..., dict[str, Any]]) -> None:
-    trained = {key_seed(1, lane, number) for lane in range(4) for number in range(200)}
+    trained = {reset_seed(1, lane, number) for lane in range(4) for number in range(200)}
     assert not trained & set(evaluate(dqn, "--episodes", "8")["key_seeds"])
     assert evaluation_seed(1, 0) not in (0, 1)
 
@@ -153,7 +153,7 @@ def test_atari_is_compared_with_a_human_and_says_its_protocol(
     assert found["mean_length_frames"] == 4 * found["mean_length_steps"] <= 200
     assert found["human_normalised"] == pytest.approx(REFERENCES["pong"].normalise(found["mean_return"]))
     assert found["reference"] == {"random": -20.7, "human": 14.6}
-    assert "a life lost ends nothing" in found["protocol"]
+    assert "losing a life ends nothing" in found["protocol"]
     assert "at most 200 frames" in found["protocol"]
     assert main(["eval", str(pong), "--episodes", "1", "--plain"]) == DONE
     out = capsys.readouterr().out

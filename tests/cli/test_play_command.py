@@ -123,7 +123,7 @@ def screens(trace: Trace, actions: list[int]) -> list[Array]:
         reward_clipping=False,
         use_fire_reset=False,
     )
-    shown = [np.array(emulator.reset(seed=np.array([trace.key_seed]))[0][0, 0])]
+    shown = [np.array(emulator.reset(seed=np.array([trace.reset_seed]))[0][0, 0])]
     for number, action in enumerate(actions, start=1):
         frames, _, terminated, truncated, _ = emulator.step(np.array([action]))
         shown.append(np.array(frames[0, 0]))
@@ -177,8 +177,8 @@ def test_the_video_shows_what_a_fresh_emulator_shows(pong: Path, answer: Answer)
     row = read_records(pong / "episodes.jsonl")[6]
     entry = library.find(Address(row["role"], row["lane"], row["seed"], row["seed_offset_steps"]))
     assert entry is not None
-    assert entry.address.key_offset_steps > 0  # so the episodes before it were played, too
-    expected = np.stack(screens(library.load(entry).trace, library.actions_since_key(entry).tolist()))
+    assert entry.address.seed_offset_steps > 0  # so the episodes before it were played, too
+    expected = np.stack(screens(library.load(entry).trace, library.actions_since_seed(entry).tolist()))
     frames = decoded(Path("seven.mp4"))
     assert frames.shape == expected.shape
     assert np.abs(frames.astype(np.int16) - expected).mean(axis=(1, 2, 3)).max() < 2.0
@@ -375,13 +375,11 @@ def test_a_setting_that_no_run_has_is_a_damage(
     assert main(["play", str(run), "--sheet", "s.png"]) == BAD_INPUT
 
 
-def test_a_key_seed_that_no_emulator_takes_is_a_damage(
-    pong: Path, copy: Callable[[Path], Path], answer: Answer
-) -> None:
+def test_a_seed_that_no_emulator_takes_is_a_damage(pong: Path, copy: Callable[[Path], Path], answer: Answer) -> None:
     run = copy(pong)
-    rewrite(run, lambda episode: Trace(**{**episode.trace.__dict__, "key_seed": 2**31}), place=0)
+    rewrite(run, lambda episode: Trace(**{**episode.trace.__dict__, "reset_seed": 2**31}), place=0)
     found = answer(run, "--verify", code=FAILED)
-    assert "key seed 2147483648" in found["damages"][0]
+    assert "$.seed" in found["damages"][0]
 
 
 def test_a_link_instead_of_recordings_is_refused(pong: Path, copy: Callable[[Path], Path], capsys: Output) -> None:
@@ -469,16 +467,16 @@ def test_without_the_encoder_the_remedy_is_one_line(
 
 
 def test_ctrl_c_leaves_nothing_half(pong: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    from redline.recordings import pictures
+    from redline.recordings import replaying
 
-    real = pictures._values_at
+    real = replaying._values_at
 
     def interrupting(trace: Trace, number: int) -> Array | None:
         if number == 10 and threading.current_thread() is threading.main_thread():
             os.kill(os.getpid(), signal.SIGINT)
         return real(trace, number)
 
-    monkeypatch.setattr(pictures, "_values_at", interrupting)
+    monkeypatch.setattr(replaying, "_values_at", interrupting)
     capsys.readouterr()
     assert main(["play", str(pong), "--out", "x.mp4", "--sheet", "x.png", "--json"]) == FAILED
     out, err = capsys.readouterr()

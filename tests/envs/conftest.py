@@ -20,7 +20,7 @@ def make_atari() -> Iterator[MakeAtari]:
         *,
         num_envs: int = 1,
         seed: int = 0,
-        key_interval_steps: int = 10_000,
+        seed_interval_steps: int = 10_000,
         max_episode_frames: int = 108_000,
     ) -> AtariVectorEnv:
         config = EnvConfig(id=env_id, max_episode_frames=max_episode_frames)
@@ -30,7 +30,7 @@ def make_atari() -> Iterator[MakeAtari]:
             num_envs=num_envs,
             seed=seed,
             threads=2,
-            key_interval_steps=key_interval_steps,
+            seed_interval_steps=seed_interval_steps,
         )
         made.append(env)
         return env

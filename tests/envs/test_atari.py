@@ -9,9 +9,9 @@ import pytest
 
 from redline.envs.atari import make_emulator
 from redline.envs.atari_games import DQN_2015, MACHADO_2018, AtariProtocol
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.ledger import key_seed
+from redline.envs.ledger import reset_seed
 from redline.types import VectorStep
 
 
@@ -35,7 +35,7 @@ def test_spec_and_first_frames(make_atari):
     frames = env.reset()
     assert (env.spec.frame_shape, env.spec.num_actions, env.spec.frames_per_step) == ((84, 84), 6, 4)
     assert (frames.shape, frames.dtype) == ((2, 84, 84), np.uint8)
-    assert env.key_seed.tolist() == [key_seed(0, 0, 0), key_seed(0, 1, 0)]
+    assert env.reset_seed.tolist() == [reset_seed(0, 0, 0), reset_seed(0, 1, 0)]
 
 
 def test_pong_has_no_lives_to_lose(make_atari):
@@ -190,17 +190,17 @@ def test_emulation_goes_on_while_the_caller_works(make_atari):
     assert np.median(waits) < emulation_s / 2
 
 
-def test_key_interval_of_zero_seeds_every_episode():
+def test_seed_interval_of_zero_seeds_every_episode():
     config = EnvConfig(id="pong", max_episode_frames=80)
-    env = make_vector_env(config, num_envs=1, seed=4, threads=1, key_interval_steps=0)
+    env = make_vector_env(config, num_envs=1, seed=4, threads=1, seed_interval_steps=0)
     env.reset()
-    keys = [int(env.key_seed[0])]
+    keys = [int(env.reset_seed[0])]
     for taken in playing(env, 60):
         if taken.ended[0]:
-            keys.append(int(env.key_seed[0]))
-            assert env.steps_since_key.tolist() == [0]
+            keys.append(int(env.reset_seed[0]))
+            assert env.steps_since_seed.tolist() == [0]
     env.close()
-    assert keys == [key_seed(4, 0, number) for number in range(len(keys))]
+    assert keys == [reset_seed(4, 0, number) for number in range(len(keys))]
     assert len(keys) > 3
 
 

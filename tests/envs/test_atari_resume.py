@@ -24,13 +24,13 @@ def assert_same(ours, theirs) -> None:
 )
 def test_restored_env_goes_on_identically_across_key_boundaries(make_atari, env_id, limit, warm_up):
     def make(seed: int):
-        return make_atari(env_id, num_envs=3, seed=seed, key_interval_steps=150, max_episode_frames=limit)
+        return make_atari(env_id, num_envs=3, seed=seed, seed_interval_steps=150, max_episode_frames=limit)
 
     original = make(5)
     original.reset()
     play(original, warm_up, np.random.default_rng(0))
     state = load(save(original.state()))
-    assert state["key_count"].max() > 1  # a key boundary lies behind
+    assert state["key_count"].max() > 1  # a seeded reset lies behind
     if env_id == "breakout":
         assert len(set(state["steps_since_key"].tolist())) == 3  # lanes at different offsets
 
@@ -39,10 +39,10 @@ def test_restored_env_goes_on_identically_across_key_boundaries(make_atari, env_
     assert told[-1] == 1.0
     assert told == sorted(told)
     assert np.array_equal(restored.frames, original.frames)
-    keys_before = original.key_seed.copy()
+    keys_before = original.reset_seed.copy()
     assert_same(play(original, 200, np.random.default_rng(1)), play(restored, 200, np.random.default_rng(1)))
-    assert np.array_equal(original.key_seed, restored.key_seed)
-    assert not np.array_equal(original.key_seed, keys_before)  # and one ahead was passed
+    assert np.array_equal(original.reset_seed, restored.reset_seed)
+    assert not np.array_equal(original.reset_seed, keys_before)  # and one ahead was passed
     for name, value in original.state().items():
         assert np.array_equal(value, restored.state()[name]), name
 
@@ -55,11 +55,11 @@ def test_state_at_the_very_start_is_restored(make_atari):
 
 
 def test_lane_is_relived_alone_from_its_key_seed_and_actions(make_atari):
-    env = make_atari("breakout", num_envs=3, seed=3, key_interval_steps=150)
+    env = make_atari("breakout", num_envs=3, seed=3, seed_interval_steps=150)
     env.reset()
     rng, frames = np.random.default_rng(0), []
-    while env.steps_since_key[1] < 250:
-        if env.steps_since_key[1] == 0:
+    while env.steps_since_seed[1] < 250:
+        if env.steps_since_seed[1] == 0:
             frames = [env.frames[1]]
         frames.append(play(env, 1, rng)[0].first_frames[1])
     alone = make_atari("breakout")
@@ -73,7 +73,7 @@ def alone_state(env, lane: int) -> dict[str, np.ndarray]:
     every_lane += ("frame_number", "episode_frame_number")
     state = env.state()
     only = {name: state[name][lane : lane + 1] for name in every_lane}
-    return only | {"run_seed": state["run_seed"], "actions": env.actions_since_key(lane)}
+    return only | {"run_seed": state["run_seed"], "actions": env.actions_since_seed(lane)}
 
 
 def test_changed_world_is_noticed_and_begun_anew(make_atari):
@@ -84,8 +84,8 @@ def test_changed_world_is_noticed_and_begun_anew(make_atari):
     state["frame_crc32"] = state["frame_crc32"] + 1
     other = make_atari("breakout", num_envs=2, seed=1)
     assert not other.restore(state)
-    assert other.steps_since_key.tolist() == [0, 0]
-    assert not set(other.key_seed.tolist()) & set(state["key_seed"].tolist())
+    assert other.steps_since_seed.tolist() == [0, 0]
+    assert not set(other.reset_seed.tolist()) & set(state["key_seed"].tolist())
     assert other.frames.shape == (2, 84, 84)
     assert len(play(other, 3, np.random.default_rng(0))) == 3
 

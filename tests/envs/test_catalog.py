@@ -8,9 +8,8 @@ import gymnasium
 import pytest
 
 from redline.envs.atari_games import DQN_2015, MACHADO_2018, AtariGame, atari_games
-from redline.envs.catalog import resolve
+from redline.envs.catalog import env_spec, make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec, make_vector_env
 from redline.errors import UserError
 from redline.types import EnvSpec
 
@@ -93,10 +92,11 @@ def test_missing_dependency_is_named_in_one_line():
 
 def test_protocol_is_printed_in_one_sentence():
     assert str(resolve("pong").protocol) == (
-        "NoFrameskip-v4 (DQN, 2015): no sticky actions, a life lost ends the return, 0–29 no-ops at the start"
+        "NoFrameskip-v4 (DQN, 2015): no sticky actions, losing a life counts as terminal for learning, "
+        "0–29 no-ops at the start"
     )
     assert str(resolve("ALE/Pong-v5").protocol) == (
-        "ALE v5 (Machado et al., 2018): sticky actions 0.25, a life lost ends nothing, no no-ops at the start"
+        "ALE v5 (Machado et al., 2018): sticky actions 0.25, losing a life ends nothing, no no-ops at the start"
     )
 
 
@@ -131,5 +131,5 @@ def test_config_out_of_range_names_the_remedy(settings, said):
 
 
 def test_this_room_does_without_torch():
-    code = "import sys, redline.envs.factory; sys.exit('torch' in sys.modules)"
+    code = "import sys, redline.envs.catalog; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0

@@ -6,9 +6,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from safetensors.numpy import load, save
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.ledger import key_seed
+from redline.envs.ledger import reset_seed
 
 
 class Picky(gymnasium.Env):
@@ -53,22 +53,22 @@ def play(env, count: int, seed: int = 0) -> list:
     return taken
 
 
-def test_vectors_are_float32_and_every_episode_is_a_key():
+def test_vectors_are_float32_and_every_episode_has_a_seed():
     env = make("CartPole-v1", stack=1)
     assert (env.spec.frame_shape, env.spec.frame_dtype, env.spec.stack) == ((4,), "float32", 1)
     env.reset()
     ends = np.zeros(2, int)
     for _ in range(100):
-        steps, keys = env.steps_since_key, env.key_seed
+        steps, keys = env.steps_since_seed, env.reset_seed
         (taken,) = play(env, 1)
         ends += taken.ended
-        assert np.array_equal(env.key_seed != keys, taken.ended)
-        assert np.array_equal(env.steps_since_key, np.where(taken.ended, 0, steps + 1))
+        assert np.array_equal(env.reset_seed != keys, taken.ended)
+        assert np.array_equal(env.steps_since_seed, np.where(taken.ended, 0, steps + 1))
         assert np.array_equal(env.frames, taken.first_frames)
         same = (taken.frames == taken.first_frames).all(1)
         assert np.array_equal(same, ~taken.ended)
     assert ends.min() >= 2
-    assert env.key_seed[1] == key_seed(0, 1, ends[1])
+    assert env.reset_seed[1] == reset_seed(0, 1, ends[1])
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "redline/Catch-v0"])
@@ -92,8 +92,8 @@ def test_world_that_does_not_come_back_is_begun_anew():
     play(original, 5)
     state = original.state()
     assert not restored.restore(state)
-    assert restored.steps_since_key.tolist() == [0, 0]
-    assert not set(restored.key_seed.tolist()) & set(state["key_seed"].tolist())
+    assert restored.steps_since_seed.tolist() == [0, 0]
+    assert not set(restored.reset_seed.tolist()) & set(state["key_seed"].tolist())
     assert len(play(restored, 3)) == 3
 
 
@@ -132,7 +132,7 @@ def test_failing_env_names_itself_lane_and_seed():
     env.reset()
     play(env, 2)
     env.send(np.array([0, 0]))
-    with pytest.raises(RuntimeError, match=rf"test/Picky1-v0 failed in lane 0, key seed {env.key_seed[0]}: OSError"):
+    with pytest.raises(RuntimeError, match=rf"test/Picky1-v0 failed in lane 0, seed {env.reset_seed[0]}: OSError"):
         env.recv()
 
 

@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.envs.probe import Constant
 from redline.envs.vector import EnvError
 from redline.types import Array
@@ -39,7 +39,7 @@ for way in ("reset", "step", "reward"):
 )
 def test_a_failure_names_env_lane_and_seed(way: str, what: str) -> None:
     env = make_vector_env(EnvConfig(f"test/Failing-{way}-v0", stack=1, skip=1), num_envs=2, seed=3, threads=1)
-    with pytest.raises(EnvError, match=rf"test/Failing-{way}-v0 failed in lane 0, key seed \d+: .*{what}"):  # noqa: PT012
+    with pytest.raises(EnvError, match=rf"test/Failing-{way}-v0 failed in lane 0, seed \d+: .*{what}"):  # noqa: PT012
         env.reset()
         env.send(np.zeros(2, np.int64))
         env.recv()

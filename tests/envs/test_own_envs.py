@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 import redline
 from redline.cli.flags import train_defaults
 from redline.cli.main import DONE, main
-from redline.envs import suites
+from redline.envs import catalog
 from redline.envs.catalog import resolve
 from redline.envs.classic import frame_converter
 from redline.envs.config import EnvConfig
@@ -57,7 +57,7 @@ SMALL = {"network": {"name": "strided", "channels": [4]}, "env": {"stack": 2}, "
 
 @pytest.fixture(autouse=True)
 def own_envs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suites, "_registered", {})
+    monkeypatch.setattr(catalog, "_registered", {})
     for name, (shape, dtype, _) in SHAPES.items():
         redline.register_env(
             f"my/{name}", lambda shape=shape, dtype=dtype: Pictures(shape, dtype), presets={"ppo": SMALL}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from redline.envs import probe
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.envs.probe import read_stamp, stamped_frame, stamped_row_error
 
 probe.register()

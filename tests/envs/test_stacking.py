@@ -15,7 +15,7 @@ def test_stack_equals_the_emulators_across_resets(make_atari, game):
     config = EnvConfig(max_episode_frames=160)
     emulator = make_emulator(game, DQN_2015, config, num_envs=2, threads=2, stack=4)
     stack = stacking.begin(env.reset(), 4)
-    theirs, _ = emulator.reset(seed=env.key_seed)
+    theirs, _ = emulator.reset(seed=env.reset_seed)
     rng, ends = np.random.default_rng(0), 0
     for _ in range(130):
         assert np.array_equal(stack, theirs)

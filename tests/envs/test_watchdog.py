@@ -38,7 +38,7 @@ def test_emulator_that_never_answers_raises_and_the_process_can_end():
     done = subprocess.run([sys.executable, "-c", HANG], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "pong: no answer from the emulators within 1.5 s" in done.stdout
-    assert "lanes 0 … 1, key seeds [" in done.stdout
+    assert "lanes 0 … 1, seeds [" in done.stdout
     assert "actions [0, 1]" in done.stdout
 
 

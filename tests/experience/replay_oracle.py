@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.experience import BatchBuffers, ReplayLayout, ReplayMemory, gather
-from redline.experience.flat_frames import FlatFrames
+from redline.experience.frame_store import FlatFrames
 from redline.experience.packed_frames import PackedFrames
 from redline.types import Array, Batch, Draw, Handles, IntArray
 

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from redline.errors import UserError
-from redline.experience.arena import Arena
 from redline.experience.backing import MARGIN_BYTES, Backing, Disk, Ram, ReplayError
+from redline.experience.packed_frames import Arena
 
 PAGE = 4_096
 

@@ -118,10 +118,10 @@ def test_rows_stay_readable_for_the_horizon_when_every_step_ends_an_episode() ->
 def test_writing_to_a_lane_without_an_episode_is_refused() -> None:
     player = Player(LAYOUT)
     player.step(["", ""], [0.0, 0.0])
-    with pytest.raises(ValueError, match="an episode is under way"):
+    with pytest.raises(ValueError, match="an episode is running"):
         player.memory.begin(player.memory.lanes, np.zeros((2, *FRAME_SHAPE), np.uint8))
     player.memory.cut(player.memory.lanes[:1])
-    with pytest.raises(ValueError, match="no episode is under way"):
+    with pytest.raises(ValueError, match="no episode is running"):
         player.step(["", ""], [0.0, 0.0])
 
 

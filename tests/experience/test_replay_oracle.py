@@ -22,8 +22,7 @@ from redline.experience import (
     restore_memory,
     take_snapshot,
 )
-from redline.experience.gather import plan_batch
-from redline.experience.stored_blocks import StoredBlocks
+from redline.experience.chunks import StoredBlocks
 from redline.types import Handles
 
 ENDINGS = ["", "", "", "life", "terminated", "truncated"]
@@ -170,7 +169,7 @@ class ReplayAgainstOracle(RuleBasedStateMachine):
             return
         draw = UniformSampler(memory).draw(np.random.default_rng(self.time), 4)
         buffers = BatchBuffers(memory.layout, batch_size=4, n_steps=memory.layout.max_n_steps)
-        plan = plan_batch(memory, draw, gamma=0.9, clip_rewards=False, out=buffers)
+        plan = buffers.plan(memory, draw, gamma=0.9, clip_rewards=False)
         self.ahead.append(Ahead(self.time, draw.handles, plan, buffers))
 
     @invariant()

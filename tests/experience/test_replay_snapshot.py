@@ -24,7 +24,7 @@ from redline.experience import (
     take_snapshot,
 )
 from redline.experience.chunk_block import decode_block
-from redline.experience.stored_blocks import StoredBlocks
+from redline.experience.chunks import StoredBlocks
 
 LAYOUT = ReplayLayout(
     capacity=150,

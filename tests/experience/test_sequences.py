@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_oracle import LARGE_FRAME_SHAPE, Episode, Player, cut_window
 
-from redline.experience import ReplayLayout, SequenceBuffers, gather_sequences, with_burn_in
+from redline.experience import ReplayLayout, SequenceBuffers, gather, with_burn_in
 from redline.types import Draw, Handles, SequenceBatch
 
 GAMMA = 0.9
@@ -35,7 +35,7 @@ def read(
     weight = np.linspace(0.5, 1.0, count).astype(np.float32)
     draw = with_burn_in(player.memory, Draw(handles, weight), burn_in)
     out = SequenceBuffers(player.memory.layout, batch_size=count, burn_in=burn_in, length=length, n_steps=n_steps)
-    return gather_sequences(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out), draw
+    return gather(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out), draw
 
 
 def history(player: Player, lane: int) -> list[tuple[Episode, int]]:
@@ -136,7 +136,7 @@ def test_what_was_granted_is_read_although_less_is_offered_later() -> None:
     draw = with_burn_in(player.memory, Draw(rows, np.ones(4, np.float32)), 5)
     player.play(np.random.default_rng(1), 6, end_probability=0.0)
     out = SequenceBuffers(player.memory.layout, batch_size=4, burn_in=5, length=2)
-    batch = gather_sequences(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
+    batch = gather(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
     check(player, batch, draw, burn_in=5, length=2, n_steps=1)
 
 
@@ -146,7 +146,7 @@ def test_rows_that_were_not_drawn_for_sequences_are_refused() -> None:
     draw = Draw(player.sampleable(), np.ones(len(player.sampleable().lane), np.float32))
     out = SequenceBuffers(player.memory.layout, batch_size=len(draw.weight), burn_in=1, length=2)
     with pytest.raises(ValueError, match="use with_burn_in"):
-        gather_sequences(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
+        gather(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
     with pytest.raises(ValueError, match="0 or more steps of burn-in"):
         SequenceBuffers(player.memory.layout, batch_size=1, burn_in=-1, length=2)
     with pytest.raises(ValueError, match="not of 2"):
@@ -162,7 +162,7 @@ def test_what_is_played_after_a_draw_makes_its_sequences_no_longer() -> None:
     out = SequenceBuffers(player.memory.layout, batch_size=3, burn_in=2, length=5)
     weights = []
     for _ in range(2):
-        batch = gather_sequences(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
+        batch = gather(player.memory, draw, gamma=GAMMA, clip_rewards=False, out=out)
         weights.append((batch.weight.tolist(), batch.frames.numpy().tobytes()))
         player.play(np.random.default_rng(1), 4, end_probability=0.0)
     assert weights[0] == weights[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redline.monitor import attaching, record
-from redline.monitor.attaching import Watcher, new_folder
+from redline.monitor.attaching import MonitorProcess, new_folder
 from redline.monitor.process_files import read_stat
 from redline.records import Row, read_records
 
@@ -47,7 +47,7 @@ def wait_for_start(folder: Path) -> None:
 
 
 def watcher_pid(recording: attaching.AttachedRecording) -> int:
-    pid = recording._watcher.pid
+    pid = recording._monitor.pid
     assert pid is not None
     return pid
 
@@ -58,9 +58,9 @@ def test_a_rate_that_cannot_be_kept_is_refused(hz: float, tmp_path: Path) -> Non
         record(tmp_path, hz=hz)
 
 
-def test_the_watcher_leaves_itself_out_and_ends_when_asked(tmp_path: Path) -> None:
+def test_the_monitor_leaves_itself_out_and_ends_when_asked(tmp_path: Path) -> None:
     with record(tmp_path, hz=20.0) as recording:
-        watcher_pid = recording._watcher.pid
+        watcher_pid = recording._monitor.pid
         time.sleep(0.2)
     recording.close()
     rows = read_records(tmp_path / "hardware.jsonl")
@@ -69,11 +69,11 @@ def test_the_watcher_leaves_itself_out_and_ends_when_asked(tmp_path: Path) -> No
     assert events_of(read_records(tmp_path / "events.jsonl")) == ["monitor-start", "monitor-stop"]
 
 
-def test_the_watcher_ends_when_its_process_is_killed(tmp_path: Path) -> None:
+def test_the_monitor_ends_when_its_process_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, sys, redline.monitor as m\n"
         "w = m.record(sys.argv[1], hz=20)\n"
-        "print(w._watcher.pid, flush=True)\n"
+        "print(w._monitor.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, check=False)
@@ -82,8 +82,8 @@ def test_the_watcher_ends_when_its_process_is_killed(tmp_path: Path) -> None:
     assert events_of(read_records(tmp_path / "events.jsonl"))[-1] == "monitor-stop"
 
 
-def test_a_watcher_that_is_lost_is_told_once(tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path, hz=20.0, pid=os.getpid(), is_run=False)
+def test_a_monitor_that_is_lost_is_told_once(tmp_path: Path) -> None:
+    watcher = MonitorProcess(tmp_path, hz=20.0, pid=os.getpid(), is_run=False)
     assert events_of(watcher.wait_until_recording()) == ["monitor-start"]
     assert watcher.pid is not None
     os.kill(watcher.pid, signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_a_watcher_that_is_lost_is_told_once(tmp_path: Path) -> None:
     assert watcher.close() == []
 
 
-def test_the_end_of_a_recording_warns_once_if_its_watcher_was_lost(tmp_path: Path) -> None:
+def test_the_end_of_a_recording_warns_once_if_its_monitor_was_lost(tmp_path: Path) -> None:
     recording = record(tmp_path)
     os.kill(watcher_pid(recording), signal.SIGKILL)
     with pytest.warns(RuntimeWarning, match="the monitor was lost: hardware.jsonl stops here"):
@@ -101,7 +101,7 @@ def test_the_end_of_a_recording_warns_once_if_its_watcher_was_lost(tmp_path: Pat
     recording.close()
 
 
-def test_a_watcher_that_is_terminated_takes_a_last_sample(tmp_path: Path) -> None:
+def test_a_monitor_that_is_terminated_takes_a_last_sample(tmp_path: Path) -> None:
     with record(tmp_path, hz=0.05) as recording:
         os.kill(watcher_pid(recording), signal.SIGTERM)
         wait_for_end(watcher_pid(recording))
@@ -110,7 +110,7 @@ def test_a_watcher_that_is_terminated_takes_a_last_sample(tmp_path: Path) -> Non
     assert len(read_records(tmp_path / "hardware.jsonl")) == 1
 
 
-def test_a_watcher_that_hangs_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_monitor_that_hangs_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attaching, "STOP_PATIENCE_S", 0.1)
     recording = record(tmp_path)
     pid = watcher_pid(recording)
@@ -123,7 +123,7 @@ def test_a_watcher_that_hangs_is_killed_in_time(tmp_path: Path, monkeypatch: pyt
     assert events_in(tmp_path) == ["monitor-start", "monitor-start", "monitor-stop"]
 
 
-def test_who_waits_for_all_children_does_not_wait_for_the_watcher(tmp_path: Path) -> None:
+def test_who_waits_for_all_children_does_not_wait_for_the_monitor(tmp_path: Path) -> None:
     code = """if True:
         import os, resource, sys, redline.monitor
         with redline.monitor.record(sys.argv[1], hz=20):

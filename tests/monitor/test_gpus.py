@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redline.monitor.gpu_readings import throttle_reasons
+from redline.monitor.gpus import throttle_reasons
 from redline.records import read_records
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
@@ -361,12 +361,12 @@ def test_throttle_reasons_are_named_by_their_bits() -> None:
 
 RECORD = """
 import os, pathlib
-from redline.monitor.recording import NamedRoles, Recording
+from redline.monitor.sampling import NamedRoles, HardwareRecorder
 from redline.monitor.sampling import Sampler
 
 fake = ctypes.CDLL("libnvidia-ml.so.1")
 out = pathlib.Path(sys.argv[1])
-recording = Recording(Sampler(os.getpid(), folder=out, roles=NamedRoles(None)), out, hz=20.0, say=say)
+recording = HardwareRecorder(Sampler(os.getpid(), folder=out, roles=NamedRoles(None)), out, hz=20.0, say=say)
 recording.take()
 fail(1, "*", 15)
 recording.take()

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.monitor.fields import FIELDS
-from redline.monitor.hardware import flat, means
+from redline.monitor.hardware import FIELDS, flat, means
 from redline.records import RecordTail, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitor.md"

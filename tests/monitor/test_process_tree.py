@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from redline.monitor.process_files import read_stat
-from redline.monitor.process_totals import Identity
-from redline.monitor.process_tree import ProcessTree
+from redline.monitor.process_tree import Identity, ProcessTree
 from redline.records import Row
 
 

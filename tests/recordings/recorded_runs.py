@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.under_way import EpisodesUnderWay
+from redline.envs.ledger import EpisodesUnderWay
 from redline.recordings.episode import EPISODE, Trace, encode_episode, encode_trace
 from redline.recordings.setting import SETTING, describe
 from redline.recordings.tracing import RecordingConfig, Tracer
@@ -23,10 +23,10 @@ def play_at_random(
     episodes: int,
     num_envs: int = 2,
     seed: int = 1,
-    key_interval_steps: int = 10_000,
+    seed_interval_steps: int = 10_000,
 ) -> list[tuple[int, Trace]]:
     """Return the first so many episodes to end that are kept, each with the steps of the run by then."""
-    env = make_vector_env(config, num_envs=num_envs, seed=seed, threads=1, key_interval_steps=key_interval_steps)
+    env = make_vector_env(config, num_envs=num_envs, seed=seed, threads=1, seed_interval_steps=seed_interval_steps)
     rng = np.random.default_rng(seed)
     ended: list[tuple[int, Trace]] = []
     steps = 0
@@ -61,8 +61,8 @@ def row_of(steps: int, trace: Trace, *, role: str = "actor") -> Row:
         "return": trace.total_reward,
         "length_steps": trace.length_steps,
         "lane": trace.lane,
-        "seed": trace.key_seed,
-        "seed_offset_steps": trace.key_offset_steps,
+        "seed": trace.reset_seed,
+        "seed_offset_steps": trace.seed_offset_steps,
     }
 
 

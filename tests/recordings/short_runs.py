@@ -5,8 +5,8 @@ from pathlib import Path
 from ale_py import ALEInterface, LoggerMode, roms
 from recorded_runs import append_episode, play_at_random, row_of
 
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.recordings.episode import Trace
 from redline.recordings.setting import SETTING, describe
 from redline.recordings.tracing import RecordingConfig
@@ -43,10 +43,10 @@ def write_run(folder: Path, config: EnvConfig, played: list[tuple[int, Trace]], 
 
 
 def screens_of_a_bare_emulator(trace: Trace, *, game: str, sticky: float, max_frames: int = 400) -> list[Array]:
-    """Play an episode that begins at its key with nothing but the emulator's own interface."""
+    """Play an episode that begins at its seeded reset with nothing but the emulator's own interface."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     emulator = ALEInterface()
-    emulator.setInt("random_seed", trace.key_seed)
+    emulator.setInt("random_seed", trace.reset_seed)
     emulator.setFloat("repeat_action_probability", sticky)
     emulator.setInt("max_num_frames_per_episode", max_frames)
     emulator.loadROM(roms.get_rom_path(game))

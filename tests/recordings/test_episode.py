@@ -26,8 +26,8 @@ def make_trace(*, length: int = 130, before: int = 7, actions: Array | None = No
     rng = np.random.default_rng(length)
     return Trace(
         lane=3,
-        key_seed=123,
-        key_offset_steps=1_007,
+        reset_seed=123,
+        seed_offset_steps=1_007,
         length_steps=length,
         total_reward=-2.5,
         is_truncated=False,

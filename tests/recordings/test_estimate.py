@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from recorded_runs import append_episode, play_at_random
 
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.recordings.estimate import (
     MeasuredRecordings,
     describe_estimate,
@@ -92,9 +92,9 @@ def test_a_sentence_says_what_is_kept() -> None:
     assert sentence("all") == "every episode is recorded, about 61.2 MB for 50,000,000 steps"
     assert sentence("1") == sentence("all")
     assert sentence("100", values=True) == (
-        "one episode in 100 is recorded, with what the agent thought, about 61.2 MB for 50,000,000 steps"
+        "one episode in 100 is recorded, with the agent's values, about 61.2 MB for 50,000,000 steps"
     )
-    assert sentence("best").startswith("every episode that beats all before it is recorded")
+    assert sentence("best").startswith("every episode that beats all earlier ones is recorded")
     assert sentence("off") == "no episode is recorded: --record all keeps every one"
 
 

@@ -8,25 +8,24 @@ import pytest
 from short_runs import record_run
 
 from redline.envs.config import EnvConfig
-from redline.recordings.drawing import AMBER, BACKGROUND, GREEN
+from redline.recordings.drawing import AMBER, BACKGROUND, GREEN, enlarge, usual_scale
 from redline.recordings.library import open_library
 from redline.recordings.overlay import (
     CHOSEN,
     DIMMED,
     HEAD,
     ROW,
+    TARGET_HEIGHT,
     About,
     Enlarged,
     Grid,
     Overlay,
     about_episode,
     dim,
-    enlarge,
     iterate_grid,
     shown_values,
-    usual_scale,
 )
-from redline.recordings.pictures import Picture, iterate_pictures
+from redline.recordings.replaying import Picture, iterate_pictures
 from redline.types import Array
 
 NAMES = ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")
@@ -113,12 +112,10 @@ def test_names_from_a_file_are_tamed(tmp_path: Path) -> None:
     library = open_library(tmp_path)
     (entry,) = library.entries
     for told, expected in [
-        (["\x1b[31mred" + "x" * 500, 7, None], (" [31mred" + "x" * 8, "7", "None")),
+        (["\x1b[31mred" + "x" * 100, "left", "right"], (" [31mred" + "x" * 8, "left", "right")),
         (["up"], ("up", "1", "2")),
-        ("no list", ("0", "1", "2")),
     ]:
-        library.settings[0].action_names[:] = []
-        object.__setattr__(library.settings[0], "action_names", told)
+        library.settings[0].action_names[:] = told
         assert about_episode(library, entry, name="episode 1").action_names == expected
 
 
@@ -135,7 +132,8 @@ def test_the_range_of_values_is_the_episodes_own(tmp_path: Path) -> None:
 
 
 def test_pictures_are_enlarged_by_whole_numbers() -> None:
-    assert [usual_scale(height) for height in (210, 250, 84, 400, 1_000, 4)] == [3, 2, 7, 1, 1, 16]
+    scales = [usual_scale(height, target=TARGET_HEIGHT) for height in (210, 250, 84, 400, 1_000, 4)]
+    assert scales == [3, 2, 7, 1, 1, 16]
     small = picture(shape=(2, 3))
     assert np.array_equal(Enlarged(2, target=100).draw(small)[::2, ::2], small.image)
     assert Enlarged(None, target=20).draw(small).shape == (20, 30, 3)
@@ -153,16 +151,17 @@ def test_episodes_side_by_side_end_when_they_end() -> None:
     films = [film(length, 100 * place) for place, length in enumerate(lengths)]
     frames = list(iterate_grid(abouts, films, [Enlarged(1, target=0).draw] * 3))
     assert len(frames) == 6
-    grid = Grid(abouts, [np.zeros((40, 30, 3), np.uint8)] * 3)
-    assert {frame.shape for frame in frames} == {(*grid.size, 3)}
-    assert all(side % 2 == 0 for side in grid.size)
+    tiles = Grid(abouts, [np.zeros((40, 30, 3), np.uint8)] * 3).tiles
+    size = [side + side % 2 for side in tiles.size]
+    assert {frame.shape for frame in frames} == {(*size[::-1], 3)}
+    assert all(side % 2 == 0 for side in size)
     for time, frame in enumerate(frames):
         for place, length in enumerate(lengths):
-            top, left = grid.corner(place)
+            left, top = tiles.corner(place)
             tile = frame[top : top + 40, left : left + 30]
             value = 100 * place + min(time, length)
             assert (tile == (value if time <= length else int(value * DIMMED))).all()
-        top, left = grid.corner(0)
+        left, top = tiles.corner(0)
         assert has(AMBER, frame[top + 40 : top + 86, left : left + 30]) == (time > 2)  # "ended" below it
 
 

@@ -10,7 +10,7 @@ from redline.envs.config import EnvConfig
 from redline.recordings.drawing import BACKGROUND
 from redline.recordings.library import open_library
 from redline.recordings.overlay import about_episode
-from redline.recordings.pictures import Picture, iterate_pictures
+from redline.recordings.replaying import Picture, iterate_pictures
 from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced, plan_sheet
 
 

@@ -12,9 +12,8 @@ import pytest
 from recorded_runs import play_at_random, write_recorded_run
 
 from redline.envs.config import EnvConfig
-from redline.recordings.catalogue import list_episodes
 from redline.recordings.episode import Trace
-from redline.recordings.library import Library, open_library, recordings_path
+from redline.recordings.library import Library, list_episodes, open_library, recordings_path
 from redline.recordings.setting import SETTING
 from redline.recordings.tracing import RecordingConfig
 from redline.recordings.verifying import StoppedWhileVerifyingError, verify
@@ -29,7 +28,7 @@ Played = list[tuple[int, Trace]]
 def breakout() -> Played:
     """Short games with sticky actions; three or so between two keys."""
     config, recording = EnvConfig(id="ALE/Breakout-v5"), RecordingConfig()
-    return play_at_random(config, recording, episodes=9, key_interval_steps=500)
+    return play_at_random(config, recording, episodes=9, seed_interval_steps=500)
 
 
 def mismatches(library: Library) -> list[str | None]:
@@ -41,7 +40,7 @@ def mismatches(library: Library) -> list[str | None]:
 def test_what_is_kept_comes_back(env_id: str, record: str, tmp_path: Path) -> None:
     # a game of boxing has 2 minutes
     config = EnvConfig(id=env_id, max_episode_frames=2_000)
-    played = play_at_random(config, RecordingConfig(record=record), episodes=3, key_interval_steps=300)
+    played = play_at_random(config, RecordingConfig(record=record), episodes=3, seed_interval_steps=300)
     run = write_recorded_run(tmp_path, played, env_id=env_id, max_episode_frames=2_000)
     library = open_library(run)
     assert len(library.entries) == 3
@@ -62,7 +61,7 @@ def test_episodes_share_a_key_and_need_the_records_before_them(breakout: Played,
     chained = [entry for entry in library.entries if entry.actions_from > 0]
     assert chained
     for entry in chained:
-        assert len(library.actions_since_key(entry)) == entry.end_steps
+        assert len(library.actions_since_seed(entry)) == entry.end_steps
         assert library.chain(entry)[0].actions_from == 0
 
 
@@ -72,13 +71,13 @@ def test_a_missing_record_costs_what_needs_it_and_is_said(breakout: Played, tmp_
     without = next(
         place
         for place, (_, trace) in enumerate(breakout)
-        if trace.key_seed == needed.key_seed and trace.end_steps == needed.actions_from
+        if trace.reset_seed == needed.reset_seed and trace.end_steps == needed.actions_from
     )
     run = write_recorded_run(tmp_path, breakout, env_id="ALE/Breakout-v5", unrecorded=(without,))
     library = open_library(run)
     verdicts = verify(library, library.entries, threads=2)
-    wrong = {verdict.entry.address.key_seed for verdict in verdicts if verdict.mismatch is not None}
-    assert wrong == {needed.key_seed}
+    wrong = {verdict.entry.address.reset_seed for verdict in verdicts if verdict.mismatch is not None}
+    assert wrong == {needed.reset_seed}
     assert any(verdict.mismatch is not None and "is missing" in verdict.mismatch for verdict in verdicts)
 
 

@@ -15,7 +15,7 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.recordings import video
 from redline.recordings.library import open_library
-from redline.recordings.pictures import iterate_pictures
+from redline.recordings.replaying import iterate_pictures
 from redline.recordings.video import durations_ms, write_video
 from redline.types import Array
 

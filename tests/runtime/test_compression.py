@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.errors import UserError
 from redline.experience import ReplayMemory
 from redline.runtime.compression import layout_for, measure_codecs, measure_compression

@@ -15,9 +15,9 @@ from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.named.noisy_dqn import NOISY_DQN
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
-from redline.envs.ledger import key_seed
+from redline.envs.ledger import reset_seed
 from redline.experience import ReplayConfig
 from redline.exploration import Greedy
 from redline.networks import Mlp, Noisy, Small
@@ -59,8 +59,8 @@ class LanesOfUnequalLength:
 
     def __init__(self, lengths: list[int]) -> None:
         self.num_envs = len(lengths)
-        self.key_seed = np.arange(self.num_envs)
-        self.steps_since_key = np.zeros(self.num_envs, np.int64)
+        self.reset_seed = np.arange(self.num_envs)
+        self.steps_since_seed = np.zeros(self.num_envs, np.int64)
         self._lengths = np.array(lengths)
         self._played = np.zeros(self.num_envs, np.int64)
         self.frames = np.zeros((self.num_envs, 2), np.float32)
@@ -173,7 +173,7 @@ def test_a_stop_is_asked_for_before_every_vector_step_and_the_env_is_closed() ->
 
 def play_cartpole(player: Player, *, seed: int, episodes: int = 6) -> list[tuple[float, int, int]]:
     played = player.play(episodes, seed=seed, requested_stop=lambda: None)
-    return [(one.episode.total_reward, one.episode.key_seed, one.episode.key_offset_steps) for one in played]
+    return [(one.episode.total_reward, one.episode.reset_seed, one.episode.seed_offset_steps) for one in played]
 
 
 def test_the_seed_decides_the_games_and_weights_may_be_replaced_between_two_plays() -> None:
@@ -213,8 +213,8 @@ def test_each_evaluation_has_games_of_its_own_that_neither_training_nor_eval_pla
     seeds += [evaluation_seed(run_seed, seed) for run_seed in (0, 1, 2) for seed in range(200)]
     assert len(set(seeds)) == len(seeds)
     assert greedy_seed(1, 7) == greedy_seed(1, 7)
-    of_training = {key_seed(1, lane, number) for lane in range(8) for number in range(500)}
-    of_evaluations = {key_seed(greedy_seed(1, k), 0, number) for k in range(1, 100) for number in range(5)}
+    of_training = {reset_seed(1, lane, number) for lane in range(8) for number in range(500)}
+    of_evaluations = {reset_seed(greedy_seed(1, k), 0, number) for k in range(1, 100) for number in range(5)}
     assert not of_training & of_evaluations
 
 
@@ -240,8 +240,8 @@ def test_an_evaluation_that_reaches_the_target_is_followed_by_one_that_confirms_
     evaluator.evaluate(400, lambda: None)
     assert [(one.number, len(one.episodes), one.is_confirmation) for one in finished] == [(7, 10, False), (8, 30, True)]
     assert [one.weights_steps for one in finished] == [400, 400]
-    games = {key_seed(greedy_seed(3, 7), lane, 0) for lane in range(10)}
-    assert {episode.key_seed for episode in finished[0].episodes} == games
+    games = {reset_seed(greedy_seed(3, 7), lane, 0) for lane in range(10)}
+    assert {episode.reset_seed for episode in finished[0].episodes} == games
     evaluator_of(replace(job, limits=Limits(target_eval_return=501.0)), finished).evaluate(400, lambda: None)
     assert [(one.number, one.is_confirmation) for one in finished[2:]] == [(7, False)]
     assert finished[2].mean_return == finished[0].mean_return

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from redline.cli.main import DONE, main
-from redline.envs.suites import register_env
+from redline.envs.catalog import register_env
 from redline.recordings.episode import Address
 from redline.recordings.library import Library, open_library
 from redline.recordings.tracing import FIRST_ROOM
@@ -127,13 +127,13 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     program.communicate()
     (run,) = tmp_path.glob("*/*/*")
     before = len(open_library(run).entries)
-    newest = max(int(path.parent.name) for path in run.glob("checkpoints/*/manifest.json"))
+    newest = max(int(path.parent.name) for path in run.glob("checkpoints/[0-9]*/manifest.json"))
     assert main(["resume", str(run), "--max-steps", str(newest + 2_000), "--plain"]) == DONE
     library = assert_every_episode_comes_back(run, at_least=5)
     assert len(library.entries) >= before // 2
     if not topology:
         under_way = [
-            entry for entry in library.entries if entry.actions_from == 0 and entry.address.key_offset_steps > 0
+            entry for entry in library.entries if entry.actions_from == 0 and entry.address.seed_offset_steps > 0
         ]
         assert under_way  # the first of a lane after a resume needs no record from before it
 

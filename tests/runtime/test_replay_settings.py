@@ -9,8 +9,8 @@ import pytest
 
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.samplings import Prioritized
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.experience import ReplayConfig
 from redline.networks import Small

@@ -10,7 +10,7 @@ import pytest
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.experience.config import ReplayConfig
+from redline.experience.sizing import ReplayConfig
 from redline.monitor.process_files import read_stat
 from redline.records import Row, read_records
 from redline.runtime.job import Job
@@ -74,7 +74,7 @@ def test_a_run_goes_on_when_its_monitor_is_lost(tmp_path: Path, listener: Watche
 
     def kill_monitor() -> None:
         """Kill the monitor, once it has begun."""
-        monitor = session._monitor._watcher  # type: ignore[union-attr]
+        monitor = session._monitor._monitor  # type: ignore[union-attr]
         if (
             not killed
             and monitor is not None

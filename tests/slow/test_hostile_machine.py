@@ -134,7 +134,7 @@ def test_an_env_may_take_its_time_to_start(tmp_path: Path) -> None:
 def test_an_env_that_fails_every_few_steps_ends_the_run(tmp_path: Path) -> None:
     with begin_failing(tmp_path, "every 5 steps") as run:
         assert run.wait() == FAILED
-        assert "test/Failing-v0 failed in lane 0, key seed" in run.err.splitlines()[-1]
+        assert "test/Failing-v0 failed in lane 0, seed" in run.err.splitlines()[-1]
         assert len(find_run(tmp_path / "runs").events("process-lost")) < 100
 
 
@@ -143,7 +143,7 @@ def test_training_goes_on_without_an_evaluator_that_fails_again_and_again(step: 
     with begin_failing(tmp_path, f"evaluator at step {step}", "--evaluator.every-minutes", 0.01) as run:
         records = find_run(tmp_path / "runs")
         wait_for(lambda: "training goes on without it" in run.err, "the evaluator is given up")
-        assert "test/Failing-v0 failed in lane 0, key seed" in run.err
+        assert "test/Failing-v0 failed in lane 0, seed" in run.err
         assert len(records.events("process-lost")) == FAILURES_IN_A_ROW
         wait_for_steps(records, more_than=records.steps + 500)
         check_end(run, records)

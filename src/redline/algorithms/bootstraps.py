@@ -1,4 +1,4 @@
-"""How the state that follows is valued: which network chooses the action, which one values it."""
+"""How the next state is valued: which network chooses the action, which one values it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 
 from redline.algorithms.predictions import Prediction, take_actions
 
-Predict = Callable[[], torch.Tensor]  # what a network predicts for the states that follow, [B, A, outputs]
+Predict = Callable[[], torch.Tensor]  # what a network predicts for the next states, [B, A, outputs]
 
 
 @runtime_checkable
@@ -16,8 +16,7 @@ class Bootstrap(Protocol):
     """Which action the value of the next state is read at."""
 
     def following(self, *, online: Predict, target: Predict, predict: Prediction) -> torch.Tensor:
-        """Return what is predicted [B, outputs] for what follows; a network that is not asked costs nothing."""
-        ...
+        """Return the prediction [B, outputs] for the next state; a network that is not called costs nothing."""
 
 
 @dataclass(frozen=True)

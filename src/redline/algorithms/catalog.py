@@ -1,7 +1,7 @@
-"""The names of algorithms and parts that a user can type; looked up once, at the command line's edge.
+"""The names of algorithms and parts that a user can type.
 
-An algorithm is known as soon as its file stands in `algorithms/named/`, and so are the parts that only it uses. Others
-come from installed packages, by entry point, or are registered by a script.
+Each file in `algorithms/named/` is an algorithm; the parts that only it uses are known with it. Others come from
+installed packages, by entry point, or are registered by a script.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ OWN_PARTS: Mapping[str, tuple[Any, ...]] = {
 
 
 def part_name(part: object) -> str:
-    """Return the name under which a part of this kind is known."""
+    """Return the name of a part."""
     return kind_name(type(part))
 
 
@@ -57,7 +57,7 @@ def _find_algorithms() -> Iterator[tuple[str, Entry]]:
 
 
 def _find_parts(algorithms: Iterable[QLearning | OnPolicy], own: Mapping[str, tuple[Any, ...]]) -> Parts:
-    """Collect parts by field and name; the first of its kind decides with which settings it starts."""
+    """Collect parts by field and name; the first of its kind gives the default settings."""
     parts: dict[str, dict[str, Any]] = {field: {} for field in OWN_PARTS}
     for field, known in own.items():
         parts[field] |= {part_name(part): part for part in known}
@@ -72,7 +72,7 @@ ALGORITHMS: Mapping[str, Entry] = dict(_find_algorithms())
 PARTS: Parts = _find_parts(
     [preset.algorithm for entry in ALGORITHMS.values() for preset in (entry.atari, entry.classic)], OWN_PARTS
 )
-# where vectors are seen, rewards are not clipped and runs are short: parts start there as those algorithms have them
+# for vectors, where rewards are not clipped and runs are short: parts with the defaults of those algorithms
 VECTOR_PARTS: Parts = _find_parts([entry.classic.algorithm for entry in ALGORITHMS.values()], {})
 
 
@@ -81,7 +81,7 @@ _foreign_parts: dict[str, dict[str, Any]] = {field: {} for field in OWN_PARTS}
 
 
 def register_algorithm(name: str, entry: Entry) -> None:
-    """Make an algorithm known under a name, with the parts that only it uses, for this process."""
+    """Make an algorithm and the parts that only it uses known in this process."""
     known = canonical_name(name)
     if known in ALGORITHMS:
         raise UserError(f"algorithm {known} is Redline's own: choose another name")
@@ -94,7 +94,7 @@ def register_algorithm(name: str, entry: Entry) -> None:
 
 
 def register_part(field: str, part: Any) -> None:
-    """Make a part known for a field, by the name of its class, with the settings that it starts with."""
+    """Make a part known for a field, by the name of its class, with these default settings."""
     if field not in OWN_PARTS:
         raise unknown_name("field of an algorithm", field, OWN_PARTS)
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
@@ -120,12 +120,12 @@ def find_algorithm(name: str) -> Entry:
 
 
 def foreign_algorithms() -> list[str]:
-    """Return the names of algorithms that packages and scripts bring."""
+    """Return the names of algorithms from packages and scripts."""
     return sorted({*_foreign_algorithms, *_points(ALGORITHM_POINTS)})
 
 
 def canonical_name(name: str) -> str:
-    """Return an algorithm's name as the catalog has it, whatever the user's spelling."""
+    """Return an algorithm's name in the catalog's spelling."""
     return name.lower().replace("_", "-")
 
 

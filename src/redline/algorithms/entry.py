@@ -1,4 +1,4 @@
-"""What the catalog knows of an algorithm: where it comes from, and how it starts on each domain."""
+"""What the catalog knows of an algorithm: its paper, and its defaults on each domain."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ CLASSIC_SOURCE = (
 
 @dataclass(frozen=True)
 class Preset:
-    """An algorithm with the settings that it starts with on a domain."""
+    """An algorithm with its default settings on a domain."""
 
     algorithm: QLearning | OnPolicy
     source: str  # of the settings: a paper, or a record of ours
     num_envs: int = 8
-    stack: int = 4  # newest frames that make one observation, where pictures are shown
+    stack: int = 4  # frames per observation, where observations are pictures
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm as it starts on each domain."""
+    """An algorithm with its presets on each domain."""
 
     changes: str  # against its parent, in a few words
     paper: str

@@ -1,4 +1,4 @@
-"""What the runtime asks of an algorithm, whatever its family; and acting, which is the same for all."""
+"""What the runtime asks of an algorithm of any family; and acting, which is the same for all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,82 +15,66 @@ from redline.types import Adjustment, AnyBatch, Array, EnvSpec, FloatArray, IntA
 
 
 class Algorithm(Protocol):
-    """A value: parts, and what is computed with them."""
+    """An algorithm as a value: its parts, and what is computed with them."""
 
     @property
     def network(self) -> Torso:
         """The part of the network that sees the observation."""
-        ...
 
     @property
     def layers(self) -> Layers:
         """How the network's layers are made."""
-        ...
 
     @property
     def explore(self) -> Exploration:
         """How the actor explores."""
-        ...
 
     @property
     def optimizer(self) -> Optimizer:
-        """What moves the weights."""
-        ...
+        """The optimiser."""
 
     @property
     def warmup_steps(self) -> int:
-        """Steps played at random before the first update."""
-        ...
+        """Steps with random actions before the first update."""
 
     @property
     def target_sync_updates(self) -> int | None:
         """Updates between two copies into the target network; None if there is none."""
-        ...
 
     @property
     def batch_size(self) -> int:
         """Transitions in one update."""
-        ...
 
     @property
     def replay(self) -> ReplayConfig | None:
-        """The replay memory; None where rollouts are learnt from."""
-        ...
+        """The replay memory; None for learners from rollouts."""
 
     def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
-        """Return the algorithm with a batch size that what it learns from can be cut into, and what that changes."""
-        ...
+        """Return the algorithm with a batch size that divides its data evenly, and what that changes."""
 
     def updates_per_vector_step(self, num_envs: int) -> float:
-        """Return how many updates a vector step brings once the warm-up is over."""
-        ...
+        """Return the updates per vector step after the warm-up."""
 
     def search_space(self) -> str:
-        """Return the name of the search space that `redline tune` has for it."""
-        ...
+        """Return the name of its search space in `redline tune`."""
 
     def paces(self) -> Mapping[str, float]:
-        """Return the numbers that pace learning, by name."""
-        ...
+        """Return the settings that pace learning, by name."""
 
     def annealed_from(self) -> int:
-        """Return the steps after which everything that falls while training has begun to fall."""
-        ...
+        """Return the step at which the last of the falling settings begins to fall."""
 
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
-        """Return the network with its first weights."""
-        ...
+        """Return the network with its initial weights."""
 
     def preferences(self, out: torch.Tensor) -> torch.Tensor:
-        """Turn what the network gives into preferences [N, A], from which `explore` chooses."""
-        ...
+        """Turn the network's outputs into preferences [N, A], from which `explore` chooses."""
 
     def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
         """Return for each batch what the target network says of what follows, None where `losses` is to ask it.
 
         One pass over several batches is cheaper than one over each, and the same as long as the target is.
         """
-        ...
 
     def losses(
         self,
@@ -103,41 +87,39 @@ class Algorithm(Protocol):
         steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and their weights after `steps` steps, of one shape, and a new priority for each row drawn."""
-        ...
 
     def diagnose(
         self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
     ) -> Mapping[str, torch.Tensor]:
-        """Return numbers that tell how learning goes, by the names that they have in metrics.jsonl."""
-        ...
+        """Return diagnostics of learning, by their names in metrics.jsonl."""
 
 
 class ActorParams(NamedTuple):
-    """What acting depends on: an algorithm, a network's weights, and how random it is at this step."""
+    """What acting depends on: an algorithm, a network, and how much it explores at this step."""
 
     algorithm: Algorithm
     network: Network
     epsilon: float
     device: torch.device
-    is_warmup: bool = False  # nothing that the network says would be used
-    explore: Exploration | None = None  # in place of the algorithm's own
+    is_warmup: bool = False  # actions are random: the network is not used
+    explore: Exploration | None = None  # instead of the algorithm's own
     is_silent: bool = False  # the network's noise is off
-    keeps_features: bool = False  # what the torso gives will be learnt from, before its weights change
+    keeps_features: bool = False  # the torso's features will be learnt from before its weights change
 
 
 @dataclass(frozen=True)
 class ActorExtras:
-    """What acting computed besides the action; None where no network was asked."""
+    """What acting computed besides the action; None where no network was used."""
 
-    out: FloatArray | None  # [N, …] what the network gave
+    out: FloatArray | None  # [N, …] outputs of the network
     preferences: FloatArray | None  # [N, A]
-    features: torch.Tensor | None = None  # [N, F] what the torso gave, ready for a backward pass
+    features: torch.Tensor | None = None  # [N, F] of the torso, ready for a backward pass
 
 
 def act(
     params: ActorParams, obs: Array, state: torch.Tensor, rng: np.random.Generator
 ) -> tuple[IntArray, torch.Tensor, ActorExtras]:
-    """Choose an action for each observation [N, K, *frame]; `state` [N, S] is what the network remembers."""
+    """Choose an action for each observation [N, K, *frame]; `state` [N, S] is the network's recurrent state."""
     network = params.network
     if params.is_warmup:
         return rng.integers(network.num_actions, size=len(obs)), state, ActorExtras(None, None)

@@ -1,4 +1,4 @@
-"""What on-policy learners maximise or fit with a rollout: a policy and a value, or action values."""
+"""What on-policy algorithms learn from a rollout: a policy and a value, or action values."""
 
 import math
 from dataclasses import dataclass
@@ -18,48 +18,42 @@ from redline.types import EnvSpec, FloatArray, Rollout, RolloutBatch
 
 @runtime_checkable
 class Objective(Protocol):
-    """What a rollout is turned into, and the loss that follows from it."""
+    """The targets computed from a rollout, and the loss."""
 
     def explorations(self) -> tuple[type[Exploration], ...]:
-        """The ways to explore that what the network gives allows."""
-        ...
+        """The ways to explore that suit the network's outputs."""
 
     def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
-        """Return the network with its first weights."""
-        ...
+        """Return the network with its initial weights."""
 
     def preferences(self, out: torch.Tensor) -> torch.Tensor:
-        """Turn what the network gives into preferences [N, A]."""
-        ...
+        """Turn the network's outputs into preferences [N, A]."""
 
     def state_values(self, out: torch.Tensor) -> torch.Tensor:
-        """Turn what the network gives into the value of each state [N]."""
-        ...
+        """Turn the network's outputs into the value of each state [N]."""
 
     def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
         """Return the advantages and the values to fit, each [T, N]."""
-        ...
 
     def annealed_from(self) -> int:
-        """Return the steps before a weight of the loss begins to fall, 0 if none does."""
+        """Return the step at which a weight of the loss begins to fall; 0 if none does."""
         return 0
 
     def search_space(self) -> str:
-        """Return the name of the search space that `redline tune` has for it."""
+        """Return the name of its search space in `redline tune`."""
         return "policy"
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         """Return a loss [B] for each row, after `steps` steps."""
-        ...
 
     def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
-        """Return numbers that tell how learning goes: here, what share of the returns' variance the values explain."""
+        """Return diagnostics of learning: here, the share of the returns' variance that the values explain."""
         error = (self.state_values(out) - batch.target).var(correction=0)
         return {"explained_variance": 1.0 - error / batch.target.var(correction=0)}  # left out where nothing varies
 
 
 class ActorCritic(Objective, Protocol):
-    """What objectives of a policy with a value beside it have in common."""
+    """An objective with a policy and a value."""
 
     entropy_weight: float
     entropy_anneal_steps: int
@@ -76,7 +70,7 @@ class ActorCritic(Objective, Protocol):
         return self.entropy_anneal_after_steps if self.entropy_anneal_steps else 0
 
     def check(self) -> None:
-        """Refuse what can't be."""
+        """Refuse invalid settings."""
         for name, weight in (("entropy-weight", self.entropy_weight), ("value-weight", self.value_weight)):
             if not 0.0 <= weight < math.inf:
                 raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
@@ -133,10 +127,10 @@ class PolicyGradient(ActorCritic):
 
 @dataclass(frozen=True)
 class Clipped(ActorCritic):
-    """PPO: the same with a clipped ratio in place of log π, so that a rollout can be learnt from again (1707.06347)."""
+    """PPO: a clipped ratio instead of log π, so that a rollout can be learnt from several times (1707.06347)."""
 
     clip: float = 0.1
-    """How far from 1 the ratio of new to old probability still pays."""
+    """Clip range: how far from 1 the ratio of new to old probability is rewarded."""
     entropy_weight: float = 0.01
     """Weight of the policy's entropy: more keeps it exploring longer."""
     entropy_anneal_steps: int = 0
@@ -177,7 +171,7 @@ class Clipped(ActorCritic):
         ratio = log_ratio.exp()
         return {
             **super().diagnose(out, batch),
-            "approximate_kl_nats": (ratio - 1.0 - log_ratio).mean(),  # never negative, and of less variance than −log
+            "approximate_kl_nats": (ratio - 1.0 - log_ratio).mean(),  # never negative, with less variance than −log
             "clip_fraction": ((ratio - 1.0).abs() > self.clip).float().mean(),
         }
 

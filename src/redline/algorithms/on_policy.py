@@ -1,4 +1,4 @@
-"""The family of learners from rollouts: what is played with the newest weights is learnt from, then forgotten."""
+"""The family of learners from rollouts: each rollout is played with the newest weights, learnt from, then dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,12 +17,12 @@ from redline.types import Adjustment, AnyBatch, EnvSpec, RolloutBatch
 
 @dataclass(frozen=True)
 class OnPolicy:
-    """A learner from rollouts: independent parts, and the numbers that pace them."""
+    """A learner from rollouts: independent parts, and the settings that pace them."""
 
     family: ClassVar[str] = "on-policy"
 
     network: Torso = field(default_factory=Nature)
-    """The part of the network that sees the observation."""
+    """The part of the network that reads the observation."""
     layers: Layers = field(default_factory=Plain)
     """How the network's layers are made."""
     objective: Objective = field(default_factory=PolicyGradient)
@@ -30,15 +30,15 @@ class OnPolicy:
     explore: Exploration = field(default_factory=Sampled)
     """How the actor explores."""
     optimizer: Optimizer = field(default_factory=Rmsprop)
-    """What moves the weights."""
+    """The optimiser."""
     returns: Traces = field(default_factory=Traces)
-    """What a step is worth."""
+    """The return of a step: λ, discount, clipping."""
     rollout_steps: int = 5
-    """Steps that each env plays before all of them are learnt from."""
+    """Steps of each env in a rollout."""
     epochs: int = 1
-    """Times that each transition of a rollout is learnt from."""
+    """Passes over each rollout."""
     batch_size: int = 80
-    """Transitions in one update; a rollout is cut into as many batches as that needs."""
+    """Transitions in one update; a rollout is cut into as many batches as needed."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rollout_steps <= 65_536:
@@ -62,7 +62,7 @@ class OnPolicy:
 
     @property
     def samples_per_step(self) -> float:
-        """Transitions learnt from per step played."""
+        """Transitions trained per step."""
         return float(self.epochs)
 
     @property
@@ -72,11 +72,11 @@ class OnPolicy:
 
     @property
     def replay(self) -> None:
-        """None: a rollout is forgotten when it was learnt from."""
+        """None: a rollout is dropped after it was learnt from."""
         return None
 
     def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
-        """Choose the batch size by which a rollout is cut into equal parts, or nearly so."""
+        """Choose a batch size that cuts a rollout into equal parts, or nearly so."""
         rows, asked = self.rollout_steps * num_envs, self.batch_size
         size = -(-rows // -(-rows // asked))
         if size == asked:
@@ -85,23 +85,23 @@ class OnPolicy:
         return replace(self, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
 
     def updates_per_vector_step(self, num_envs: int) -> float:
-        """Return the updates of a rollout, shared out over its steps."""
+        """Return the updates of a rollout divided by its steps."""
         return self.epochs * -(-self.rollout_steps * num_envs // self.batch_size) / self.rollout_steps
 
     def search_space(self) -> str:
-        """Return the name of the search space that `redline tune` has for the objective."""
+        """Return the name of the objective's search space in `redline tune`."""
         return self.objective.search_space()
 
     def paces(self) -> Mapping[str, float]:
-        """Return how long a rollout is and how often it is learnt from."""
+        """Return the settings that pace learning."""
         return {"rollout_steps": self.rollout_steps, "epochs": self.epochs, "lambda": self.returns.trace}
 
     def annealed_from(self) -> int:
-        """Return the steps after which learning rate and entropy weight have begun to fall."""
+        """Return the step at which both learning rate and entropy weight have begun to fall."""
         return max(self.optimizer.annealed_from(), self.objective.annealed_from())
 
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
-        """Return the network with its first weights."""
+        """Return the network with its initial weights."""
         return self.objective.build_network(self.network, self.layers, spec, generator)
 
     def preferences(self, out: torch.Tensor) -> torch.Tensor:
@@ -132,7 +132,7 @@ class OnPolicy:
     def diagnose(
         self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
     ) -> Mapping[str, torch.Tensor]:
-        """Return what the objective tells of a batch."""
+        """Return the objective's diagnostics."""
         if not isinstance(batch, RolloutBatch):
             return {}
         out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)

@@ -1,4 +1,4 @@
-"""What moves the weights."""
+"""Optimisers."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ import torch
 from redline.errors import UserError
 from redline.schedules import Linear
 
-UNBIASED_STEP = 1e9  # after so many, decay ** steps is 0: a moment that began at 0 is no longer scaled up for it
+UNBIASED_STEP = 1e9  # after so many steps decay ** steps is 0: the bias correction of a moment has no effect
 
 
 @runtime_checkable
@@ -19,27 +19,22 @@ class Optimizer(Protocol):
 
     def lr_at(self, steps: int) -> float:
         """Return the learning rate after `steps` steps."""
-        ...
 
     def max_norm(self) -> float | None:
-        """Return the norm to which a larger gradient is scaled down, None if none is."""
-        ...
+        """Return the norm to which larger gradients are clipped; None: never."""
 
     def annealed_from(self) -> int:
-        """Return the steps before the learning rate begins to fall, 0 if it never does."""
-        ...
+        """Return the step at which the learning rate begins to fall; 0 if it never does."""
 
     def annealed_at(self) -> int:
-        """Return the steps after which the learning rate no longer falls, 0 if it never does."""
-        ...
+        """Return the step at which the learning rate stops falling; 0 if it never falls."""
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Return the optimiser over `parameters`."""
-        ...
 
 
 class Annealed(Optimizer, Protocol):
-    """What optimisers have in common whose learning rate may fall and whose gradients may be clipped."""
+    """An optimiser with an optional decay of the learning rate and optional gradient clipping."""
 
     lr: float
     eps: float
@@ -63,7 +58,7 @@ class Annealed(Optimizer, Protocol):
         return self.anneal_after_steps + self.anneal_steps if self.anneal_steps else 0
 
     def check(self) -> None:
-        """Refuse what can't be."""
+        """Refuse invalid settings."""
         for name, value in (("lr", self.lr), ("eps", self.eps)):
             if not 0.0 < value < math.inf:
                 raise UserError(f"optimizer.{name} is {value}: use a finite number above 0")
@@ -126,9 +121,9 @@ class Rmsprop(Annealed):
             raise UserError(f"optimizer.decay is {self.decay}: use a number from 0 to below 1")
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """Return Adam whose first moment is the gradient itself, long after its bias corrections have faded.
+        """Return Adam whose first moment is the gradient itself, without bias correction.
 
-        That is RMSProp, of which torch has no fused version: four passes over the parameters become one.
+        That is RMSProp, for which torch has no fused version: four passes over the parameters become one.
         """
         listed = list(parameters)
         adam = torch.optim.Adam(listed, lr=self.lr, eps=self.eps, betas=(0.0, self.decay), fused=True)

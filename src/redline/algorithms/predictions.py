@@ -1,4 +1,4 @@
-"""What value learners predict for each action: an expected return, or a distribution of returns."""
+"""What is predicted for each action: an expected return, or a distribution of returns."""
 
 import math
 from dataclasses import dataclass
@@ -15,18 +15,15 @@ class Prediction(Protocol):
     """What is predicted for each action; it owns its loss."""
 
     def num_outputs(self) -> int:
-        """Return how many numbers the network gives for each action."""
-        ...
+        """Return the number of network outputs per action."""
 
     def values(self, out: torch.Tensor) -> torch.Tensor:
         """Turn network outputs [B, A, outputs] into expected values [B, A]."""
-        ...
 
     def losses(
         self, predicted: torch.Tensor, following: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Compare predicted and following [B, outputs]; return a loss [B] and a priority [B]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class Categorical(Prediction):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         target = project_atoms(following.softmax(-1), reward, discount, low=self.low, high=self.high)  # [B, atoms]
         cross_entropy = -(target * predicted.log_softmax(-1)).sum(-1)  # [B]
-        # the divergence, as Rainbow has it: cross-entropy without what no prediction can avoid
+        # the KL divergence, as in Rainbow: cross-entropy minus the entropy of the target
         return cross_entropy, (cross_entropy.detach() + torch.xlogy(target, target).sum(-1)).clamp(min=0.0)
 
 
@@ -123,6 +120,6 @@ def take_actions(out: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
 
 
 def best_values(values: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the mean over all states of the best action's value, and the largest; of values [B, A]."""
+    """Return mean and maximum over the states of the best action's value; `values` is [B, A]."""
     best = values.amax(1)
     return {"mean_q": best.mean(), "largest_q": best.max()}

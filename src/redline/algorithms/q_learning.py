@@ -1,4 +1,4 @@
-"""The family of value learners with a replay memory: what is computed, whatever the parts are."""
+"""The family of value learners with a replay memory: what is computed with any parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,12 +33,12 @@ MAX_SHARE = 0.9  # of the largest error in a sequence's priority, the rest is th
 
 @dataclass(frozen=True)
 class QLearning:
-    """A value learner: independent parts, and the numbers that pace them."""
+    """A value learner: independent parts, and the settings that pace them."""
 
     family: ClassVar[str] = "q-learning"
 
     network: Torso = field(default_factory=Nature)
-    """The part of the network that sees the observation."""
+    """The part of the network that reads the observation."""
     layers: Layers = field(default_factory=Plain)
     """How the network's layers are made."""
     core: Core = field(default_factory=Memoryless)
@@ -52,19 +52,19 @@ class QLearning:
     explore: Exploration = field(default_factory=EpsilonGreedy)
     """How the actor explores."""
     optimizer: Optimizer = field(default_factory=Adam)
-    """What moves the weights."""
+    """The optimiser."""
     sample: Sampling = field(default_factory=Uniform)
     """Which transitions an update learns from."""
     returns: NStep = field(default_factory=NStep)
-    """What a transition is worth."""
+    """The return of a transition: n steps, discount, clipping."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The replay memory."""
     batch_size: int = 32
     """Transitions in one update."""
     samples_per_step: float = 8.0
-    """Transitions learnt from per step played: 8 with batches of 32 is one update per 4 steps."""
+    """Replay ratio: transitions trained per step. 8 with batches of 32 is one update per 4 steps."""
     warmup_steps: int = 10_000
-    """Steps played at random before the first update."""
+    """Steps with random actions before the first update."""
     target_sync_updates: int = 1_000
     """Updates between two copies of the online network into the target network."""
 
@@ -83,7 +83,7 @@ class QLearning:
             raise UserError("nothing would explore: use --explore epsilon-greedy, or --layers noisy with greedy")
 
     def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
-        """Choose the batch size that is a whole number of sequences, if the network learns from such."""
+        """Choose a batch size of whole sequences, if the network learns from sequences."""
         sequence, asked = self.core.sequence(), self.batch_size
         if sequence is None or asked % sequence.length_steps == 0:
             return self, []
@@ -92,15 +92,15 @@ class QLearning:
         return replace(self, batch_size=size), [Adjustment("batch-size", str(asked), str(size), why)]
 
     def updates_per_vector_step(self, num_envs: int) -> float:
-        """Return what the samples of a vector step's steps make in batches."""
+        """Return the updates per vector step that give the replay ratio."""
         return num_envs * self.samples_per_step / self.batch_size
 
     def search_space(self) -> str:
-        """Return the name of the search space that `redline tune` has for the family."""
+        """Return the name of the family's search space in `redline tune`."""
         return "replay"
 
     def paces(self) -> Mapping[str, float]:
-        """Return how much is learnt per step, from what, and how far ahead."""
+        """Return the settings that pace learning."""
         return {
             "samples_per_step": self.samples_per_step,
             "warmup_steps": self.warmup_steps,
@@ -110,11 +110,11 @@ class QLearning:
         }
 
     def annealed_from(self) -> int:
-        """Return the steps after which the learning rate has begun to fall."""
+        """Return the step at which the learning rate begins to fall."""
         return self.optimizer.annealed_from()
 
     def build_network(self, spec: EnvSpec, generator: torch.Generator) -> Network:
-        """Return the network with its first weights."""
+        """Return the network with its initial weights."""
         return build_value_network(
             self.network,
             spec,
@@ -162,9 +162,9 @@ class QLearning:
     def diagnose(
         self, batch: AnyBatch, *, stack: int, online: Network, priorities: torch.Tensor
     ) -> Mapping[str, torch.Tensor]:
-        """Return the TD error, which of a distribution is its loss, and the values of the best actions."""
+        """Return the TD error (the loss, if a distribution is predicted), and the values of the best actions."""
         found = {"td_error": priorities.mean()}
-        if isinstance(batch, Batch):  # sequences would have to be gone through once more
+        if isinstance(batch, Batch):  # sequences would need another pass
             found |= best_values(self.preferences(online(batch.frames[:, :stack])))
         return found
 
@@ -191,7 +191,7 @@ def td_losses(
 
 
 def following_frames(batch: Batch, stack: int) -> torch.Tensor:
-    """Cut the observation that follows: frames[b, offset[b] : offset[b] + K], [B, K, *frame]."""
+    """Cut out the next observation: frames[b, offset[b] : offset[b] + K], [B, K, *frame]."""
     longest = batch.frames.shape[1] - stack
     if longest == 1:  # one-step returns: every offset is 1, and a view costs nothing
         return batch.frames[:, 1:]
@@ -206,7 +206,7 @@ def sequence_losses(
     """Return losses and weights [length, B] of the steps after the burn-in, and a priority per sequence [B]."""
     sequence = algorithm.core.sequence()
     if sequence is None:
-        raise ValueError("sequences are learnt from with a core that remembers: use --core gru")
+        raise ValueError("learning from sequences needs a core that remembers: use --core gru")
     burn_in, (steps, rows) = sequence.burn_in_steps, batch.action.shape
     obs = observations(batch.frames, stack)  # [T + n, B, K, *frame]
     starts = torch.cat([batch.starts, batch.starts.new_zeros(len(obs) - steps, rows)])

@@ -1,4 +1,4 @@
-"""Which transitions an update learns from: all alike, or those that surprise."""
+"""Which transitions an update learns from: uniform or prioritised."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,16 +15,14 @@ class Sampling(Protocol):
 
     def build(self, memory: ReplayMemory) -> Sampler:
         """Return the sampler of a memory."""
-        ...
 
     def beta_at(self, steps: int) -> float:
-        """Return how fully weights make up for the choice after `steps` steps."""
-        ...
+        """Return how fully weights correct for the choice after `steps` steps."""
 
 
 @dataclass(frozen=True)
 class Uniform(Sampling):
-    """All transitions alike."""
+    """All transitions with the same probability."""
 
     def build(self, memory: ReplayMemory) -> Sampler:
         return UniformSampler(memory)
@@ -38,11 +36,11 @@ class Prioritized(Sampling):
     """In proportion to |δ|^α (Schaul et al. 2016, arXiv:1511.05952, the proportional variant)."""
 
     alpha: float = 0.6
-    """How much priorities matter: 1 fully; towards 0 all transitions become alike."""
+    """How much priorities matter: 1 fully; towards 0 sampling becomes uniform."""
     beta: Linear = field(default_factory=lambda: Linear(0.4, 1.0, over_steps=12_500_000))
-    """How fully importance weights make up for the choice; 1 from 50 M frames on."""
+    """How fully importance weights correct for the choice; 1 from 50 M frames on."""
     epsilon: float = 1e-6
-    """Added to every |δ|, so that none is never drawn again."""
+    """Added to every |δ|, so that each can be drawn again."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha <= 1.0:

@@ -18,12 +18,11 @@ from ale_py.vector_env import AtariVectorEnv as Emulator
 
 from redline.bench.measuring import Contender, Progress, alternate, rate_of, silent
 from redline.bench.results import OtherWork, busy_facts, goal, result_head, why_not_judged
-from redline.envs.atari import KEY_INTERVAL_STEPS, make_emulator
+from redline.envs.atari import SEED_INTERVAL_STEPS, make_emulator
 from redline.envs.atari_games import AtariGame
-from redline.envs.catalog import resolve
+from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.ledger import key_seed
+from redline.envs.ledger import reset_seed
 from redline.errors import UserError
 from redline.runtime.roles import usable_cores
 from redline.types import IntArray
@@ -99,7 +98,7 @@ class EnvBench:
         """Return the emulators as their library makes them, with every option as Redline sets it."""
         emulator = self._make_emulator(self.num_envs)
         # the same games that the layer begins with: some take longer to emulate than others
-        emulator.reset(seed=np.array([key_seed(self.seed, lane, 0) for lane in range(self.num_envs)]))
+        emulator.reset(seed=np.array([reset_seed(self.seed, lane, 0) for lane in range(self.num_envs)]))
         num_actions = len(emulator.ale.get_action_set())
         return Stepping(emulator.send, emulator.recv, emulator.close, actions=self._actions(num_actions))
 
@@ -133,7 +132,7 @@ class EnvBench:
 
 def share_of_keys(seeded_reset_s: float, *, steps_per_s: float) -> float:
     """Return the share of the time that seeded resets take: one per lane and interval, and all lanes wait."""
-    resets_s = seeded_reset_s * steps_per_s / KEY_INTERVAL_STEPS  # for each second of stepping
+    resets_s = seeded_reset_s * steps_per_s / SEED_INTERVAL_STEPS  # for each second of stepping
     return resets_s / (1.0 + resets_s)
 
 

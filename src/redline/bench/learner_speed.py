@@ -15,8 +15,8 @@ from redline.bench.example_batches import example_batches
 from redline.bench.limit import Limit, Sgemm, count_work
 from redline.bench.measuring import Contender, Progress, alternate, rate_of, silent
 from redline.bench.results import OtherWork, busy_facts, goal, result_head, why_not_judged
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.learner import Learner
 from redline.runtime.building import Settled, prepare_process, settle
 from redline.runtime.job import Job

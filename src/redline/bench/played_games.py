@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.experience import ReplayMemory
 from redline.types import Array, BoolArray, FloatArray, IntArray
 

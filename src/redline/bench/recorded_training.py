@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from redline.monitor.attaching import Watcher
+from redline.monitor.attaching import MonitorProcess
 from redline.runs.directory import RunDirectory
 from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
@@ -34,7 +34,7 @@ class NoDisplay:
 class RecordedTraining:
     """A trainer, whose vector steps are taken and recorded as a session does; no checkpoints, no evaluations."""
 
-    def __init__(self, trainer: Trainer, run: RunDirectory, monitor: Watcher | None) -> None:
+    def __init__(self, trainer: Trainer, run: RunDirectory, monitor: MonitorProcess | None) -> None:
         self.trainer = trainer
         self._loop = Loop(trainer, folder=run.path)
         self._recorder = Recorder(
@@ -108,9 +108,9 @@ def recorded(
 
 
 @contextmanager
-def _monitored(folder: Path, *, hz: float) -> Iterator[Watcher]:
+def _monitored(folder: Path, *, hz: float) -> Iterator[MonitorProcess]:
     with ExitStack() as stack:
-        monitor = Watcher(folder, hz=hz, pid=os.getpid(), is_run=True)
+        monitor = MonitorProcess(folder, hz=hz, pid=os.getpid(), is_run=True)
         stack.callback(monitor.close)
         monitor.wait_until_recording()
         if monitor.pid is not None:

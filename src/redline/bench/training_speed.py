@@ -31,8 +31,8 @@ from redline.bench.results import (
     result_head,
     why_not_judged,
 )
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.exploration import EpsilonGreedy
 from redline.runtime.building import build_trainer, prepare_process, settle
 from redline.runtime.job import Job

@@ -25,7 +25,7 @@ from redline.cli.main import FAILED, refuse
 from redline.cli.output import print_table
 from redline.cli.parsing import parse
 from redline.cli.train import TRAINING_ERRORS
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.atari_games import DQN_2015, AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
@@ -92,7 +92,7 @@ def show_env(result: Mapping[str, Any], plain: bool) -> None:
     ]
     print_table(("", "steps/s, median (90 %)"), rows, plain=plain, numeric=(1,))
     print(
-        f"a seeded reset, once in {KEY_INTERVAL_STEPS:,} steps of a lane, takes "
+        f"a seeded reset, once in {SEED_INTERVAL_STEPS:,} steps of a lane, takes "
         f"{result['seeded_reset_s'] * 1e3:.0f} ms: {result['key_share']:.1%} of the time at this speed, "
         f"which leaves {rate_text(result['ratio_with_keys']['bare'], 3)} of the bare emulators' speed"
     )

@@ -7,8 +7,7 @@ from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_facts, print_json
 from redline.cli.parsing import Json, Plain, parse
 from redline.envs.atari_games import DQN_2015, MACHADO_2018, atari_games
-from redline.envs.catalog import other_ids
-from redline.envs.suites import load_suite, suite_names
+from redline.envs.catalog import load_suite, other_ids, suite_names
 from redline.errors import UserError
 
 

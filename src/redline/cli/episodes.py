@@ -10,8 +10,7 @@ from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_json, print_table, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.errors import UserError, unknown_name
-from redline.recordings.catalogue import UNKNOWN, Catalogue, Listed, read_catalogue
-from redline.recordings.library import Library, open_library
+from redline.recordings.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
 from redline.records import plain_text
 from redline.runs.errors import explain
 from redline.runs.locating import is_recorded, locate_run
@@ -183,8 +182,8 @@ def episode_facts(episode: Listed) -> dict[str, Any]:
         "return": episode.total_reward,
         "length_steps": episode.length_steps,
         "lane": _known(episode.lane),
-        "key_seed": _known(episode.key_seed),
-        "key_offset_steps": _known(episode.key_offset_steps),
+        "key_seed": _known(episode.reset_seed),
+        "key_offset_steps": _known(episode.seed_offset_steps),
         "unix_s": episode.unix_s,
         "evaluation": episode.evaluation,
         "weights_steps": episode.weights_steps,

@@ -97,7 +97,7 @@ def facts_of(
         "duration_s": evaluation.duration_s,
         "returns": returns,
         "lengths_steps": lengths_steps,
-        "key_seeds": [episode.key_seed for episode in episodes],
+        "key_seeds": [episode.reset_seed for episode in episodes],
     }
 
 

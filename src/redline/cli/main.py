@@ -80,7 +80,7 @@ def allow_typed_module(args: Sequence[str]) -> None:
     for value in values:
         if ":" not in value:
             continue
-        import_module("redline.envs.suites").allow_module(value)
+        import_module("redline.envs.catalog").allow_module(value)
         package = value.partition(":")[0].partition(".")[0]
         with suppress(ValueError):  # no module can have this name; its import will say so
             if find_spec(package) is None:

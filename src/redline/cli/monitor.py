@@ -20,8 +20,7 @@ from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import read_stat
-from redline.monitor.recording import DEFAULT_HZ, EVENTS, TARGET_ENDED, NamedRoles, Recording, check_hz
-from redline.monitor.sampling import Sampler
+from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, check_hz
 from redline.records import RecordWriter, Row
 from redline.runs.errors import explain
 from redline.units import duration, number, size
@@ -138,10 +137,10 @@ def remove_files(out: Path) -> None:
         out.rmdir()
 
 
-def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWriter, *, is_new: bool) -> Recording:
+def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWriter, *, is_new: bool) -> HardwareRecorder:
     """Return a recording whose events are written beside its samples."""
     sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
-    recording = Recording(sampler, out, hz=flags.hz, say=partial(write_event, events))
+    recording = HardwareRecorder(sampler, out, hz=flags.hz, say=partial(write_event, events))
     say(f"recording into {out} at {flags.hz:g} Hz; watch it with: redline watch {out}")
     return recording
 

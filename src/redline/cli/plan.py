@@ -14,14 +14,12 @@ from redline.cli.flags import default_job, scan
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.output import is_plain, print_json, print_table, progress_bar
 from redline.cli.parsing import Json, Plain, parse
-from redline.envs.catalog import resolve
+from redline.envs.catalog import env_spec, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import available_bytes
-from redline.experience.budget import RESERVE_BYTES, SURPLUS
-from redline.experience.config import ReplayConfig
+from redline.experience.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
 from redline.plan.disk import DiskPlan
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.recordings.estimate import measure_recordings

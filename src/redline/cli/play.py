@@ -23,11 +23,10 @@ from redline.cli.play_videos import (
 )
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
-from redline.recordings.catalogue import BEST, Listed, list_episodes, select
+from redline.recordings.drawing import MAX_SCALE
 from redline.recordings.episode import RecordingError
-from redline.recordings.library import Entry, Library, open_library
-from redline.recordings.overlay import MAX_SCALE
-from redline.recordings.pictures import StoppedWhilePlayingError
+from redline.recordings.library import BEST, Entry, Library, Listed, list_episodes, open_library, select
+from redline.recordings.replaying import StoppedWhilePlayingError
 from redline.recordings.video import check_target
 from redline.records import plain_text
 from redline.runs.directory import read_run_json
@@ -275,7 +274,7 @@ def episode_facts(one: Listed) -> dict[str, object]:
         "return": one.total_reward,
         "length_steps": one.length_steps,
         "lane": one.lane,
-        "seed": one.key_seed,
-        "seed_offset_steps": one.key_offset_steps,
+        "seed": one.reset_seed,
+        "seed_offset_steps": one.seed_offset_steps,
         "weights_steps": one.weights_steps,
     }

@@ -9,8 +9,7 @@ from redline.cli.episodes import problems_of
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.output import print_json, progress_bar, warn
 from redline.cli.stopping import StopRequest
-from redline.recordings.catalogue import Listed
-from redline.recordings.library import Entry, Library
+from redline.recordings.library import Entry, Library, Listed
 from redline.recordings.verifying import StoppedWhileVerifyingError, Verdict, verify
 from redline.records import plain_text
 from redline.runtime.roles import usable_cores
@@ -59,8 +58,8 @@ def facts_of(run: Path, library: Library, listed: Sequence[Listed], verdicts: Se
             "id": ids.get(verdict.entry.index),
             "role": plain_text(verdict.entry.address.role),
             "lane": verdict.entry.address.lane,
-            "seed": verdict.entry.address.key_seed,
-            "seed_offset_steps": verdict.entry.address.key_offset_steps,
+            "seed": verdict.entry.address.reset_seed,
+            "seed_offset_steps": verdict.entry.address.seed_offset_steps,
             "what": plain_text(verdict.mismatch),
         }
         for verdict in verdicts

@@ -10,8 +10,7 @@ from redline.cli.main import DONE
 from redline.cli.output import print_json, progress_bar
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
-from redline.recordings.catalogue import BEST, POLICY, Listed, list_episodes, select
-from redline.recordings.library import Entry, Library, open_library
+from redline.recordings.library import BEST, POLICY, Entry, Library, Listed, list_episodes, open_library, select
 from redline.recordings.overlay import (
     TARGET_HEIGHT,
     TARGET_TILE_HEIGHT,
@@ -23,7 +22,7 @@ from redline.recordings.overlay import (
     iterate_grid,
     signed,
 )
-from redline.recordings.pictures import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
+from redline.recordings.replaying import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
 from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import measured, plain_text, read_records

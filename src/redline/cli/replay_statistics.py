@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from redline.experience import ReplayMemory
-from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
+from redline.experience.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.types import Array, FloatArray, IntArray
 
 MAX_DISTINCT_REWARDS = 16

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file as load_arrays
 
 from redline.algorithms.q_learning import QLearning
 from redline.cli.replay_statistics import name_ending
-from redline.envs.factory import env_spec
+from redline.envs.catalog import env_spec
 from redline.errors import UserError
 from redline.experience import (
     BatchBuffers,
@@ -24,8 +24,8 @@ from redline.experience import (
     restore_memory,
     without_damage,
 )
+from redline.experience.batches import needed_frames
 from redline.experience.prioritized import PrioritizedSampler
-from redline.experience.window import needed_frames
 from redline.recordings.sheet import DrawnTransition
 from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.manifest import REPLAY, Checkpoint

@@ -1,13 +1,13 @@
-"""Atari games on native threads, with every trap of the emulator's vector env made safe.
+"""Atari games on native threads, safe from the traps of the emulator's vector env.
 
-Lanes that end are reset within the same step, so that every step is a real one in every lane. The first episode end
-`key_interval_steps` or more after a lane's last key seed is followed by a seeded reset (a *key*); from there the same
-actions give the same frames, bit for bit, across all unseeded resets up to the next key.
+Lanes that end are reset within the same step, so that every step counts in every lane. The first episode end
+`seed_interval_steps` or more after a lane's last seeded reset is followed by another; from there the same actions give
+the same frames, bit for bit, across all unseeded resets until the next seeded one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,18 +24,18 @@ from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, Vecto
 if TYPE_CHECKING:
     from redline.envs.atari_games import AtariGame, AtariProtocol
 
-KEY_INTERVAL_STEPS = 10_000
+SEED_INTERVAL_STEPS = 10_000
 _NOOP = 0
-_NO_SEED = -1  # to the emulator: reset, and go on with the random numbers you have
+_NO_SEED = -1  # to the emulator: reset, and continue with its own random numbers
 
 _T = TypeVar("_T")
 
 
 class _Standing(NamedTuple):  # made at every step: a dataclass would take several times as long
-    """Where every lane stands."""
+    """The state of every lane."""
 
     frames: Array  # [N, *frame]
-    info: dict[str, Array]  # [N] each: lives, emulator frames since the key and since the reset
+    info: dict[str, Array]  # [N] each: lives, emulator frames since the seeded reset and since the last reset
 
     def fingerprint(self) -> State:
         """Return what must come back after a resume."""
@@ -44,19 +44,19 @@ class _Standing(NamedTuple):  # made at every step: a dataclass would take sever
 
 
 class _Emulated(NamedTuple):
-    """One step of every lane, and where the lanes stand now that the ended ones have been reset."""
+    """One step of every lane, and the state of the lanes after the ended ones were reset."""
 
     frames: Array  # [N, *frame] the final ones where an episode ended
     reward: FloatArray  # [N]
     terminated: BoolArray  # [N]
     truncated: BoolArray  # [N]
     lives: Array  # [N] before any reset
-    keyed: BoolArray | None  # [N] lanes that were reset with their next key seed; None if no lane was reset
+    reseeded: BoolArray | None  # [N] lanes that were reset with their next seed; None if no lane was reset
     standing: _Standing
 
 
 class AtariVectorEnv:
-    """N games in lockstep; emulation goes on from `send` until `recv`, resets included."""
+    """N games in lockstep; the emulators run between `send` and `recv`, resets included."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class AtariVectorEnv:
         num_envs: int,
         seed: int,
         threads: int,
-        key_interval_steps: int = KEY_INTERVAL_STEPS,
+        seed_interval_steps: int = SEED_INTERVAL_STEPS,
         recv_timeout_s: float = 60.0,
     ) -> None:
         self._emulator = make_emulator(game.game, game.protocol, config, num_envs=num_envs, threads=threads)
         self.spec: EnvSpec = game.spec(config)
         self.num_envs = num_envs
         self._life_loss_ends_return = game.protocol.life_loss_ends_return
-        self._key_interval_steps = key_interval_steps
+        self._seed_interval_steps = seed_interval_steps
         self._recv_timeout_s = recv_timeout_s
         self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
         self._receiver = Receiver(f"receive {game.name}")
@@ -88,46 +88,46 @@ class AtariVectorEnv:
         return self._now().frames
 
     @property
-    def key_seed(self) -> IntArray:
-        """The key seed [N] in force for the episode now running."""
+    def reset_seed(self) -> IntArray:
+        """The seed [N] of the last seeded reset."""
         return self._ledger.seed
 
     @property
-    def steps_since_key(self) -> IntArray:
-        """Actions [N] taken since that key seed."""
+    def steps_since_seed(self) -> IntArray:
+        """Actions [N] taken since that reset."""
         return self._ledger.steps
 
-    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
-        """Return those actions of one lane, or a part; of an episode that has just ended, until the next `send`."""
+    def actions_since_seed(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+        """Return those actions of one lane, or a part; after an episode's end, until the next `send`."""
         return self._ledger.actions(lane, begin, end)
 
     def reset(self) -> Array:
-        """Begin an episode in every lane from its next key seed."""
+        """Begin an episode in every lane from its next seed."""
         self._refuse_pending("reset")
-        self._ledger.rekey(np.ones(self.num_envs, np.bool_))
+        self._ledger.reseed(np.ones(self.num_envs, np.bool_))
         self._standing = self._run(partial(self._reset_lanes, self._ledger.seed))
         return self._standing.frames
 
     def send(self, actions: IntArray) -> None:
-        """Start the emulators, and the wait for them, on one step of every lane."""
+        """Start one step of every lane, and the wait for it."""
         self._refuse_pending("send")
         self._now()
         self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
         self._ledger.record(self._actions)
-        # who waits is there before the emulators begin, and does not take a core from them
+        # the waiting thread is ready before the emulators begin, and does not take a core from them
         self._pending = self._receiver.submit(self._collect)
         self._emulator.send(self._actions)
 
     def recv(self) -> VectorStep:
-        """Return what the step gave; RuntimeError if the emulators stay silent."""
+        """Return the results of the step; RuntimeError if the emulators do not answer."""
         if self._pending is None:
             raise RuntimeError(f"{self.spec.name}: recv() follows send(), once")
         step = self._await(self._pending, self._recv_timeout_s)
         self._pending = None
         before = self._now()
         self._standing = step.standing
-        if step.keyed is not None:
-            self._ledger.rekey(step.keyed)
+        if step.reseeded is not None:
+            self._ledger.reseed(step.reseeded)
         return VectorStep(
             frames=step.frames,
             reward=step.reward,
@@ -143,7 +143,7 @@ class AtariVectorEnv:
         return self._ledger.state() | self._now().fingerprint()
 
     def restore(self, state: State, progress: Progress | None = None) -> bool:
-        """Live the steps since each lane's key again, all lanes arriving together."""
+        """Replay the steps since each lane's seeded reset; all lanes arrive together."""
         self._refuse_pending("restore")
         if self._ledger.load(state):
             self._standing = self._relive(progress)
@@ -153,16 +153,16 @@ class AtariVectorEnv:
         return False
 
     def close(self) -> None:
-        """End the waiting thread; emulators that hang are left to the end of the process, which they do not delay."""
+        """End the waiting thread; emulators that hang stay until the process ends, and do not delay it."""
         self._receiver.close(0.0 if self._is_hung else self._recv_timeout_s)
         if not self._is_hung:
             self._emulator.close()
 
     def _relive(self, progress: Progress | None) -> _Standing:
-        """Step the whole vector as often as the longest lane did; the others join at their key, as late as they can."""
+        """Step the whole vector as often as the longest lane did; the others join as late as possible."""
         steps = self._ledger.steps
         total = int(steps.max())
-        joins = total - steps  # [N] the step before which a lane is reset with its key seed
+        joins = total - steps  # [N] the step before which a lane is reset with its seed
         standing = self._run(partial(self._reset_lanes, np.where(joins == 0, self._ledger.seed, _NO_SEED)))
         script = self._ledger.script(joins, idle=_NOOP)  # [T, N]
         for t in range(total):
@@ -179,34 +179,34 @@ class AtariVectorEnv:
         return standing
 
     def _collect(self, reliving: BoolArray | None = None) -> _Emulated:
-        """Receive one step and reset the lanes that ended, with their next key seed where one is due.
+        """Receive one step and reset the lanes that ended, with their next seed where one is due.
 
-        Lanes that relive their past get no key, or it would be in that past; lanes yet to join are left alone.
+        Lanes that are replayed get no new seed: they had none; lanes yet to join are left alone.
         """
         observations, reward, terminated, truncated, info = self._emulator.recv()
         frames = observations[:, 0]
         standing = _Standing(frames, info)
         ended = terminated | truncated
-        keyed = None
+        reseeded = None
         if reliving is not None:
             ended &= reliving
         if ended.any():
-            keyed = np.zeros_like(ended)
+            reseeded = np.zeros_like(ended)
             if reliving is None:
-                keyed = ended & (self._ledger.steps >= self._key_interval_steps)
-            standing = self._reset_lanes(self._ledger.next_seeds(keyed), ended)
+                reseeded = ended & (self._ledger.steps >= self._seed_interval_steps)
+            standing = self._reset_lanes(self._ledger.next_seeds(reseeded), ended)
         return _Emulated(
             frames=frames,
             reward=reward.astype(np.float32),
             terminated=terminated,
             truncated=truncated,
             lives=info["lives"],
-            keyed=keyed,
+            reseeded=reseeded,
             standing=standing,
         )
 
     def _reset_lanes(self, seeds: IntArray, lanes: BoolArray | None = None) -> _Standing:
-        """Reset those lanes (all, if none are named), each with its seed if that is ≥ 0."""
+        """Reset those lanes (by default all), each with its seed if that is ≥ 0."""
         if lanes is None:
             observations, info = self._emulator.reset(seed=seeds)
         else:
@@ -230,7 +230,7 @@ class AtariVectorEnv:
             self._is_hung = True
             raise EnvError(
                 f"{self.spec.name}: no answer from the emulators within {timeout_s:g} s, a worker thread has failed;"
-                f" lanes 0 … {self.num_envs - 1}, key seeds {self._ledger.seed.tolist()},"
+                f" lanes 0 … {self.num_envs - 1}, seeds {self._ledger.seed.tolist()},"
                 f" steps since {self._ledger.steps.tolist()}, actions {self._actions.tolist()}"
             ) from None
 
@@ -247,7 +247,12 @@ class AtariVectorEnv:
 def make_emulator(
     game: str, protocol: AtariProtocol, config: EnvConfig, *, num_envs: int, threads: int, stack: int = 1
 ) -> Emulator:
-    """Return the emulators by a protocol's rules."""
+    """Return emulators that follow a protocol."""
+    return start_emulator(game, emulator_options(protocol, config, stack=stack), num_envs=num_envs, threads=threads)
+
+
+def start_emulator(game: str, options: Mapping[str, Any], *, num_envs: int, threads: int) -> Emulator:
+    """Return emulators with the given options."""
     if threads < 1:
         raise ValueError(f"{threads} emulator threads: 1 or more are needed (0 would take every core)")
     return Emulator(
@@ -257,12 +262,12 @@ def make_emulator(
         num_threads=threads,
         thread_affinity_offset=-1,
         autoreset_mode=AutoresetMode.NEXT_STEP,  # never happens in a watched lane: it would ignore an action
-        **emulator_options(protocol, config, stack=stack),
+        **options,
     )
 
 
 def emulator_options(protocol: AtariProtocol, config: EnvConfig, *, stack: int = 1) -> dict[str, Any]:
-    """Return all that decides what an emulator shows, with every option spelled out: their defaults surprise."""
+    """Return every option of an emulator: its defaults would surprise."""
     return {
         "max_num_frames_per_episode": config.max_episode_frames,
         "repeat_action_probability": protocol.sticky,

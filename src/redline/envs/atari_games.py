@@ -1,4 +1,4 @@
-"""Atari games: the ids that name one, the protocol by which it is played, and all that is special about it."""
+"""Atari games: their ids, the protocols by which they are played, and their facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_SINGLE_PLAYER = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
 @dataclass(frozen=True)
 class AtariProtocol:
-    """The rules by which Atari games are played and compared; scores of two protocols do not compare."""
+    """Rules of play and evaluation; scores under different protocols can't be compared."""
 
     name: str
     sticky: float  # probability that the emulator repeats the last action instead
@@ -29,13 +29,13 @@ class AtariProtocol:
 
     def __str__(self) -> str:
         sticky = f"sticky actions {self.sticky:g}" if self.sticky else "no sticky actions"
-        life = "a life lost ends the return" if self.life_loss_ends_return else "a life lost ends nothing"
+        life = "losing a life " + ("counts as terminal for learning" if self.life_loss_ends_return else "ends nothing")
         noops = f"0–{self.noop_max - 1} no-ops at the start" if self.noop_max else "no no-ops at the start"
         return f"{self.name}: {sticky}, {life}, {noops}"
 
 
 # Neither presses FIRE at a reset: it would help once per game and never after a lost life, the 2015 agents had to
-# find it themselves, and it would make the no-ops one fewer.
+# find it themselves, and it would take one of the no-ops.
 DQN_2015 = AtariProtocol("NoFrameskip-v4 (DQN, 2015)", sticky=0.0, life_loss_ends_return=True, noop_max=30)
 MACHADO_2018 = AtariProtocol("ALE v5 (Machado et al., 2018)", sticky=0.25, life_loss_ends_return=False, noop_max=0)
 
@@ -59,12 +59,12 @@ class AtariGame:
 
     @property
     def rules(self) -> str:
-        """Say by which rules it is played in training."""
+        """The rules in training."""
         return f"{self.game} by {self.protocol}"
 
     @property
     def evaluation_rules(self) -> str:
-        """Say by which rules whole episodes are played: a life lost ends the return in training at most."""
+        """The rules in evaluation, where losing a life ends nothing."""
         return f"{self.game} by {replace(self.protocol, life_loss_ends_return=False)}"
 
     def spec(self, config: EnvConfig) -> EnvSpec:
@@ -79,28 +79,28 @@ class AtariGame:
         )
 
     def effective(self, config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:
-        """Return the settings as they are: all of them apply."""
+        """Return the settings: all of them apply."""
         return config, []
 
     def presets(self, algorithm: str) -> Mapping[str, Any]:
-        """Return nothing: the algorithms' own settings are for Atari."""
+        """Return nothing: the algorithms' own defaults are for Atari."""
         return {}
 
     def action_names(self, num_actions: int) -> Sequence[str]:
-        """Return what the joystick does."""
+        """Return the joystick's moves."""
         return _joystick(self.game)
 
     def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
     ) -> AtariVectorEnv:
-        """Return N emulators, which `threads` run."""
+        """Return N emulators on `threads`."""
         return AtariVectorEnv(
-            self, config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+            self, config, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=seed_interval_steps
         )
 
 
 def find_game(env_id: str) -> AtariGame | None:
-    """Return the game that an id names in any spelling, None if it names none."""
+    """Return the game of an id in any spelling; None if it names none."""
     for pattern, protocol, name, gymnasium_id in _FORMS:
         match = re.fullmatch(pattern, env_id)
         game = _games_by_letters().get(_letters(match[1])) if match else None
@@ -114,7 +114,7 @@ def find_game(env_id: str) -> AtariGame | None:
 
 
 def atari_games() -> list[str]:
-    """Return the games one player can play, in snake_case."""
+    """Return the games with a single-player mode, in snake_case."""
     return sorted(set(roms.get_all_rom_ids()) - NO_SINGLE_PLAYER)
 
 
@@ -132,13 +132,24 @@ def pascal(game: str) -> str:
 @cache
 def _joystick(game: str) -> tuple[str, ...]:
     """Return the names of a game's actions."""
+    return tuple(action.name for action in _load_rom(game).getMinimalActionSet())
+
+
+@cache
+def screen_size(game: str) -> tuple[int, int]:
+    """Return height and width of a game's own screen."""
+    height, width = _load_rom(game).getScreenDims()
+    return int(height), int(width)
+
+
+def _load_rom(game: str) -> ALEInterface:
     rom = roms.get_rom_path(game)
     if rom is None:
         raise UserError(f"the ROM of {game} is not here: install ale-py with its ROMs")
     ALEInterface.setLoggerMode(LoggerMode.Error)
     emulator = ALEInterface()
     emulator.loadROM(rom)
-    return tuple(action.name for action in emulator.getMinimalActionSet())
+    return emulator
 
 
 @cache

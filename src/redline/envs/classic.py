@@ -1,6 +1,6 @@
 """Any Gymnasium env with discrete actions and array observations, N copies stepped in one thread.
 
-Every episode is seeded with a key of its own, so a resume lives only the episodes under way again.
+Every episode has a seed of its own, so a resume replays only the running episodes.
 """
 
 import math
@@ -24,11 +24,11 @@ from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, Int
 GymEnv = gymnasium.Env[Any, Any]
 MakeEnv = Callable[..., GymEnv]  # takes options of Gymnasium, such as render_mode
 MakeVector = Callable[..., VectorEnv]  # takes what EnvKind.make_vector takes
-Draw = Callable[[GymEnv], Array]  # returns a picture [H, W, 3] uint8 of where the env stands
+Draw = Callable[[GymEnv], Array]  # returns a picture [H, W, 3] uint8 of the env's state
 Presets = Mapping[str, Mapping[str, Any]]  # by algorithm, or by ANY_ALGORITHM
 
-ANY_ALGORITHM = "any"  # in presets: for every algorithm that they don't name
-BYTE = 255  # of a boolean picture, where it is true
+ANY_ALGORITHM = "any"  # in presets: for every algorithm without its own
+BYTE = 255  # where a boolean picture is true
 
 
 def gymnasium_env(env_id: str) -> "GymnasiumEnv":
@@ -38,34 +38,34 @@ def gymnasium_env(env_id: str) -> "GymnasiumEnv":
 
 @dataclass(frozen=True)
 class GymnasiumEnv:
-    """An env with Gymnasium's interface: discrete actions, and arrays or pictures to see."""
+    """An env with Gymnasium's interface, discrete actions, and arrays or pictures as observations."""
 
     gymnasium_id: str
     make: MakeEnv
     presets_by_algorithm: Presets = field(default_factory=dict)
-    draw: Draw | None = None  # in place of what the env renders itself
-    vector: MakeVector | None = None  # in place of N copies that are stepped one after the other
+    draw: Draw | None = None  # instead of what the env renders
+    vector: MakeVector | None = None  # instead of N copies stepped one after the other
 
     frame_skip = 1
 
     @property
     def name(self) -> str:
-        """Short, and safe as a folder's name."""
+        """A short name, safe for a folder."""
         return re.sub(r"[^a-z0-9._-]+", "-", self.gymnasium_id.lower())
 
     @property
     def rules(self) -> str:
-        """Say that it is played as it is."""
+        """The rules in training: the env's own."""
         return f"Gymnasium {self.gymnasium_id}: one action per step, observations as the env gives them"
 
     @property
     def evaluation_rules(self) -> str:
-        """Say the same of whole episodes."""
+        """The rules in evaluation: the same."""
         return self.rules
 
     @cached_property
     def spaces(self) -> tuple[Discrete, Box]:
-        """Actions and observations, of a copy that is made once to be asked."""
+        """Spaces of actions and observations, read once from a copy."""
         env = self.make_one()
         try:
             return checked_spaces(self.gymnasium_id, env)
@@ -75,7 +75,7 @@ class GymnasiumEnv:
     def spec(self, config: EnvConfig) -> EnvSpec:
         """Return what a network and a replay memory must know."""
         if self.vector is not None:
-            lanes = self.make_vector(config, num_envs=1, seed=0, threads=1, key_interval_steps=0)
+            lanes = self.make_vector(config, num_envs=1, seed=0, threads=1, seed_interval_steps=0)
             spec = lanes.spec
             lanes.close()
             return spec
@@ -91,32 +91,32 @@ class GymnasiumEnv:
         )
 
     def effective(self, config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:
-        """Return the settings as they will act: pictures keep their size, and no action is repeated."""
+        """Return the effective settings: pictures keep their size, and no action is repeated."""
         adjustments = [Adjustment("env.size", str(config.size), "native", "only Atari pictures are scaled")]
         if config.skip != 1:
             adjustments.append(Adjustment("env.skip", str(config.skip), "1", "only Atari games repeat an action"))
         return replace(config, skip=1), adjustments
 
     def presets(self, algorithm: str) -> Mapping[str, Any]:
-        """Return the settings that an algorithm starts with here."""
+        """Return an algorithm's defaults for this env."""
         return self.presets_by_algorithm.get(algorithm, self.presets_by_algorithm.get(ANY_ALGORITHM, {}))
 
     def action_names(self, num_actions: int) -> Sequence[str]:
-        """Return numbers."""
+        """Return the actions' numbers."""
         return [str(action) for action in range(num_actions)]
 
     def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
     ) -> VectorEnv:
-        """Return N lanes: of its own kind, or copies stepped in one thread, whose episodes all have a key seed."""
+        """Return N lanes: the env's own vector, or copies stepped in one thread, with a seed for each episode."""
         if self.vector is not None:
             return self.vector(
-                config, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=key_interval_steps
+                config, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=seed_interval_steps
             )
         return ClassicVectorEnv(self, config, num_envs=num_envs, seed=seed)
 
     def make_one(self, **options: Any) -> GymEnv:
-        """Return one copy; UserError where it can't be made, TypeError where it knows no such option."""
+        """Return one copy; UserError if it can't be made, TypeError if it does not know an option."""
         try:
             return self.make(**options)
         except UserError:
@@ -151,23 +151,23 @@ class ClassicVectorEnv:
         return self._frames
 
     @property
-    def key_seed(self) -> IntArray:
-        """The key seed [N] of the episode now running."""
+    def reset_seed(self) -> IntArray:
+        """The seed [N] of the running episode."""
         return self._ledger.seed
 
     @property
-    def steps_since_key(self) -> IntArray:
-        """Actions [N] taken in the episode now running."""
+    def steps_since_seed(self) -> IntArray:
+        """Actions [N] taken in the running episode."""
         return self._ledger.steps
 
-    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
-        """Return those actions of one lane, or a part; of an episode that has just ended, until the next `send`."""
+    def actions_since_seed(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+        """Return those actions of one lane, or a part; after an episode's end, until the next `send`."""
         return self._ledger.actions(lane, begin, end)
 
     def reset(self) -> Array:
-        """Begin an episode in every lane from its next key seed."""
+        """Begin an episode in every lane from its next seed."""
         self._pending = None
-        self._ledger.rekey(np.ones(self.num_envs, np.bool_))
+        self._ledger.reseed(np.ones(self.num_envs, np.bool_))
         self._frames = np.stack([self._begin(lane) for lane in range(self.num_envs)])
         return self._frames
 
@@ -208,7 +208,7 @@ class ClassicVectorEnv:
         return self._ledger.state() | {"frame_crc32": checksums(self.frames)}
 
     def restore(self, state: State, progress: Progress | None = None) -> bool:
-        """Live the episodes under way again; False, with new ones begun, if a frame differs."""
+        """Replay the running episodes; False, with new ones begun, if a frame differs."""
         self._pending = None
         if self._ledger.load(state):
             frames = []
@@ -230,7 +230,7 @@ class ClassicVectorEnv:
     def _begin_next(self, frames: Array, ended: BoolArray) -> Array:
         if not ended.any():
             return frames
-        self._ledger.rekey(ended)
+        self._ledger.reseed(ended)
         first_frames = frames.copy()
         for lane in np.flatnonzero(ended):
             first_frames[lane] = self._begin(int(lane))
@@ -253,7 +253,7 @@ class ClassicVectorEnv:
         return self._to_frame(observation), float(reward), bool(terminated), bool(truncated)
 
     def _failure(self, lane: int, what: str) -> EnvError:
-        return EnvError(f"{self._id} failed in lane {lane}, key seed {self._ledger.seed[lane]}: {what}")
+        return EnvError(f"{self._id} failed in lane {lane}, seed {self._ledger.seed[lane]}: {what}")
 
     def _relive(self, lane: int) -> Array:
         frame = self._begin(lane)
@@ -265,7 +265,7 @@ class ClassicVectorEnv:
 
 
 def make_gymnasium_env(env_id: str, **options: Any) -> GymEnv:
-    """Return one copy; UserError where Gymnasium can't make it."""
+    """Return one copy; UserError if Gymnasium can't make it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an old version is the user's choice
@@ -275,7 +275,7 @@ def make_gymnasium_env(env_id: str, **options: Any) -> GymEnv:
 
 
 def checked_spaces(env_id: str, env: GymEnv) -> tuple[Discrete, Box]:
-    """Return actions and observations, if they are of a kind that an agent here can use."""
+    """Return the spaces of actions and observations; UserError if no algorithm here can use them."""
     actions, observations = env.action_space, env.observation_space
     if not isinstance(actions, Discrete):
         form = "continuous" if isinstance(actions, Box) else type(actions).__name__
@@ -287,9 +287,9 @@ def checked_spaces(env_id: str, env: GymEnv) -> tuple[Discrete, Box]:
 
 
 def frame_converter(space: Box) -> Callable[[Any], Array]:
-    """Return the way from an observation to a frame: bytes or booleans in two or three axes are a picture.
+    """Return the function from observation to frame: bytes or booleans in two or three axes are a picture.
 
-    All else is a vector. Channels come first in a frame [C, H, W]; an env has them first or last, in the smaller axis.
+    All else is a vector. Channels come first in a frame [C, H, W]; an env has them first or last, on the smaller axis.
     """
     is_boolean = space.dtype == np.bool_
     if not (is_boolean or space.dtype == np.uint8) or len(space.shape) not in (2, 3):

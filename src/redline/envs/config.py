@@ -1,4 +1,4 @@
-"""What a user can choose about the environment."""
+"""The settings of an env."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,22 +10,22 @@ from redline.errors import UserError
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The world to learn in, and how it is seen."""
+    """The env to learn in, and how it is observed."""
 
     id: Annotated[str, tyro.conf.arg(aliases=("--env",))] = "pong"
     """Atari game (pong, PongNoFrameskip-v4, ALE/Pong-v5), Gymnasium id (CartPole-v1) or probe (redline/Catch-v0)."""
 
     size: int = 84
-    """Height and width in pixels to which an Atari picture is scaled; other envs keep their own."""
+    """Height and width in pixels to which Atari frames are scaled; other envs keep their size."""
 
     stack: int = 4
-    """Newest frames that make one observation."""
+    """How many of the newest frames make one observation."""
 
     skip: int = 4
-    """Emulator frames for which an Atari game repeats an action; other envs take one per step."""
+    """Emulator frames for which an action is repeated in Atari games; other envs take one per step."""
 
     max_episode_frames: int = 108_000
-    """Frames after which an episode is cut (truncated, not terminated): 108,000 are 30 minutes of play."""
+    """Emulator frames after which an episode is truncated, not terminated: 108,000 are 30 minutes of play."""
 
     def __post_init__(self) -> None:
         _require("size", self.size, lowest=16, highest=256)

@@ -1,48 +1,49 @@
-"""The key seed of every lane and the actions since: enough to live an episode again.
+"""What each lane of a vector env has played: its reset seed, the actions since, and its running episode.
 
-A key seed is a pure function of run seed, lane and number, so a lane's future never depends on the other lanes.
+Seed and actions are enough to play an episode again. A reset seed is a pure function of run seed, lane and number, so a
+lane's future never depends on other lanes.
 """
 
 import zlib
 
 import numpy as np
 
-from redline.envs.vector import State
-from redline.types import Array, BoolArray, IntArray
+from redline.envs.vector import State, VectorEnv
+from redline.types import Array, BoolArray, IntArray, VectorStep
 
 
-def key_seed(run_seed: int, lane: int, number: int) -> int:
-    """Return the lane's key seed of that number, 0 … 2³¹ − 1: the emulator takes a C int, and −1 as "none"."""
+def reset_seed(run_seed: int, lane: int, number: int) -> int:
+    """Return the lane's reset seed of that number, 0 … 2³¹ − 1: the emulator takes a C int, and −1 as "none"."""
     sequence = np.random.SeedSequence(run_seed, spawn_key=(lane, number))
     return int(sequence.generate_state(1)[0]) & 0x7FFF_FFFF
 
 
 def checksums(frames: Array) -> IntArray:
-    """Return one number per frame [N], by which a resume knows that the world came back."""
+    """Return one number per frame [N]; a resume compares them to know that the env came back."""
     return np.array([zlib.crc32(frame.tobytes()) for frame in frames], np.int64)
 
 
 class Ledger:
-    """Key seeds and actions of N lanes; a new key forgets the actions before it."""
+    """Reset seeds and actions of N lanes; a new seed drops the actions before it."""
 
     def __init__(self, num_envs: int, *, num_actions: int, run_seed: int) -> None:
         self.run_seed = run_seed
         self._num_actions = num_actions
-        self.seed: IntArray = np.full(num_envs, -1, np.int64)  # [N] in force; −1 before the first
-        self.count: IntArray = np.zeros(num_envs, np.int64)  # [N] keys used so far
-        self.steps: IntArray = np.zeros(num_envs, np.int64)  # [N] actions since the key
+        self.seed: IntArray = np.full(num_envs, -1, np.int64)  # [N] of the last seeded reset; −1 before the first
+        self.count: IntArray = np.zeros(num_envs, np.int64)  # [N] seeds used so far
+        self.steps: IntArray = np.zeros(num_envs, np.int64)  # [N] actions since the seeded reset
         self._lanes = np.arange(num_envs)
         self._actions: Array = np.zeros((num_envs, 1024), np.uint8 if num_actions <= 256 else np.int64)  # [N, T]
 
     def next_seeds(self, lanes: BoolArray) -> IntArray:
-        """Return the next key seed of those lanes, −1 for the others; nothing changes."""
+        """Return the next reset seed of those lanes, −1 for the others; nothing changes."""
         seeds: IntArray = np.full(len(self.seed), -1, np.int64)
         for lane in np.flatnonzero(lanes):
-            seeds[lane] = key_seed(self.run_seed, int(lane), int(self.count[lane]))
+            seeds[lane] = reset_seed(self.run_seed, int(lane), int(self.count[lane]))
         return seeds
 
-    def rekey(self, lanes: BoolArray) -> None:
-        """Put the next key seed in force for those lanes."""
+    def reseed(self, lanes: BoolArray) -> None:
+        """Begin anew in those lanes, with their next reset seed."""
         if not lanes.any():
             return
         self.seed = np.where(lanes, self.next_seeds(lanes), self.seed)
@@ -50,28 +51,28 @@ class Ledger:
         self.steps = np.where(lanes, 0, self.steps)
 
     def record(self, actions: IntArray) -> None:
-        """Note one action in every lane."""
+        """Add one action in every lane."""
         if self.steps.max() == self._actions.shape[1]:
             self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
         self._actions[self._lanes, self.steps] = actions
         self.steps = self.steps + 1
 
     def actions(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
-        """Return a copy of one lane's actions since its key.
+        """Return a copy of one lane's actions since its seeded reset, from step `begin` to `end`.
 
-        `begin` and `end` are steps after the key. What a new key forgets can be asked for so until the next `record`.
+        Actions before a new seed can still be read with `end`, until the next `record`.
         """
         return self._actions[lane, begin : self.steps[lane] if end is None else end].copy()
 
     def script(self, joins: IntArray, *, idle: int) -> IntArray:
-        """Return the actions [T, N] of lanes of which each begins at its own row and is idle before it."""
+        """Return the actions [T, N] of lanes that each begin at their own row and are idle before it."""
         script: IntArray = np.full((int((joins + self.steps).max()), len(joins)), idle, np.int64)
         for lane, (join, steps) in enumerate(zip(joins, self.steps, strict=True)):
             script[join : join + steps, lane] = self._actions[lane, :steps]
         return script
 
     def state(self) -> State:
-        """Return everything as plain arrays: actions concatenated, lane after lane."""
+        """Return everything as plain arrays; actions are concatenated, lane after lane."""
         return {
             "run_seed": np.array([self.run_seed], np.uint64),
             "key_seed": self.seed.copy(),
@@ -81,7 +82,7 @@ class Ledger:
         }
 
     def load(self, state: State) -> bool:
-        """Take over a state of as many lanes; False if it holds actions that this env does not know."""
+        """Load a state of as many lanes; False if it holds actions that this env does not have."""
         if len(state["key_seed"]) != len(self.seed):
             raise ValueError(f"the state has {len(state['key_seed'])} lanes, this env has {len(self.seed)}")
         self.run_seed = int(state["run_seed"][0])
@@ -94,3 +95,40 @@ class Ledger:
         for lane, (end, steps) in enumerate(zip(ends, self.steps, strict=True)):
             self._actions[lane, :steps] = state["actions"][end - steps : end]
         return bool(state["actions"].max(initial=0) < self._num_actions)
+
+
+class EpisodesUnderWay:
+    """The running episode of each lane of a vector env: its return, its length, and where it began."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env = env
+        self.total_reward = np.zeros(env.num_envs)  # [N] unclipped
+        self.length_steps: IntArray = np.zeros(env.num_envs, np.int64)
+        self.reset_seed: IntArray = np.zeros(env.num_envs, np.int64)  # of the last seeded reset
+        self.seed_offset_steps: IntArray = np.zeros(env.num_envs, np.int64)  # from there to the start of the episode
+
+    def begin(self, lanes: BoolArray) -> None:
+        """Start an episode in those lanes, from the current state of their envs."""
+        self.total_reward[lanes] = 0.0
+        self.length_steps[lanes] = 0
+        self.reset_seed[lanes] = self._env.reset_seed[lanes]
+        self.seed_offset_steps[lanes] = self._env.steps_since_seed[lanes]
+
+    def count(self, step: VectorStep) -> None:
+        """Add a step of each lane."""
+        self.total_reward += step.reward
+        self.length_steps += 1
+
+    def state(self) -> State:
+        """Return the state for a checkpoint."""
+        return {
+            "return": self.total_reward,
+            "length_steps": self.length_steps,
+            "key_seed": self.reset_seed,
+            "key_offset_steps": self.seed_offset_steps,
+        }
+
+    def load_state(self, state: State) -> None:
+        """Continue from what `state()` returned."""
+        for name, values in self.state().items():
+            values[:] = state[name]

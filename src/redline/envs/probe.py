@@ -1,4 +1,4 @@
-"""Tiny envs that a test can reason about: what each one shows to be broken is in its first line."""
+"""Tiny envs that a test can reason about; the first line of each says which fault it reveals."""
 
 import time
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""A daemon thread that waits for the emulator, so that nobody else hangs when the emulator does."""
+"""A daemon thread that waits for the emulator, so that the caller does not hang with it."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Answer(Generic[T]):
-    """What a job will give; a future with a single reader, at a fraction of its cost."""
+    """The result of a job; a future with a single reader, at a fraction of the cost."""
 
     def __init__(self, job: Callable[[], T]) -> None:
         self._job = job
@@ -26,7 +26,7 @@ class Answer(Generic[T]):
         self._pending.release()
 
     def result(self, timeout_s: float) -> T:
-        """Wait for what the job gives, or raise what it raised; TimeoutError if that takes too long."""
+        """Wait for the job's result, or raise its error; TimeoutError if that takes too long."""
         if not self._pending.acquire(timeout=timeout_s):
             raise TimeoutError
         self._pending.release()
@@ -36,10 +36,10 @@ class Answer(Generic[T]):
 
 
 class Receiver:
-    """Runs one job after the other in its own thread; whoever needs a result waits for it with a limit.
+    """Runs one job after the other in its own thread; callers wait for results with a limit.
 
-    The waiting thread still answers to signals. A job that never returns keeps its thread, which is a daemon and so
-    does not hold up the end of the process: the reason why this is no `ThreadPoolExecutor`, whose threads would.
+    The waiting thread still handles signals. A job that never returns keeps its thread, a daemon, which does not delay
+    the end of the process: threads of a `ThreadPoolExecutor` would.
     """
 
     def __init__(self, name: str) -> None:
@@ -54,7 +54,7 @@ class Receiver:
         return answer
 
     def close(self, timeout_s: float) -> None:
-        """End the thread after the job under way, or leave it to that job."""
+        """End the thread after its current job, or leave it to that job."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
 
@@ -62,4 +62,4 @@ class Receiver:
 def _serve(jobs: "SimpleQueue[Answer[Any] | None]") -> None:
     while (answer := jobs.get()) is not None:
         answer.run()
-        del answer  # an env that nobody else holds can go
+        del answer  # frees an env that nobody else holds

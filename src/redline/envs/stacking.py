@@ -1,6 +1,6 @@
 """How frames become an observation: the newest K, with zeros before an episode's first frame.
 
-This is the emulator's own padding, byte for byte; replay cuts its windows by the same rule.
+This is the emulator's own padding, byte for byte; the replay memory follows the same rule.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def push(stack: Array, frames: Array) -> Array:
 
 
 def restart(stack: Array, lanes: BoolArray, first_frames: Array) -> Array:
-    """Return the stack with `lanes` [N] begun anew: zeros, then their first frame; `stack` itself if none is."""
+    """Return the stack with `lanes` [N] begun anew: zeros, then their first frame; `stack` itself if there are none."""
     if not lanes.any():
         return stack
     fresh = stack.copy()

@@ -1,4 +1,4 @@
-"""What an id stands for, and what a vector of such envs promises: N lanes, each at its own place in its own episode."""
+"""What an env offers, and what a vector of such envs promises: N lanes, each in its own episode."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,132 +13,110 @@ Progress = Callable[[float], None]
 
 
 class EnvError(RuntimeError):
-    """An environment failed or fell silent; the message names it, the lane and the seed."""
+    """An env failed or stopped answering; the message names it, the lane and the seed."""
 
 
 class VectorEnv(Protocol):
     """N lanes in lockstep; a lane that ends begins its next episode within the same step.
 
-    An episode's address is (lane, key seed, actions since the key): the lane, reset with its key seed and given
-    the same actions, goes the same way bit for bit.
+    An episode's address is (lane, reset seed, actions since): a lane that is reset with the seed and given the same
+    actions plays the same episode, bit for bit. Not every reset is seeded: several episodes may follow one seed.
     """
 
     @property
     def spec(self) -> EnvSpec:
         """What a network and a replay memory must know."""
-        ...
 
     @property
     def num_envs(self) -> int:
         """Lanes."""
-        ...
 
     @property
     def frames(self) -> Array:
-        """The newest frame of every lane [N, *frame]: an episode's first where one has just begun."""
-        ...
+        """The newest frame of every lane [N, *frame]; the first one where an episode has just begun."""
 
     @property
-    def key_seed(self) -> IntArray:
-        """The key seed [N] in force for the episode now running; read it before `recv` to name one that ends."""
-        ...
+    def reset_seed(self) -> IntArray:
+        """The seed [N] of the last seeded reset; read it before `recv` to name an episode that ends."""
 
     @property
-    def steps_since_key(self) -> IntArray:
-        """Actions [N] taken since that key seed."""
-        ...
+    def steps_since_seed(self) -> IntArray:
+        """Actions [N] taken since that reset."""
 
-    def actions_since_key(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
-        """Return those actions of one lane, oldest first, or the part from `begin` to `end` steps after the key.
+    def actions_since_seed(self, lane: int, begin: int = 0, end: int | None = None) -> Array:
+        """Return those actions of one lane, oldest first, or the part from step `begin` to `end`.
 
-        An episode that has just ended can be asked for until the next `send`, even if a new key is in force.
+        Actions of an episode that has just ended can be read until the next `send`, even after a new seed.
         """
-        ...
 
     def reset(self) -> Array:
-        """Begin an episode in every lane from its next key seed and return the first frames [N, *frame]."""
-        ...
+        """Begin an episode in every lane from its next seed and return the first frames [N, *frame]."""
 
     def send(self, actions: IntArray) -> None:
-        """Take one step in every lane; the results are asked for with `recv`, and only then comes the next `send`."""
-        ...
+        """Start one step in every lane; `recv` returns the results and must come before the next `send`."""
 
     def recv(self) -> VectorStep:
-        """Return what the step gave, with ended lanes already in their next episode."""
-        ...
+        """Return the results of the step; ended lanes are already in their next episode."""
 
     def state(self) -> State:
         """Return what `restore` needs, as plain arrays; only between `recv` and `send`."""
-        ...
 
     def restore(self, state: State, progress: Progress | None = None) -> bool:
-        """Bring every lane to the state, telling `progress` the share done (0 … 1).
+        """Bring every lane back to the state, reporting the share done (0 … 1) to `progress`.
 
-        False if the world did not come back exactly: then every lane has begun a new episode.
+        False if the envs did not come back exactly: then every lane has begun a new episode.
         """
-        ...
 
     def close(self) -> None:
-        """Give back threads and memory."""
-        ...
+        """Free threads and memory."""
 
 
 class EnvKind(Protocol):
-    """What an id stands for: how to make it, what it starts with, and by which rules it is played."""
+    """The env of an id: how to make it, its presets, and its rules."""
 
     @property
     def name(self) -> str:
-        """Short, and safe as a folder's name."""
-        ...
+        """A short name, safe for a folder."""
 
     @property
     def gymnasium_id(self) -> str:
         """The canonical id."""
-        ...
 
     @property
     def frame_skip(self) -> int:
-        """Emulator frames in one step, unless the user wants others."""
-        ...
+        """Emulator frames in one step, unless the user sets another number."""
 
     @property
     def rules(self) -> str:
-        """One sentence that says by which rules it is played in training."""
-        ...
+        """The rules in training, in one sentence."""
 
     @property
     def evaluation_rules(self) -> str:
-        """The same for whole episodes that nothing is learnt from."""
-        ...
+        """The rules in evaluation."""
 
     def spec(self, config: EnvConfig) -> EnvSpec:
         """Return what a network and a replay memory must know."""
-        ...
 
     def effective(self, config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:
-        """Return the settings as they will act, and each one that does not act as it was asked."""
-        ...
+        """Return the effective settings, and the changes to what was asked for."""
 
     def presets(self, algorithm: str) -> Mapping[str, Any]:
-        """Return the settings, as a file for --config has them, that an algorithm starts with here."""
-        ...
+        """Return an algorithm's defaults for this env, in the form of a --config file."""
 
     def action_names(self, num_actions: int) -> Sequence[str]:
         """Return a name for each action."""
-        ...
 
     def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, key_interval_steps: int
+        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
     ) -> VectorEnv:
-        """Return N lanes; emulators may use `threads`, and an episode has a key of its own if the interval is 0."""
-        ...
+        """Return N lanes; emulators use `threads`. A seeded reset comes at the first episode end after the interval."""
 
 
 def checked_actions(actions: Array, *, num_envs: int, num_actions: int) -> IntArray:
-    """Return a private copy as int64 [N], or raise ValueError naming the lane and the action that cannot be."""
+    """Return a private copy as int64 [N]; raise ValueError with lane and action if one is invalid."""
     if isinstance(actions, np.ndarray) and actions.dtype == np.int64 and actions.shape == (num_envs,):
         copy = actions.copy()
-        # read as unsigned, a negative number is a large one; at every step it is waited for, so one look must do
+        # as unsigned numbers, negative ones are large: one comparison is enough, in a place that every step waits for
         if copy.view(np.uint64).max(initial=0) < num_actions:
             return copy
     actions = np.asarray(actions)

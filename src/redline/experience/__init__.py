@@ -1,17 +1,13 @@
-"""Experience: what the actors saw, kept so that the learner can draw from it."""
+"""Experience: transitions and rollouts, stored for the learner to draw from."""
 
-from redline.experience.backing import ReplayError
-from redline.experience.budget import check_fits, with_budget
-from redline.experience.config import ReplayConfig
-from redline.experience.free_memory import available_bytes
-from redline.experience.gather import BatchBuffers, gather
+from redline.experience.backing import ReplayError, available_bytes
+from redline.experience.batches import BatchBuffers, SequenceBuffers, gather, with_burn_in
 from redline.experience.layout import ReplayLayout
 from redline.experience.loader import BatchLoader
 from redline.experience.memory import ReplayMemory
 from redline.experience.prioritized import PrioritizedSampler
 from redline.experience.rollout import RolloutBuffer
 from redline.experience.sampler import Sampler, UniformSampler
-from redline.experience.sequences import SequenceBuffers, gather_sequences, with_burn_in
 from redline.experience.shared_lanes import (
     BY_EPISODE,
     IN_CHUNKS,
@@ -21,6 +17,7 @@ from redline.experience.shared_lanes import (
     PushRule,
     SharedLanes,
 )
+from redline.experience.sizing import ReplayConfig, check_fits, largest_capacity, with_budget
 from redline.experience.snapshot import ReplaySnapshot, restore_memory, take_snapshot, without_damage
 
 __all__ = [
@@ -46,7 +43,7 @@ __all__ = [
     "available_bytes",
     "check_fits",
     "gather",
-    "gather_sequences",
+    "largest_capacity",
     "restore_memory",
     "take_snapshot",
     "with_budget",

@@ -1,7 +1,7 @@
-"""Where the frames lie: anonymous memory or a file, reserved before it is written.
+"""Where frames are stored: anonymous memory or a file, reserved before it is written; and how much memory is left.
 
-Nothing is written to what is not reserved, because a page that does not exist when it is touched ends the process
-(SIGBUS) instead of raising an error. Space is reserved piece by piece, as it is needed, up to a bound known before.
+Only reserved space is written: touching a page that the machine can't provide kills the process (SIGBUS) instead of
+raising an error. Space is reserved piece by piece, as it is needed, up to a bound known before.
 """
 
 from __future__ import annotations
@@ -12,21 +12,77 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import psutil
 
 from redline.errors import UserError
-from redline.experience.free_memory import available_bytes
 from redline.types import Array
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG)
 MARGIN_BYTES = 64 * 1024**2  # left to the rest of the machine
 
 
+@dataclass(frozen=True)
+class _CgroupFiles:
+    """The file names of one version of control groups."""
+
+    mount: str  # below the root
+    limit: str
+    usage: str
+    reclaimable: str  # in memory.stat: file pages in the usage that the kernel can drop
+
+
+VERSION_2 = _CgroupFiles("", "memory.max", "memory.current", "inactive_file")
+VERSION_1 = _CgroupFiles("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def available_bytes() -> int:
+    """Return the bytes that this process can still get: from the machine or its control groups, whichever is less."""
+    in_machine = int(psutil.virtual_memory().available)
+    in_group = cgroup_available_bytes()
+    return in_machine if in_group is None else min(in_machine, in_group)
+
+
+def cgroup_available_bytes(
+    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """Return the bytes left in the tightest control group of this process; None: no limit."""
+    left = []
+    for line in (_read(membership) or "").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        files = VERSION_1 if controllers else VERSION_2
+        mount = root / files.mount
+        path = mount / group.lstrip("/")
+        for folder in (path, *path.parents):  # a limit holds for all groups below it
+            left.append(_bytes_left(folder, files))
+            if folder == mount:
+                break
+    return min((count for count in left if count is not None), default=None)
+
+
+def _bytes_left(folder: Path, files: _CgroupFiles) -> int | None:
+    limit, usage = _read(folder / files.limit), _read(folder / files.usage)
+    if limit is None or usage is None or limit.strip() == "max":
+        return None
+    stat = dict(line.split(maxsplit=1) for line in (_read(folder / "memory.stat") or "").splitlines())
+    return max(int(limit) - int(usage) + int(stat.get(files.reclaimable, 0)), 0)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
 class ReplayError(Exception):
-    """The replay memory cannot go on: its disk fails, or not even the least that it needs is there."""
+    """The replay memory cannot go on: its disk failed, or the machine lacks the least that it needs."""
 
 
 class Backing(Protocol):
@@ -35,27 +91,23 @@ class Backing(Protocol):
     reserved_bytes: int
 
     def reserve(self, num_bytes: int) -> bool:
-        """Make the first `num_bytes` usable; False if the machine has not that much."""
-        ...
+        """Make the first `num_bytes` usable; False if the machine has too little."""
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Return a part."""
-        ...
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
         """Set a part."""
-        ...
 
     def close(self) -> None:
         """Give everything back."""
-        ...
 
 
 class Ram:
-    """An anonymous mapping: gone with the last process that holds it, and never a file in a folder.
+    """An anonymous mapping: freed with the last process that holds it, never a file in a folder.
 
-    Shared and reserved by the kernel where it can be. With `huge_pages` it is private and reserved by touching it:
-    shared memory gets none, and raw frames, read at random, gain by them.
+    The kernel shares and reserves it where it can. With `huge_pages` it is private and reserved by touching it: shared
+    memory gets no huge pages, and raw frames, read at random, are faster with them.
     """
 
     def __init__(
@@ -84,7 +136,7 @@ class Ram:
         return mapping
 
     def reserve(self, num_bytes: int) -> bool:
-        """Take pages for the part that is new, if the machine and its control groups can spare them."""
+        """Take pages for the new part, if the machine and its control groups can spare them."""
         more = num_bytes - self.reserved_bytes
         if more <= 0:
             return True
@@ -106,14 +158,14 @@ class Ram:
         self._view[offset : offset + len(data)] = data
 
     def close(self) -> None:
-        """Close the descriptor; the pages go with the last array that shows them."""
+        """Close the descriptor; the pages are freed with the last array that shows them."""
         if self._descriptor is not None:
             self._end()
             self._descriptor = -1  # the number may soon be another file's
 
 
 class Disk:
-    """A file without a name in a folder of the user's choice: its space is free again when the process ends."""
+    """An unnamed file in a folder of the user's choice: its space is free again when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self.reserved_bytes = 0
@@ -127,7 +179,7 @@ class Disk:
             raise UserError(f"replay.path {folder} can't be used: {error.strerror}: choose another folder") from None
 
     def reserve(self, num_bytes: int) -> bool:
-        """Take blocks on the disk for the part that is new."""
+        """Take blocks on the disk for the new part."""
         more = num_bytes - self.reserved_bytes
         if more <= 0:
             return True
@@ -137,7 +189,7 @@ class Disk:
         return True
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read a part; the page cache keeps what was read lately, and gives it up when memory is short."""
+        """Read a part; the page cache keeps recent parts and drops them when memory is short."""
         try:
             data = os.pread(self._descriptor, length, offset)
         except OSError as error:
@@ -153,10 +205,12 @@ class Disk:
         except OSError as error:
             raise ReplayError(f"the replay in {self._folder} can't be written: {error.strerror}") from None
         if written != len(data):
-            raise ReplayError(f"the replay in {self._folder} can't be written: {written} of {len(data)} bytes were")
+            raise ReplayError(
+                f"the replay in {self._folder} can't be written: only {written} of {len(data)} bytes were"
+            )
 
     def close(self) -> None:
-        """Close the file, which ends it."""
+        """Close the file, which deletes it."""
         self._end()
         self._descriptor = -1  # the number may soon be another file's
 

@@ -1,8 +1,8 @@
 """Sealed chunks as bytes: a header that says what must follow, a table compressed with zstd, then the chunks' blobs.
 
 Little-endian, no pickle. A checksum covers all that follows it, and sizes are compared with those expected before
-anything is allocated. A blob is kept as the memory has it, so that saving a memory that is compressed anyway costs no
-more than copying it.
+anything is allocated. Blobs are stored as they are in memory, so that saving a compressed memory costs no more than
+copying it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import zstandard
 
-from redline.experience.chunk_pool import STARTS
+from redline.experience.chunks import STARTS
 from redline.experience.frame_codec import CODECS
 from redline.types import Array
 
@@ -48,20 +48,19 @@ class StoredChunk:
     codec: str
     blob: bytes | memoryview  # the frames
 
+    @property
+    def length(self) -> int:
+        """Bytes of the blob."""
+        return len(self.blob)
+
 
 def encode_block(chunks: Sequence[StoredChunk]) -> bytes:
     """Return chunks of one codec as bytes."""
     if not 0 < len(chunks) <= MAX_CHUNKS or len({chunk.codec for chunk in chunks}) != 1:
         raise ValueError("a block holds 1 to 4096 chunks of one codec")
-    columns = {
-        "lane": [chunk.lane for chunk in chunks],
-        "chunk": [chunk.chunk for chunk in chunks],
-        "first_number": [chunk.first_number for chunk in chunks],
-        "num_transitions": [chunk.num_transitions for chunk in chunks],
-        "num_frames": [chunk.num_frames for chunk in chunks],
-        "length": [len(chunk.blob) for chunk in chunks],
-    }
-    parts = [np.array(values, CHUNK_DTYPES[name]).tobytes() for name, values in columns.items()]
+    parts = [
+        np.array([getattr(chunk, name) for chunk in chunks], dtype).tobytes() for name, dtype in CHUNK_DTYPES.items()
+    ]
     for name, dtype in ROW_DTYPES.items():
         parts.append(np.concatenate([chunk.rows[name] for chunk in chunks]).astype(dtype, copy=False).tobytes())
     table = zstandard.ZstdCompressor(level=1).compress(b"".join(parts))

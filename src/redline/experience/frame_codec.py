@@ -1,4 +1,4 @@
-"""How the frames of a chunk become bytes: zstd by default, lz4 where speed counts more, raw where neither helps."""
+"""How the frames of a chunk are compressed: zstd by default, lz4 where speed counts more, raw where neither helps."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ class FrameCodec(Protocol):
 
     def encode(self, frames: memoryview) -> bytes | memoryview:
         """Return the frames as bytes; `raw` returns the buffer itself."""
-        ...
 
     def decode_into(self, blob: bytes | memoryview, out: memoryview) -> None:
-        """Fill `out` with what was encoded, or raise ValueError if it is not exactly that many bytes."""
-        ...
+        """Fill `out` with the decoded bytes; raise ValueError if they are not exactly that many."""
 
 
 class Zstd:
-    """Small: a chunk of eight frames takes about a twentieth of its size."""
+    """Small: a chunk of eight frames shrinks to about a twentieth."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
@@ -49,7 +47,7 @@ class Zstd:
 
 
 class Lz4:
-    """Fast: decodes in about half the time of zstd, and takes up to twice the room."""
+    """Fast: decodes in about half the time of zstd, and takes up to twice the space."""
 
     def encode(self, frames: memoryview) -> bytes:
         """Compress."""
@@ -68,7 +66,7 @@ class Lz4:
 
 
 class Raw:
-    """As it is: for vectors, and to measure against."""
+    """Uncompressed: for vectors, and to measure against."""
 
     def encode(self, frames: memoryview) -> memoryview:
         """Return the buffer."""
@@ -92,5 +90,5 @@ def find_codec(name: str) -> FrameCodec:
 
 
 def max_encoded_bytes(num_bytes: int) -> int:
-    """Return the most that any codec makes of so many bytes: what can't be compressed grows a little."""
+    """Return the most bytes that a codec makes of `num_bytes`: incompressible data grow a little."""
     return num_bytes + num_bytes // 128 + 128

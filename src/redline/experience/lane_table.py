@@ -1,6 +1,6 @@
-"""Per lane: how far it has been written, what is still held, and where each chunk and transition is.
+"""Per lane: how far it is written, what is still held, and where each chunk and transition is.
 
-Numbers of frames, chunks and transitions only ever grow; rings of a power of two hold the part that is resident.
+Numbers of frames, chunks and transitions only grow; rings whose width is a power of two hold the resident part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from redline.types import IntArray
 
 
 class LaneRing:
-    """One value per lane and number, for the numbers that are resident."""
+    """One value per lane and resident number."""
 
     def __init__(self, lanes: int, width: int) -> None:
         self.values: IntArray = np.zeros((lanes, width), np.int64)
@@ -22,7 +22,7 @@ class LaneRing:
         self._mask = width - 1
 
     def read(self, rows: IntArray, numbers: IntArray) -> IntArray:
-        """Return the values at `numbers`; anything where a number is not resident."""
+        """Return the values at `numbers`; any value where a number is not resident."""
         found: IntArray = self.values[rows, numbers & self._mask]
         return found
 
@@ -52,27 +52,13 @@ class Bounds(NamedTuple):
 class LaneTable:
     """Columns over lanes; row r is lane `first_lane + r`, so that lanes long gone cost nothing."""
 
-    COLUMNS = (
-        "num_frames",
-        "num_transitions",
-        "ended_before",
-        "step",
-        "head",
-        "is_open",
-        "num_sealed",
-        "first_chunk",
-        "first_number",
-        "floor_frame",
-        "floor_number",
-        "first_whole",
-    )
     num_frames: IntArray  # written so far: the number of the next frame
     num_transitions: IntArray  # completed so far: the number of the next transition
-    ended_before: IntArray  # transitions up to and with the last one that ended a return or an episode
+    ended_before: IntArray  # transitions up to and including the last one that ended a return or an episode
     step: IntArray  # of the newest frame in its episode
     head: IntArray  # address of the newest frame
-    is_open: IntArray  # 1 while an episode is under way
-    num_sealed: IntArray  # chunks that will not change any more
+    is_open: IntArray  # 1 while an episode is running
+    num_sealed: IntArray  # chunks that can no longer change
     first_chunk: IntArray  # first resident chunk
     first_number: IntArray  # first resident transition
     floor_frame: IntArray  # first frame that cannot be evicted within the horizon
@@ -82,8 +68,8 @@ class LaneTable:
     def __init__(self, layout: ReplayLayout) -> None:
         self.frames_per_chunk = layout.frames_per_chunk
         self.first_lane = 0
-        self.bounds: Bounds | None = None  # kept until something is written
-        for name in self.COLUMNS:
+        self.bounds: Bounds | None = None  # kept until the next write
+        for name in COLUMNS:
             setattr(self, name, np.zeros(0, np.int64))
         self.slots = LaneRing(0, layout.chunks_per_lane)
         self.frame_of = LaneRing(0, layout.numbers_per_lane)
@@ -93,7 +79,7 @@ class LaneTable:
 
     @property
     def next_lane(self) -> int:
-        """The id that the next lane gets."""
+        """The id of the next lane."""
         return self.first_lane + len(self)
 
     @property
@@ -108,21 +94,21 @@ class LaneTable:
 
     def add(self, lanes: int) -> None:
         """Append empty lanes."""
-        for name in self.COLUMNS:
+        for name in COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(lanes, np.int64)]))
         for ring in (self.slots, self.frame_of):
             ring.values = np.concatenate([ring.values, np.zeros((lanes, ring.width), np.int64)])
 
     def drop(self, lanes: int) -> None:
         """Forget the oldest lanes."""
-        for name in self.COLUMNS:
+        for name in COLUMNS:
             setattr(self, name, getattr(self, name)[lanes:].copy())
         for ring in (self.slots, self.frame_of):
             ring.values = ring.values[lanes:].copy()
         self.first_lane += lanes
 
     def address(self, rows: IntArray, frames: IntArray) -> IntArray:
-        """Return where frames lie in the pool; some valid address where a frame is not resident."""
+        """Return the addresses of frames in the pool; some valid address where a frame is not resident."""
         chunk = frames // self.frames_per_chunk
         return self.slots.read(rows, chunk) * self.frames_per_chunk + (frames - chunk * self.frames_per_chunk)
 
@@ -130,6 +116,9 @@ class LaneTable:
         """Widen the rings if one more chunk of a lane could outgrow them."""
         chunks = int(self.num_frames[row] // self.frames_per_chunk - self.first_chunk[row]) + 2
         self.slots.widen(chunks, first=self.first_chunk, end=self.num_chunks)
-        # the transition under way and those that will start in the new chunk
+        # the current transition and those that will start in the new chunk
         numbers = int(self.num_transitions[row] - self.first_number[row]) + self.frames_per_chunk + 2
         self.frame_of.widen(numbers, first=self.first_number, end=self.num_transitions)
+
+
+COLUMNS = tuple(LaneTable.__annotations__)

@@ -16,7 +16,7 @@ RAW_CHUNK_FRAMES = 64
 PACKED_CHUNK_FRAMES = 8  # of 4, 8 and 16 the best for size and speed together: see the record `replay-chunks`
 CHUNKS_PER_LANE = 8  # at least, so that evicting one chunk never empties a lane
 ROW_BYTES = 13  # action, reward, step and flags beside each frame
-CHUNK_BYTES = 56  # what is noted of each chunk
+CHUNK_BYTES = 56  # columns of each chunk
 NUMBER_BYTES = 8
 SMALL_FRAME_BYTES = 1_024  # below it, room for an extra frame per transition costs little
 MIN_BLOBS_PER_SEGMENT = 16  # the end of a segment may stay empty: at most this part of it
@@ -26,9 +26,9 @@ PAGE_BYTES = 4_096
 
 @dataclass(frozen=True)
 class ReplayLayout:
-    """Everything that decides how much memory a replay memory reserves and which rows it may offer.
+    """Everything that decides how much a replay memory reserves and which rows it may offer.
 
-    What follows from it is computed once: some of it is asked for at every step.
+    Derived sizes are computed once: some are read at every step.
     """
 
     capacity: int  # transitions kept
@@ -74,7 +74,7 @@ class ReplayLayout:
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether sealed chunks are blobs; otherwise frames stay where they are first written."""
+        """Whether sealed chunks become blobs; otherwise frames stay where they are written."""
         return self.effective_codec != "raw" or self.path is not None
 
     # Chunks
@@ -90,14 +90,14 @@ class ReplayLayout:
 
     @cached_property
     def min_capacity(self) -> int:
-        """The fewest transitions with which eviction only ever needs sealed chunks, horizon included."""
-        # a lane holds at most C + 1 frames in chunks that are not sealed, and needs one whole window besides
+        """The fewest transitions with which eviction only needs sealed chunks, horizon included."""
+        # a lane holds at most C + 1 frames in unsealed chunks, and needs one whole window besides
         unsealed = self.frames_per_chunk + 1
         return self.lanes * (unsealed + self.horizon_steps + self.stack + self.max_n_steps)
 
     @cached_property
     def chunks_opened_within_horizon(self) -> int:
-        """The most chunks that the lanes can open, or seal, before a row drawn now has been read."""
+        """The most chunks that the lanes can open or seal within the horizon of a row drawn now."""
         if self.horizon_steps == 0:
             return 0
         # two frames per step if every episode lasts one step, and one more where an episode was cut
@@ -114,7 +114,7 @@ class ReplayLayout:
 
     @cached_property
     def expected_transitions(self) -> int:
-        """About how many transitions are held if slots are the only bound: fewer than asked for, for want of bytes."""
+        """About how many transitions fit: fewer than the capacity if the byte budget allows fewer slots."""
         if self.num_slots == self._full_slots:
             return self.capacity
         share = (self.num_slots - self.least_slots) / (self._full_slots - self.least_slots)
@@ -149,17 +149,17 @@ class ReplayLayout:
 
     @cached_property
     def numbers_per_lane(self) -> int:
-        """Transitions that a lane's table has room for before it grows: a power of two."""
+        """Transitions that fit into a lane's table before it grows: a power of two."""
         return power_of_two(self.capacity // self.lanes + 2 * self.frames_per_chunk + 2)
 
     @cached_property
     def chunks_per_lane(self) -> int:
-        """Chunks that a lane's table has room for before it grows: a power of two."""
+        """Chunks that fit into a lane's table before it grows: a power of two."""
         return power_of_two(self._full_slots // self.lanes + 1)
 
     @cached_property
     def num_stages(self) -> int:
-        """Chunks that are being written at once, if sealed ones are kept elsewhere."""
+        """Chunks written at the same time, if sealed ones are kept elsewhere."""
         # a chunk is sealed one frame late, and the next is opened before
         return (3 if self.frames_per_chunk == 1 else 2) * self.lanes if self.is_packed else 0
 
@@ -169,14 +169,14 @@ class ReplayLayout:
 
     @cached_property
     def metadata_bytes(self) -> int:
-        """Bytes of everything but sealed frames: always in memory."""
+        """Bytes of everything but sealed frames; always in memory."""
         rows = (self.num_slots + 1) * (self.frames_per_chunk * ROW_BYTES + CHUNK_BYTES)
         stages = self.num_stages * self.frames_per_chunk * self.frame_bytes
         return rows + self._ring_bytes + stages
 
     @cached_property
     def segment_bytes(self) -> int:
-        """Bytes of the pieces in which room for blobs is reserved."""
+        """Bytes of a segment: the piece in which room for blobs is reserved."""
         share = self._full_slots * self.max_blob_bytes // SEGMENTS
         if self.budget_bytes is not None:
             share = min(share, (self.budget_bytes - self.metadata_bytes) // SEGMENTS)
@@ -184,7 +184,7 @@ class ReplayLayout:
 
     @cached_property
     def num_segments(self) -> int:
-        """Segments that may be reserved: as the budget has it, and never more than frames can fill."""
+        """Segments that may be reserved: as the budget allows, and never more than frames can fill."""
         most = -(-self._full_slots * self.max_blob_bytes // (self.segment_bytes - self.max_blob_bytes)) + 2
         if self.budget_bytes is None:
             return most
@@ -192,16 +192,16 @@ class ReplayLayout:
 
     @cached_property
     def blob_budget_bytes(self) -> int:
-        """Bytes of blobs that may be held; two segments may be part empty, and the end of each."""
+        """Bytes of blobs that may be held: two segments may be partly empty, and the end of each."""
         return self.blob_bytes_in(self.num_segments)
 
     def blob_bytes_in(self, num_segments: int) -> int:
-        """Return the bytes of blobs that so many segments hold for certain."""
+        """Return the bytes of blobs that `num_segments` are sure to hold."""
         return (num_segments - 2) * (self.segment_bytes - self.max_blob_bytes)
 
     @cached_property
     def min_blob_bytes(self) -> int:
-        """The least room for blobs with which what is drawn can be kept for the horizon."""
+        """The least room for blobs with which drawn rows stay for the horizon."""
         return self.least_slots * self.max_blob_bytes
 
     @cached_property
@@ -212,7 +212,7 @@ class ReplayLayout:
 
     @cached_property
     def frame_space_bytes(self) -> int:
-        """Bytes reserved at most for sealed frames, in memory or on disk."""
+        """Most bytes reserved for sealed frames, in memory or on disk."""
         if self.is_packed:
             return self.num_segments * self.segment_bytes
         return (self.num_slots + 1) * self.frames_per_chunk * self.frame_bytes
@@ -228,17 +228,17 @@ class ReplayLayout:
 
     @cached_property
     def ram_bytes(self) -> int:
-        """Bytes of memory that are reserved at most."""
+        """Most bytes reserved in memory."""
         return self.metadata_bytes + (0 if self.path else self.frame_space_bytes)
 
     @cached_property
     def disk_bytes(self) -> int:
-        """Bytes of disk that are reserved at most."""
+        """Most bytes reserved on disk."""
         return self.frame_space_bytes if self.path else 0
 
     @cached_property
     def num_bytes(self) -> int:
-        """Bytes that a memory of this layout reserves at most, wherever they are."""
+        """Most bytes reserved, in memory and on disk."""
         return self.metadata_bytes + self.frame_space_bytes
 
 

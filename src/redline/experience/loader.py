@@ -1,7 +1,7 @@
-"""Batches ahead of their time: rows are drawn by the caller, bytes are moved by a thread while it computes.
+"""Prefetched batches: the caller draws rows, and a thread gathers their bytes while the caller computes.
 
-What a batch holds is decided when its rows are submitted. The thread only copies and decodes bytes that cannot change
-or go away before then, so it needs no lock, and nobody who writes to the memory ever waits for it.
+The content of a batch is fixed when its rows are submitted. The thread only copies and decodes bytes that cannot change
+or leave before it is done, so it needs no lock, and writers of the memory never wait for it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self
 
+from redline.experience.batches import BatchT, Buffers
 from redline.experience.frame_store import FrameStore
 from redline.experience.memory import ReplayMemory
 from redline.types import Array, Draw
-
-BatchT = TypeVar("BatchT")
-BatchT_co = TypeVar("BatchT_co", covariant=True)
-
-
-class Buffers(Protocol[BatchT_co]):
-    """Memory for one batch, and how it is filled."""
-
-    @property
-    def frames(self) -> Array:
-        """The frames of the batch."""
-        ...
-
-    @property
-    def batch(self) -> BatchT_co:
-        """The batch; it shares its memory with the arrays that are filled."""
-        ...
-
-    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
-        """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
-        ...
 
 
 class BatchLoader(Generic[BatchT]):
@@ -55,7 +35,7 @@ class BatchLoader(Generic[BatchT]):
         self._gamma = gamma
         self._clip_rewards = clip_rewards
         self.prefetch = prefetch
-        # for each batch under way, and for those that the learner has in hand: up to a group
+        # for each pending batch, and for those that the learner holds: up to a group
         self._free = [make_buffers() for _ in range(prefetch + 2 * group)]
         self._in_hand: list[Buffers[BatchT]] = []
         self._pending: deque[tuple[Draw, Buffers[BatchT]]] = deque()
@@ -63,7 +43,7 @@ class BatchLoader(Generic[BatchT]):
 
     @property
     def pending(self) -> list[Draw]:
-        """What was drawn and not yet learnt from, oldest first."""
+        """What was drawn and not yet learnt from; oldest first."""
         return [draw for draw, _ in self._pending]
 
     def is_short_of(self, count: int) -> bool:
@@ -71,14 +51,14 @@ class BatchLoader(Generic[BatchT]):
         return len(self._pending) < self.prefetch + count
 
     def submit(self, draw: Draw) -> None:
-        """Queue rows that the memory offers now; whatever is written from now on makes no difference to them."""
+        """Queue rows that the memory offers now; later writes do not change them."""
         memory, buffers = self._memory, self._free[-1]
         plan = buffers.plan(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards)
         if self._gatherer is None:
             memory.frames.read(plan, buffers.frames)
         else:
             self._gatherer.start(memory.frames, plan, buffers.frames)
-        self._pending.append((draw, self._free.pop()))  # not before: what fails takes no buffers along
+        self._pending.append((draw, self._free.pop()))  # last: a failure must not lose buffers
 
     def take(self, count: int) -> list[tuple[Draw, BatchT]]:
         """Return the oldest batches, up to a group; they are overwritten after the next call."""
@@ -91,7 +71,7 @@ class BatchLoader(Generic[BatchT]):
         return [(draw, buffers.batch) for draw, buffers in taken]
 
     def clear(self) -> None:
-        """Forget what is pending."""
+        """Drop what is pending."""
         while self._pending:
             self.take(1)
 
@@ -121,15 +101,15 @@ class _Gatherer:
         self._waiting.put((frames, plan, out))
 
     def finish_oldest(self) -> None:
-        """Wait for the oldest batch that was not waited for yet; raise what its reading raised."""
+        """Wait for the oldest batch not waited for yet; raise what its reading raised."""
         if not self._thread.is_alive() and self._done.empty():
-            raise RuntimeError("the loader is closed: no batch will come any more")
+            raise RuntimeError("the loader is closed: no more batches will come")
         error = self._done.get()
         if error is not None:
             raise error
 
     def close(self) -> None:
-        """Let the thread end what it has, and wait for it; closing twice is harmless."""
+        """Let the thread finish its queue, and wait for it; closing twice is harmless."""
         self._waiting.put(None)
         self._thread.join()
 

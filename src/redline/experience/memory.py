@@ -1,13 +1,13 @@
 """The replay memory: lanes of transitions in a pool of chunks, each frame stored once.
 
-A lane is the history of one environment. Its frames are numbered, and so are its transitions; a transition points at
-the frame it starts at. Frames run ahead of transitions by one per episode, because no transition starts at a final
-frame. A chunk is C consecutive frames of a lane together with the transitions that start at them: frame number →
-address is then the only arithmetic there is, for pictures and for everything else (see `chunk_pool`), chunks have a
-fixed size whatever the length of the episodes, and an evicted or saved chunk takes its transitions along.
+A lane is the history of one environment. Its frames and its transitions are numbered; a transition points at the frame
+where it starts. Frames run ahead of transitions by one per episode, because no transition starts at a final frame. A
+chunk is C consecutive frames of a lane and the transitions that start at them. Frame number → address is then the only
+arithmetic, chunks have one size whatever the length of the episodes, and an evicted or saved chunk takes its
+transitions along.
 
-The transitions of a lane that may be drawn are one interval: from the first whose whole stack is held, and will be for
-the horizon, to the last whose window is complete.
+The transitions of a lane that may be drawn are one interval: from the first whose whole stack stays for the horizon, to
+the last whose window is complete.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from redline.experience.chunk_life import ChunkLife, WithdrawalListener
-from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS, STARTS
+from redline.experience.chunks import EPISODE_ENDS, RETURN_ENDS, STARTS, ChunkLife, WithdrawalListener
 from redline.experience.lane_table import Bounds
 from redline.experience.layout import ReplayLayout
 from redline.types import Array, BoolArray, Draw, FloatArray, Handles, IntArray
@@ -34,7 +33,7 @@ class Located(NamedTuple):
 
 
 class ReplayMemory:
-    """What was experienced: the newest `capacity` transitions, or as many as the byte budget holds.
+    """The newest `capacity` transitions, or as many as the byte budget holds.
 
     One process owns a memory and samples from it. Others write through rings (`shared_lanes`).
     """
@@ -47,7 +46,7 @@ class ReplayMemory:
         self.open_lanes()
 
     def allocate(self, layout: ReplayLayout) -> None:
-        """Start afresh without lanes, sized as `layout` says."""
+        """Start empty, without lanes, in the sizes of `layout`."""
         if hasattr(self, "chunks"):
             self.chunks.frames.close()
         self.layout = layout
@@ -58,17 +57,17 @@ class ReplayMemory:
 
     @property
     def lanes(self) -> IntArray:
-        """Ids of the lanes that are being written."""
+        """Ids of the lanes being written."""
         return self._lanes
 
     @property
     def num_transitions(self) -> int:
-        """Transitions kept."""
+        """Transitions held."""
         return self.retention.num_transitions
 
     @property
     def full_at(self) -> int | None:
-        """Transitions held when something else than the capacity first made one leave; None if nothing did."""
+        """Size when bytes, not capacity, first forced an eviction; None: never."""
         return self.chunks.full_at
 
     @property
@@ -78,16 +77,16 @@ class ReplayMemory:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that may be taken at most, wherever they are."""
+        """Bytes reserved at most, in memory and on disk."""
         return self.layout.num_bytes
 
     @property
     def used_bytes(self) -> int:
-        """Bytes taken now: frames as they are stored, and everything that is noted beside them."""
+        """Bytes in use: frames as stored, and the tables beside them."""
         return self.frames.used_bytes + self.pool.num_bytes + self.table.num_bytes + self.retention.num_bytes
 
     def close(self) -> None:
-        """Give memory and disk back; nothing can be read afterwards."""
+        """Free memory and disk; nothing can be read afterwards."""
         self.frames.close()
 
     # Writing
@@ -95,7 +94,7 @@ class ReplayMemory:
     def open_lanes(self) -> IntArray:
         """Open new lanes in place of those being written, which stay readable; return the new ids.
 
-        Rows drawn before may leave sooner than the horizon: look at `is_resident`.
+        Rows drawn before may leave before the horizon: check `is_resident`.
         """
         self.retire_lanes()
         table = self.table
@@ -112,7 +111,7 @@ class ReplayMemory:
         rows = self._rows_of(lanes)
         self._check_frames(rows, first_frames)
         if self.table.is_open[rows].any():
-            raise ValueError("an episode is under way: cut it before another begins")
+            raise ValueError("an episode is running: cut it before another begins")
         self.table.is_open[rows] = 1
         self.chunks.write_frames(rows, first_frames, np.zeros(len(rows), np.int64))
         self.chunks.balance()
@@ -133,7 +132,7 @@ class ReplayMemory:
         self._check_frames(rows, frames)
         table, pool = self.table, self.pool
         if not table.is_open[rows].all():
-            raise ValueError("no episode is under way: begin one before appending to it")
+            raise ValueError("no episode is running: begin one before appending")
         table.bounds = None
         at = table.head[rows]
         pool.action[at] = actions
@@ -153,7 +152,7 @@ class ReplayMemory:
         self.chunks.balance()
 
     def cut(self, lanes: IntArray) -> None:
-        """End the episodes under way in `lanes`; the last step of each bootstraps from the newest frame."""
+        """End the running episodes of `lanes`; the last step of each bootstraps from the newest frame."""
         table = self.table
         rows = self._rows_of(lanes)
         begun = rows[(table.is_open[rows] == 1) & (table.step[rows] > 0)]
@@ -167,7 +166,7 @@ class ReplayMemory:
     # Reading
 
     def bounds(self) -> Bounds:
-        """Return what may be drawn; the same object until something is written."""
+        """Return what may be drawn; the same object until the next write."""
         table = self.table
         if table.bounds is None:
             # a window is complete if it ended, or if n steps follow its start
@@ -182,7 +181,7 @@ class ReplayMemory:
         return first, size
 
     def locate(self, draw: Draw, *, back: int = 0, ahead: int = 0) -> Located:
-        """Find the transitions that were drawn and the frames around them; raise LookupError if one has left."""
+        """Locate drawn transitions and the frames around them; raise LookupError if one has left."""
         if draw.bounds is not self.bounds():
             is_readable = self.is_resident(draw.handles)
             if not is_readable.all():
@@ -190,7 +189,7 @@ class ReplayMemory:
         return self._look_up(draw.handles.lane - self.table.first_lane, draw.handles.number, back, ahead)
 
     def is_resident(self, handles: Handles) -> BoolArray:
-        """Tell which transitions can be read: stack held, window complete."""
+        """Tell which transitions are readable: stack held, window complete."""
         table = self.table
         rows = handles.lane - table.first_lane
         is_known = (rows >= 0) & (rows < len(table))
@@ -205,7 +204,7 @@ class ReplayMemory:
         return resident
 
     def _look_up(self, rows: IntArray, numbers: IntArray, back: int = 0, ahead: int = 0) -> Located:
-        """Find transitions of known lanes; those that are not resident are found anywhere."""
+        """Locate transitions of known lanes; one that is not resident gets some valid address."""
         table = self.table
         frame = table.frame_of.read(rows, numbers)
         address = table.address(rows[:, None], frame[:, None] + np.arange(-back, ahead + 1))
@@ -214,14 +213,14 @@ class ReplayMemory:
     # Lanes
 
     def write_to(self, lanes: IntArray) -> None:
-        """Make `lanes` those that are being written."""
+        """Make `lanes` the ones being written."""
         self._lanes = lanes
         self._rows = lanes - self.table.first_lane
         self.chunks.written_lanes = frozenset(lanes.tolist())
         self.table.bounds = None
 
     def retire_lanes(self) -> None:
-        """Cut and seal the lanes being written, so that they are data only."""
+        """Cut and seal the lanes being written: they are data only from then on."""
         self.cut(self._lanes)
         self.chunks.seal_all(self._rows)
 

@@ -1,24 +1,84 @@
 """Frames compressed chunk by chunk: raw while a chunk is written, a blob in an arena from then on.
 
-A plan copies what lies in open chunks at once, since these bytes move when the chunk is sealed, and notes where the
-blobs of all other chunks are. Blobs do not move, and do not go while rows that were drawn can still be read.
+A plan copies the frames of open chunks at once, because these bytes move when the chunk is sealed; of all other chunks
+it holds the places of their blobs. Blobs do not move, and stay while drawn rows can still be read.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from redline.experience.arena import Arena
-from redline.experience.backing import Disk, Ram, ReplayError
+from redline.experience.backing import Backing, Disk, Ram, ReplayError
 from redline.experience.frame_codec import FrameCodec, find_codec
 from redline.experience.layout import ReplayLayout
 from redline.types import Array, BoolArray, IntArray
 
 OPEN = -1  # in place of a blob's length
+
+
+class Arena:
+    """Room for blobs of any length that leave in the order in which they came: segments, reserved one at a time.
+
+    Blobs are written one after another into segments; a segment is free again when its last blob has left. Because the
+    oldest leave first, at most two segments are not full at any time, and the waste is known beforehand.
+    """
+
+    def __init__(self, backing: Backing, *, segment_bytes: int, max_segments: int, segments_ahead: int = 0) -> None:
+        self.backing = backing
+        self._segment_bytes = segment_bytes
+        self._max_segments = max_segments
+        self._segments_ahead = segments_ahead  # reserved before they are needed
+        self.num_reserved = 0
+        self._free: deque[int] = deque()  # segments that hold nothing
+        self._blobs: IntArray = np.zeros(max_segments, np.int64)  # held in each segment
+        self._current = -1  # the segment being filled; none yet
+        self._used_bytes = segment_bytes  # of it
+        self.is_short = False  # the machine had less than was asked for
+
+    def has_room(self, length: int) -> bool:
+        """Tell whether a blob of `length` fits, reserving another segment if need be."""
+        while len(self._free) < self._segments_ahead and self._reserve_another():
+            pass
+        return self._fits_current(length) or bool(self._free) or self._reserve_another()
+
+    def put(self, blob: bytes | memoryview) -> int:
+        """Write a blob for which there is room; return its offset."""
+        if not self._fits_current(len(blob)):
+            full = self._current
+            self._current = self._free.popleft()
+            self._used_bytes = 0
+            if full >= 0 and not self._blobs[full]:
+                self._free.append(full)
+        offset = self._current * self._segment_bytes + self._used_bytes
+        self.backing.write(offset, blob)
+        self._used_bytes += len(blob)
+        self._blobs[self._current] += 1
+        return offset
+
+    def drop(self, offset: int) -> None:
+        """Give up the blob at `offset`."""
+        segment = offset // self._segment_bytes
+        self._blobs[segment] -= 1
+        if not self._blobs[segment] and segment != self._current:
+            self._free.append(segment)
+
+    def _fits_current(self, length: int) -> bool:
+        return self._used_bytes + length <= self._segment_bytes
+
+    def _reserve_another(self) -> bool:
+        if self.num_reserved == self._max_segments or self.is_short:
+            return False
+        if not self.backing.reserve((self.num_reserved + 1) * self._segment_bytes):
+            self.is_short = True
+            return False
+        self._free.append(self.num_reserved)
+        self.num_reserved += 1
+        return True
 
 
 @dataclass(frozen=True)
@@ -32,7 +92,7 @@ class PackedPlan:
 
 
 class _Workspace(threading.local):
-    """What each thread that decodes has of its own."""
+    """What each decoding thread owns."""
 
     codec: FrameCodec | None = None
     frames: Array | None = None  # [decoded, *frame]
@@ -73,7 +133,7 @@ class PackedFrames:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of blobs, of chunks being written, and of what is noted of each."""
+        """Bytes of blobs, of chunks being written, and of the columns about them."""
         notes = self._offset.nbytes + self._length.nbytes + self._num_frames.nbytes + self._stage.nbytes
         return self._blob_bytes + self._staged.nbytes + notes
 
@@ -83,7 +143,7 @@ class PackedFrames:
         return self._backing.reserved_bytes
 
     def has_place_for(self, slot: int) -> bool:
-        """Return True: any slot will do."""
+        """Return True: chunks of any slot can be opened."""
         return True
 
     def open(self, slot: int) -> None:
@@ -99,8 +159,8 @@ class PackedFrames:
         """Tell whether a chunk fits into the budget and the arena, however badly it compresses."""
         arena_has_room = self._arena.has_room(self._max_blob_bytes)
         if self._arena.is_short:
-            # less is offered at once; what leaves, and when, is decided by what the arena still has room for, so
-            # that rows drawn before stay readable: for the horizon, room was reserved ahead
+            # offer less at once; evictions follow the arena's free room, so that rows drawn before stay readable:
+            # room for the horizon was reserved ahead
             self.budget_bytes = self._layout.blob_bytes_in(self._arena.num_reserved)
             if self.budget_bytes < self._layout.min_blob_bytes:
                 place = f"{self._layout.path} has no space" if self._layout.path else "no memory is left"
@@ -108,14 +168,14 @@ class PackedFrames:
         return arena_has_room and self._blob_bytes + self._max_blob_bytes <= self._layout.blob_budget_bytes
 
     def seal(self, slot: int, num_frames: int) -> int:
-        """Compress a chunk and give its raw buffer back."""
+        """Compress a chunk and free its raw buffer."""
         frames = self.read_open(slot, num_frames)
         length = self._keep(slot, self._codec.encode(frames.data.cast("B")), num_frames)
         self._free_stages.append(int(self._stage[slot]))
         return length
 
     def drop(self, slot: int) -> None:
-        """Give a blob's room back."""
+        """Free a blob's room."""
         self._arena.drop(int(self._offset[slot]))
         self._blob_bytes -= int(self._length[slot])
 
@@ -124,7 +184,7 @@ class PackedFrames:
         return int(self._length[slot])
 
     def plan(self, address: IntArray, needed: BoolArray | None) -> PackedPlan:
-        """Copy frames of open chunks, and note where the others' blobs are."""
+        """Copy the frames of open chunks, and find the blobs of the others."""
         chunk_frames = self._frames_per_chunk
         slot = address // chunk_frames
         is_open = self._length[slot] == OPEN
@@ -165,7 +225,7 @@ class PackedFrames:
         return self._layout.effective_codec, self._backing.read(int(self._offset[slot]), int(self._length[slot]))
 
     def put_encoded(self, slot: int, codec: str, blob: memoryview, num_frames: int) -> int:
-        """Keep a blob, made anew if another codec made it."""
+        """Store a blob, encoded anew if another codec made it."""
         if codec == self._layout.effective_codec:
             return self._keep(slot, blob, num_frames)
         raw = bytearray(num_frames * self._layout.frame_bytes)
@@ -173,7 +233,7 @@ class PackedFrames:
         return self._keep(slot, self._codec.encode(memoryview(raw)), num_frames)
 
     def close(self) -> None:
-        """Give memory and disk back."""
+        """Free memory and disk."""
         self._backing.close()
 
     def _keep(self, slot: int, blob: bytes | memoryview, num_frames: int) -> int:

@@ -1,11 +1,11 @@
 """Prioritised replay: transitions that surprised the learner are drawn more often (Schaul et al., 2016).
 
-The proportional variant: P(i) = p_i^α / Σ p^α with p = |δ| + ε, and a new transition enters with the largest p seen so
-far. A draw divides the sum into B equal strata and takes one point of each. The weights (N · P(i))^−β are divided by
-the largest of the batch; N and the sum then cancel out, and (smallest p^α of the batch / p_i^α)^β is left.
+The proportional variant: P(i) = p_i^α / Σ p^α with p = |δ| + ε; a new transition enters with the largest p so far. A
+draw divides the sum into B equal strata and takes one point of each. The weights (N · P(i))^−β are divided by the
+largest of the batch; N and the sum cancel out, and (smallest p^α of the batch / p_i^α)^β is left.
 
-Priorities belong to the sampler; the memory knows nothing of them. A transition that is withdrawn leaves the tree at
-once, because the memory says so; those that have become sampleable enter at the next draw or update.
+The sampler owns the priorities; the memory knows nothing of them. A withdrawn transition leaves the tree at once: the
+memory notifies the sampler. Newly sampleable transitions enter at the next draw or update.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class PrioritizedSampler:
         return Draw(self._blocks.handles(leaves), weight.astype(np.float32), bounds=self._memory.bounds())
 
     def update(self, handles: Handles, priorities: Array) -> None:
-        """Give transitions new priorities: errors of either sign, or anything else whose size says how surprising.
+        """Set new priorities: errors of either sign, or any other measure of surprise.
 
-        Transitions that are not offered any more are passed over. Of one that is named twice the last counts.
+        Transitions that are no longer offered are skipped. Where one is named twice, the last value counts.
         """
         sizes = np.abs(np.asarray(priorities, np.float64)) + self._epsilon  # [B]
         if sizes.shape != handles.lane.shape:
@@ -97,7 +97,7 @@ class PrioritizedSampler:
     # Saving
 
     def state(self) -> dict[str, Array]:
-        """Return what `load_state` needs to go on with the same draws; nothing enters, so saving changes nothing."""
+        """Return what `load_state` needs to continue with the same draws; saving changes nothing."""
         self._follow_lanes()
         first, _ = self._memory.intervals()
         size = np.maximum(self._end - first, 0)
@@ -116,7 +116,7 @@ class PrioritizedSampler:
         }
 
     def load_state(self, arrays: dict[str, Array]) -> None:
-        """Take over saved priorities, once the memory is restored; what it offers besides counts as new."""
+        """Load saved priorities, once the memory is restored; transitions without a saved priority count as new."""
         scaled, maximum = _check(arrays)
         if arrays["alpha"][0] != self._alpha:
             scaled = scaled ** (self._alpha / arrays["alpha"][0])
@@ -140,7 +140,7 @@ class PrioritizedSampler:
         self._end = end
 
     def _by_row(self, arrays: dict[str, Array]) -> tuple[IntArray, IntArray, IntArray]:
-        """Return first number, count and position of what was saved of each lane that there is; count 0 if nothing."""
+        """Return first number, count and position of the saved priorities of each lane; count 0 if there are none."""
         found: IntArray = np.zeros((3, len(self._end)), np.int64)
         rows = arrays["lane"] - self._first_lane
         known = (rows >= 0) & (rows < len(self._end))
@@ -200,10 +200,10 @@ class PrioritizedSampler:
 
 
 class _LeafBlocks:
-    """Which leaf is whose: a block of C leaves for each chunk of which transitions are in the tree, in their order.
+    """Which leaf belongs to which transition: a block of C leaves for each chunk in the tree.
 
-    The addresses of the memory would not do, because a restored memory puts its chunks elsewhere, and the order of the
-    leaves decides what is drawn. Blocks depend on what entered and left only: the lowest that is free is taken.
+    Memory addresses would not do: a restored memory puts its chunks elsewhere, and the order of the leaves decides what
+    is drawn. Blocks depend only on what entered and left: the lowest free one is taken.
     """
 
     def __init__(self, layout: ReplayLayout) -> None:
@@ -233,7 +233,7 @@ class _LeafBlocks:
         return Handles(lane=self._lane[block], number=self._first[block] + rank)
 
     def enter(self, slots: IntArray, lanes: IntArray, numbers: IntArray) -> None:
-        """Make room for transitions, which come in the order of lanes and numbers."""
+        """Make room for transitions, given in the order of lanes and numbers."""
         starts = _chunk_starts(slots)
         for i in starts[self._of_slot[slots[starts]] < 0].tolist():
             block = heappop(self._released) if self._released else self._next
@@ -244,7 +244,7 @@ class _LeafBlocks:
         np.add.at(self._count, self._of_slot[slots], 1)
 
     def leave(self, slots: IntArray) -> None:
-        """Forget transitions in these slots, each slot as often as it is named."""
+        """Remove transitions of these slots, one for each time a slot is named."""
         blocks = self._of_slot[slots]
         np.subtract.at(self._count, blocks, 1)
         is_empty = self._count[blocks] == 0
@@ -253,7 +253,7 @@ class _LeafBlocks:
             heappush(self._released, block)
 
     def places(self, slots: IntArray) -> tuple[IntArray, IntArray]:
-        """Return, for each chunk, its block and the number at the first leaf of it."""
+        """Return, for each chunk, its block and the number at the block's first leaf."""
         block = self._of_slot[slots[_chunk_starts(slots)]]
         return block, self._first[block]
 

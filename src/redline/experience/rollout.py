@@ -1,4 +1,4 @@
-"""The rollout: what all lanes lived through since the weights last changed, and the batches made of it."""
+"""The rollout: the steps of all lanes since the weights last changed, and the batches made of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import torch
 
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, Rollout, RolloutBatch
 
-ROW_FIELDS = ("action", "log_probability", "reward", "value", "final_value", "return_ends", "episode_ends")
+ROW_DTYPES = {
+    "action": np.int64,
+    "log_probability": np.float32,
+    "reward": np.float32,
+    "value": np.float32,
+    "final_value": np.float32,
+    "return_ends": np.bool_,
+    "episode_ends": np.bool_,
+}
 
 
 class RolloutBuffer:
@@ -19,13 +27,7 @@ class RolloutBuffer:
         self.steps = steps
         self.filled_steps = 0
         self._obs: Array = np.zeros((steps, num_envs, spec.stack, *spec.frame_shape), dtype=spec.frame_dtype)
-        self._action: IntArray = np.zeros((steps, num_envs), np.int64)
-        self._log_probability: FloatArray = np.zeros((steps, num_envs), np.float32)
-        self._reward: FloatArray = np.zeros((steps, num_envs), np.float32)
-        self._value: FloatArray = np.zeros((steps, num_envs), np.float32)
-        self._final_value: FloatArray = np.zeros((steps, num_envs), np.float32)
-        self._return_ends: BoolArray = np.zeros((steps, num_envs), np.bool_)
-        self._episode_ends: BoolArray = np.zeros((steps, num_envs), np.bool_)
+        self._rows: dict[str, Array] = {name: np.zeros((steps, num_envs), dtype) for name, dtype in ROW_DTYPES.items()}
 
     @property
     def is_full(self) -> bool:
@@ -44,72 +46,69 @@ class RolloutBuffer:
         return_ends: BoolArray,
         episode_ends: BoolArray,
     ) -> None:
-        """Take in one step of all lanes; `final_value` counts only where an episode ended but its return did not."""
-        t = self.filled_steps
+        """Add one step of all lanes; `final_value` counts only where an episode ended but its return did not."""
+        t, rows = self.filled_steps, self._rows
         self._obs[t] = obs
-        self._action[t] = action
-        self._log_probability[t] = log_probability
-        self._value[t] = value
-        self._reward[t] = reward
-        self._final_value[t] = final_value
-        self._return_ends[t] = return_ends
-        self._episode_ends[t] = episode_ends
+        rows["action"][t] = action
+        rows["log_probability"][t] = log_probability
+        rows["value"][t] = value
+        rows["reward"][t] = reward
+        rows["final_value"][t] = final_value
+        rows["return_ends"][t] = return_ends
+        rows["episode_ends"][t] = episode_ends
         self.filled_steps += 1
 
     def rollout(self, last_value: FloatArray, *, gamma: float, trace: float, clip_rewards: bool) -> Rollout:
         """Return what a full buffer holds; `last_value` [N] is the value of the observations after the last step."""
         if not self.is_full:
             raise ValueError(f"the rollout has {self.filled_steps} of {self.steps} steps")
-        following = np.concatenate([self._value[1:], last_value[None].astype(np.float32)])
-        following = np.where(self._episode_ends, self._final_value, following)
-        goes_on = ~(self._return_ends | self._episode_ends)
+        value, reward, return_ends, episode_ends = (
+            self._rows[name] for name in ("value", "reward", "return_ends", "episode_ends")
+        )
+        following = np.concatenate([value[1:], last_value[None].astype(np.float32)])
+        following = np.where(episode_ends, self._rows["final_value"], following)
+        goes_on = ~(return_ends | episode_ends)
         return Rollout(
-            reward=self._reward.clip(-1.0, 1.0) if clip_rewards else self._reward,
-            value=self._value,
+            reward=reward.clip(-1.0, 1.0) if clip_rewards else reward,
+            value=value,
             following=following,
-            discount=np.where(self._return_ends, 0.0, gamma).astype(np.float32),
+            discount=np.where(return_ends, 0.0, gamma).astype(np.float32),
             trace=np.where(goes_on, trace, 0.0).astype(np.float32),
         )
 
     def batches(
         self, advantage: FloatArray, target: FloatArray, *, rng: np.random.Generator, num_batches: int
     ) -> Iterator[RolloutBatch]:
-        """Yield all rows once, shuffled, in `num_batches` parts of nearly the same size; one part as it lies there."""
-        rows = self._action.size
+        """Yield all rows once in `num_batches` parts of nearly the same size; shuffled, unless there is one part."""
+        rows = advantage.size
         obs = self._obs.reshape(rows, *self._obs.shape[2:])
-        columns = [array.reshape(rows) for array in (self._action, self._log_probability, advantage, target)]
+        columns = (self._rows["action"], self._rows["log_probability"], advantage, target)
         parts = np.array_split(rng.permutation(rows), num_batches) if num_batches > 1 else [slice(None)]
-        for chosen in parts:
-            action, log_probability, chosen_advantage, chosen_target = (
-                torch.from_numpy(column[chosen]) for column in columns
+        for part in parts:
+            action, log_probability, part_advantage, part_target = (
+                torch.from_numpy(column.reshape(rows)[part]) for column in columns
             )
-            yield RolloutBatch(
-                obs=torch.from_numpy(obs[chosen]),
-                action=action,
-                log_probability=log_probability,
-                advantage=chosen_advantage,
-                target=chosen_target,
-            )
+            obs_part = torch.from_numpy(obs[part])
+            yield RolloutBatch(obs_part, action, log_probability, advantage=part_advantage, target=part_target)
 
     def mean_entropy(self) -> float:
         """Return an estimate of the policy's entropy in nats: the mean of −log π over the actions of a full buffer."""
-        return float(-self._log_probability.mean())
+        return float(-self._rows["log_probability"].mean())
 
     def observations(self) -> Array:
         """Return the observations so far [T, N, K, *frame]."""
         return self._obs[: self.filled_steps]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start anew."""
         self.filled_steps = 0
 
     def state(self) -> dict[str, Array]:
-        """Return the steps filled so far, as a checkpoint keeps them."""
-        arrays = {name: getattr(self, f"_{name}") for name in ("obs", *ROW_FIELDS)}
-        return {name: array[: self.filled_steps] for name, array in arrays.items()}
+        """Return the steps filled so far, for a checkpoint."""
+        return {name: array[: self.filled_steps] for name, array in {"obs": self._obs, **self._rows}.items()}
 
     def load_state(self, state: dict[str, Array]) -> None:
-        """Go on from what `state()` gave."""
+        """Continue from what `state()` returned."""
         self.filled_steps = len(state["action"])
-        for name in ("obs", *ROW_FIELDS):
-            getattr(self, f"_{name}")[: self.filled_steps] = state[name]
+        for name, array in {"obs": self._obs, **self._rows}.items():
+            array[: self.filled_steps] = state[name]

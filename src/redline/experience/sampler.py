@@ -1,4 +1,4 @@
-"""Which transitions an update learns from: the interface of samplers, and the one that treats all alike."""
+"""Which transitions an update learns from: the interface of samplers, and the uniform sampler."""
 
 from __future__ import annotations
 
@@ -12,25 +12,21 @@ from redline.types import Array, Draw, Handles
 
 
 class Sampler(Protocol):
-    """Chooses transitions, and may learn from what became of them."""
+    """Chooses transitions; may adapt to their priorities."""
 
-    wants_priorities: bool  # whether `update` makes any difference
+    wants_priorities: bool  # whether `update` has any effect
 
     def draw(self, rng: np.random.Generator, batch_size: int, *, beta: float = 1.0) -> Draw:
-        """Draw rows; `beta` is how fully their weights make up for the choice."""
-        ...
+        """Draw rows; `beta` is how fully their weights correct for the choice."""
 
     def update(self, handles: Handles, priorities: Array) -> None:
-        """Take notice of how surprising each transition was."""
-        ...
+        """Set how surprising each transition was."""
 
     def state(self) -> dict[str, Array]:
-        """Return what `load_state` needs to go on with the same draws."""
-        ...
+        """Return what `load_state` needs to continue with the same draws."""
 
     def load_state(self, arrays: dict[str, Array]) -> None:
-        """Take over a saved state, once the memory is restored."""
-        ...
+        """Load a saved state, once the memory is restored."""
 
 
 class UniformSampler:
@@ -61,8 +57,8 @@ class UniformSampler:
         """Ignore priorities: all transitions are alike."""
 
     def state(self) -> dict[str, Array]:
-        """Return nothing: what can be drawn is the memory's."""
+        """Return nothing: the memory holds all state."""
         return {}
 
     def load_state(self, arrays: dict[str, Array]) -> None:
-        """Take over nothing."""
+        """Load nothing."""

@@ -1,4 +1,4 @@
-"""Arrays in memory that several processes map: reserved at once, without a name, gone with the last process."""
+"""Arrays in memory that several processes map: reserved at once, unnamed, freed with the last process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fields = Mapping[str, tuple[tuple[int, ...], str]]  # name → shape, dtype
 
 
 class SharedBlock:
-    """Named arrays of zeros; given to a process that is being started, it shows the same memory there."""
+    """Named arrays of zeros; pickled for a process that is being started, it maps the same memory there."""
 
     def __init__(self, name: str, fields: Fields, *, descriptor: int = -1) -> None:
         self._name = name
@@ -33,7 +33,7 @@ class SharedBlock:
                 os.posix_fallocate(descriptor, 0, num_bytes)  # reserved now: touching it later can't fail
             except OSError as error:
                 os.close(descriptor)
-                raise UserError(f"{num_bytes:_} bytes of shared memory can't be had: {error.strerror}") from None
+                raise UserError(f"{num_bytes:_} bytes of shared memory are not available: {error.strerror}") from None
         self._descriptor = descriptor
         self.close = weakref.finalize(self, os.close, descriptor)
         self.num_bytes = num_bytes

@@ -1,21 +1,21 @@
-"""How other processes write into a replay memory: one ring of records per lane, and no lock anywhere.
+"""How other processes write into a replay memory: one ring of records per lane, without locks.
 
 Each lane has one writer, which alone moves the lane's head, and one reader, the owner of the memory, which alone moves
-its tail. A writer puts the payload down first and then publishes it by moving the head; what it did not publish does
-not exist. A writer that dies therefore leaves whole steps only, and holds nothing that others wait for. Its successor
-begins with a cut, so that the episode left unfinished ends there.
+its tail. A writer writes the payload first and then publishes it by moving the head; what is not published does not
+exist. A writer that dies therefore leaves only whole steps, and holds nothing that others wait for. Its successor
+begins with a cut, which ends the unfinished episode.
 
 A step that ends an episode may carry a letter: bytes in a second ring of the lane, its mail. Each record says where the
-lane's mail ends with it, so that the one head publishes both rings and a successor finds the published end of both. A
-writer takes a step only if each lane has room for a largest letter, half of its mail, and publishes a lane whose
-waiting mail is more than the other half: else the owner could never make that room.
+lane's mail ends, so that one head publishes both rings and a successor finds the published end of both. A writer takes
+a step only if each lane has room for a largest letter, half of its mail, and publishes a lane whose waiting mail fills
+more than the other half: otherwise the owner could never free that room.
 
-The owner takes what was published into its memory, a step of each lane at a time, and gives the room back when it
-likes: how far writers may run ahead is how much room there is. What is free is filled with poison, so that a record
-which nobody wrote can't pass for one. Mail needs none: only a record leads to it.
+The owner takes published records into its memory, one step of each lane at a time, and frees their room when it wants
+to: the room limits how far writers run ahead. Free records are filled with poison, so that an unwritten record can't
+pass for a real one. Mail needs no poison: only a record leads to it.
 
-The order of two stores is kept by x86-64 processors and seen in that order by others; elsewhere it would need fences
-that Python does not have, so elsewhere this is refused.
+x86-64 processors keep the order of two stores, and others see them in that order; elsewhere this would need fences
+that Python does not have, so it is refused there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 
 from redline.errors import UserError
 from redline.experience.backing import ReplayError
-from redline.experience.chunk_pool import EPISODE_ENDS, RETURN_ENDS
+from redline.experience.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.experience.memory import ReplayMemory
 from redline.experience.shared_block import CACHE_LINE_BYTES, SharedBlock
 from redline.types import Array, BoolArray, FloatArray, IntArray
@@ -41,29 +41,29 @@ POISON = 0xA5
 
 
 class Taken(NamedTuple):
-    """What the owner took at once."""
+    """What the owner took in one call."""
 
     steps: int
     lanes: IntArray  # [M] in which an episode ended
-    letters: list[bytes]  # of each, as it was given to the writer
+    letters: list[bytes]  # one of each, as the writer was given it
 
 
 @dataclass(frozen=True)
 class PushRule:
     """When a writer publishes, and how far it may run ahead of the owner."""
 
-    records: int | None  # of a lane that are published together; None: those of an episode, if there is room for it
-    records_ahead: int  # of a lane that may wait for the owner, published or not, when another step is taken
+    records: int | None  # of a lane, published together; None: whole episodes, if there is room
+    records_ahead: int  # of a lane: another step is taken while no more than these wait for the owner
 
     @property
     def depth(self) -> int:
-        """Records for which a lane has room."""
+        """Records that fit into a lane's ring."""
         return self.records_ahead + 2 * RECORDS_AT_ONCE
 
 
 LOCKSTEP = PushRule(records=1, records_ahead=0)
 STEP_BY_STEP = PushRule(records=1, records_ahead=3)
-UNPACED = PushRule(records=1, records_ahead=31)  # room to go on while the learner computes
+UNPACED = PushRule(records=1, records_ahead=31)  # room to continue while the learner computes
 IN_CHUNKS = PushRule(records=16, records_ahead=32)
 BY_EPISODE = PushRule(records=None, records_ahead=1_020)
 
@@ -129,16 +129,16 @@ class SharedLanes:
         return places
 
     def take(self, memory: ReplayMemory) -> Taken:
-        """Take at most one step of each lane into the memory, and what comes before it.
+        """Take at most one step of each lane into the memory, and the cuts and beginnings before it.
 
-        Lane i of the rings is the i-th lane that the memory writes. The room is the writers' again after `release`.
+        Lane i of the rings is the i-th lane that the memory writes. `release` frees the room for the writers.
         """
         head = self.head.copy()  # read once: what comes later waits for the next call
         while len(control := self._waiting(head, STEP, is_kind=False)):
             at = self._taken[control] % self.depth
             kind = self.kind[control, at]
             if not np.isin(kind, (CUT, BEGIN)).all():
-                raise ReplayError("the rings hold a record that no actor wrote: shared memory was overwritten")
+                raise ReplayError("the rings hold a record that no actor wrote: shared memory was corrupted")
             if (kind == CUT).any():
                 memory.cut(memory.lanes[control[kind == CUT]])
             if (kind == BEGIN).any():
@@ -168,12 +168,12 @@ class SharedLanes:
     def _take_letter(self, lane: int, end: int) -> bytes:
         begin = int(self._mail_taken[lane])
         if not 0 <= end - begin <= self.largest_letter_bytes:
-            raise ReplayError("the rings hold a letter that no actor wrote: shared memory was overwritten")
+            raise ReplayError("the rings hold a letter that no actor wrote: shared memory was corrupted")
         self._mail_taken[lane] = end
         return bytes(self.mail[lane, self.mail_places(begin, end)])
 
     def release(self) -> IntArray:
-        """Give the room of what was taken back to its writers; return their lanes."""
+        """Free the room of what was taken for its writers; return their lanes."""
         lanes: IntArray = np.flatnonzero(self.tail < self._taken)
         for record in range(int((self._taken - self.tail).max(initial=0))):
             some = lanes[self.tail[lanes] + record < self._taken[lanes]]
@@ -184,17 +184,17 @@ class SharedLanes:
 
     @property
     def has_taken(self) -> bool:
-        """Whether something was taken whose room is not released yet."""
+        """Whether the room of something taken is not released yet."""
         return bool((self.tail < self._taken).any())
 
     @property
     def has_steps(self) -> bool:
-        """Whether something was published that is not taken yet; in lockstep, of every lane."""
+        """Whether something published is not taken yet; in lockstep, in every lane."""
         is_there = self._taken < self.head
         return bool(is_there.all() if self.rule.records_ahead == 0 else is_there.any())
 
     def _waiting(self, head: IntArray, kind: int, *, is_kind: bool) -> IntArray:
-        """Return the lanes whose next record is there, and is or is not of a kind."""
+        """Return the lanes whose next record is published, and is or is not of a kind."""
         lanes = np.flatnonzero(self._taken < head)
         found: IntArray = lanes[(self.kind[lanes, self._taken[lanes] % self.depth] == kind) == is_kind]
         return found
@@ -207,7 +207,7 @@ class SharedLanes:
 
 
 class LaneWriter:
-    """Writes some of the lanes, from one process, with the calls that a memory has; the caller waits for room."""
+    """Writes some of the lanes from one process, with the methods of a memory; the caller waits for room."""
 
     def __init__(self, shared: SharedLanes, lanes: IntArray) -> None:
         self._shared = shared
@@ -227,7 +227,7 @@ class LaneWriter:
         return bool(self._waiting().max() <= self._shared.rule.records_ahead and not self._has_much_mail().any())
 
     def begin(self, first_frames: Array) -> None:
-        """Begin an episode in each lane; what a predecessor left unfinished is cut."""
+        """Begin an episode in each lane; a predecessor's unfinished episode is cut."""
         self._check(is_free=self.may_begin)
         self._shared.kind[self._lanes, self._head % self._shared.depth] = CUT
         self._put_begin(np.arange(len(self._lanes)), self._head + 1, first_frames)
@@ -265,7 +265,7 @@ class LaneWriter:
         return self._publish(episode_ends)
 
     def _publish(self, episode_ends: BoolArray) -> bool:
-        """Move the heads of the lanes whose turn it is: the payload is there, now it counts."""
+        """Move the heads of the lanes that are due: their payload is written."""
         rule = self._shared.rule
         if rule.records is None:  # an episode that is longer than its ring is published in parts
             is_due = episode_ends | (self._waiting() > rule.records_ahead)
@@ -307,7 +307,7 @@ class LaneWriter:
 
 
 def check_platform() -> None:
-    """Refuse to share memory where the order of stores is not kept."""
+    """Refuse to share memory on processors that do not keep the order of stores."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         raise UserError(
             f"a replay memory is shared between processes on Linux x86-64 only, "

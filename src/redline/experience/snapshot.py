@@ -11,9 +11,8 @@ import numpy as np
 
 from redline.errors import UserError
 from redline.experience.chunk_block import MAX_CHUNKS, StoredChunk, decode_block, encode_block
-from redline.experience.chunk_pool import STARTS
+from redline.experience.chunks import STARTS, Location, StoredBlock
 from redline.experience.memory import ReplayMemory
-from redline.experience.stored_blocks import Location, StoredBlock
 from redline.types import Array, IntArray
 
 SCHEMA = 2
@@ -23,14 +22,14 @@ MAX_BLOCK_BYTES = 8_000_000  # of blobs
 
 @dataclass(frozen=True)
 class ReplaySnapshot:
-    """A memory between two vector steps; with the blocks that the manifest locates it is complete."""
+    """A memory between two vector steps; complete together with the blocks that the manifest locates."""
 
     manifest: dict[str, Any]  # a JSON value
     arrays: dict[str, Array]  # rows of the chunks that are not sealed yet
 
 
 def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> ReplaySnapshot:
-    """Describe the memory as it is; `store` gets the sealed chunks that no earlier snapshot has stored."""
+    """Describe the memory; `store` is given the sealed chunks that no earlier snapshot has stored."""
     pool, table, layout = memory.pool, memory.table, memory.layout
     for chunks in _blocks(memory):
         location = store(encode_block(chunks))
@@ -119,9 +118,9 @@ def _unsealed_slots(memory: ReplayMemory) -> dict[int, int]:
 
 
 def without_damage(manifest: dict[str, Any], damaged: Sequence[Location]) -> tuple[dict[str, Any], int]:
-    """Return the manifest without blocks that can't be read, and how many transitions that costs.
+    """Return the manifest without unreadable blocks, and how many transitions that costs.
 
-    What is older goes too: a lane is one history without gaps.
+    Older blocks go too: a lane is one history without gaps.
     """
     blocks = manifest["blocks"]
     kept = next((i for i in range(len(blocks), 0, -1) if blocks[i - 1]["location"] in damaged), 0)
@@ -137,10 +136,10 @@ def restore_memory(
     arrays: dict[str, Array],
     load: Callable[[Location], bytes],
 ) -> None:
-    """Make `memory` what it was when the snapshot was taken; the newest that fits, if it is smaller now.
+    """Restore the memory of a snapshot; a smaller memory keeps the newest transitions that fit.
 
-    Lanes go on where they were if as many are to be written. Otherwise the old ones are cut and become data only,
-    and new ones are open. The memory takes over the size of the chunks, and remembers where they are stored.
+    If as many lanes are written as before, they continue. Otherwise the old ones are cut and become data only, and new
+    ones are opened. The memory takes the snapshot's chunk size, and remembers where chunks are stored.
     """
     _check_kind(memory, manifest)
     memory.allocate(replace(memory.layout, chunk_frames=manifest["frames_per_chunk"]))
@@ -175,7 +174,7 @@ def _check_kind(memory: ReplayMemory, manifest: dict[str, Any]) -> None:
 
 
 def _restore_heads(memory: ReplayMemory, manifest: dict[str, Any]) -> None:
-    """Set how far each lane was written; what it still holds follows chunk by chunk."""
+    """Set how far each lane was written; the chunks it holds follow."""
     table = memory.table
     table.first_lane = manifest["first_lane"]
     table.add(len(manifest["heads"]["num_frames"]))
@@ -249,7 +248,7 @@ def _put_sealed(memory: ReplayMemory, chunk: StoredChunk) -> None:
 
 
 def _put_rows(memory: ReplayMemory, chunk: StoredChunk) -> int:
-    """Put everything but the frames into a free slot, behind the lane's chunks that are in already."""
+    """Put everything but the frames into a free slot, after the lane's earlier chunks."""
     table, pool = memory.table, memory.pool
     row = chunk.lane - table.first_lane
     if not 0 <= row < len(table) or not 0 <= chunk.chunk < table.num_chunks[row]:

@@ -1,4 +1,4 @@
-"""A tree of sums: weights at its leaves, and the leaf at which a running sum is reached without adding them all up.
+"""A sum tree: weights at its leaves, and a search for the leaf at which their running sum reaches a value.
 
 A node has 32 children, because a call of numpy costs as much for 32 numbers as for two: a million leaves are two levels
 of nodes below the root, where a binary tree has twenty, and takes twice the memory. The root has up to 4,096 children
@@ -52,7 +52,7 @@ class SumTree:
         return self._levels[0].take(leaves)
 
     def set(self, leaves: IntArray, values: DoubleArray | float) -> None:
-        """Set leaves, and add up what is above them; of a leaf that is named twice the last value counts."""
+        """Set leaves and the sums above them; where a leaf is named twice, the last value counts."""
         if not len(leaves):
             return
         self._check_leaves(leaves)
@@ -76,7 +76,7 @@ class SumTree:
         A leaf of zero is never returned, whatever rounding makes of a mass; `total` gives the last that is not zero.
         """
         if self.total == 0:
-            raise LookupError("every leaf is zero: set some before one is looked for")
+            raise LookupError("every leaf is zero: set some before searching")
         left = np.add(masses, 0.0, dtype=np.float64)  # [B] a copy, with 0 for −0: what is not passed yet
         if not _all_within(left, self._running[-1:]):
             raise ValueError(f"masses must lie between 0 and {self.total:.6g}")

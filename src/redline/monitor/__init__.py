@@ -1,8 +1,7 @@
-"""What the hardware does while something trains: attached to any process, usable without torch and without Redline.
+"""A hardware monitor for any process that trains, usable without torch and without the rest of Redline.
 
-`with record("out/"):` watches this process and its children from a process of its own. `MonitorEnv`,
-`MonitorVectorEnv` (Gymnasium) and `MonitorCallback` (Stable-Baselines3) add means per episode; what they need is
-imported when they are used.
+`with record("out/"):` watches this process and its children from a separate process. `MonitorEnv`, `MonitorVectorEnv`
+(Gymnasium) and `MonitorCallback` (Stable-Baselines3) add means per episode; their dependencies are imported on use.
 """
 
 from __future__ import annotations

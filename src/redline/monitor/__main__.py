@@ -1,7 +1,7 @@
-"""The process that watches from outside, as `record` starts it, or `python -m redline.monitor`.
+"""The monitor process, started by `record` or as `python -m redline.monitor`.
 
-It ends when the watched process ends, on SIGTERM, or when whoever started it writes a line to its stdin or closes it.
-What happens is told as JSON lines on stdout, and written to events.jsonl unless a run writes its own.
+It ends when the watched process ends, on SIGTERM, or when its starter writes a line to its stdin or closes it. It
+prints events as JSON lines, and writes them to events.jsonl unless a run writes its own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from redline.monitor.recording import EVENTS, TARGET_ENDED, NamedRoles, Recording, Wait
-from redline.monitor.sampling import Sampler
+from redline.monitor.sampling import EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, Wait
 from redline.records import RecordWriter, Row, encode_row
 
 
@@ -25,14 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Record until it is time to stop."""
     options = parse(argv)
     for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # meant for the watched process; its end is ours
+        signal.signal(number, signal.SIG_IGN)  # meant for the watched process; when it ends, so does the monitor
     terminated, terminate = os.pipe()  # a handler alone would not wake select
     signal.signal(signal.SIGTERM, lambda *_: os.write(terminate, b"."))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # whoever started us may have blocked it
-    os.set_blocking(sys.stdout.fileno(), False)  # whoever started us may not read
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the starter may have blocked it
+    os.set_blocking(sys.stdout.fileno(), False)  # the starter may not read
     writer = None if options.run else RecordWriter(options.out / EVENTS)
     sampler = Sampler(options.pid, folder=options.out, roles=NamedRoles(options.out / EVENTS if options.run else None))
-    recording = Recording(sampler, options.out, hz=options.hz, say=partial(_say, writer))
+    recording = HardwareRecorder(sampler, options.out, hz=options.hz, say=partial(_say, writer))
     reasons = {sys.stdin.fileno(): "closed", terminated: "SIGTERM"}
     reasons |= dict.fromkeys(recording.end_descriptors, TARGET_ENDED)
     recording.finish(recording.run(_stop_asked(reasons)))
@@ -48,7 +47,7 @@ def _say(writer: RecordWriter | None, row: Row) -> None:
 
 
 def _stop_asked(reasons: Mapping[int, str]) -> Wait:
-    """Return what waits until one of the descriptors has something to read, or its end; each stands for a reason."""
+    """Return a function that waits until a descriptor is readable or closed, and returns its reason."""
 
     def wait(seconds: float) -> str | None:
         readable, _, _ = select.select(list(reasons), [], [], seconds)

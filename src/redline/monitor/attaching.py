@@ -1,4 +1,4 @@
-"""Attaches the monitor to this process, from a process of its own: it takes no time from the threads that work here."""
+"""Attaches the monitor to this process from a separate process, so that it takes no time from the threads here."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from typing import IO, Self
 
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import ProcessStat, read_stat
-from redline.monitor.recording import DEFAULT_HZ, EVENTS, check_hz
+from redline.monitor.sampling import DEFAULT_HZ, EVENTS, check_hz
 from redline.records import RecordWriter, Row, parse_row
 
 START_PATIENCE_S = 10.0
 STOP_PATIENCE_S = 5.0
 KILL_PATIENCE_S = 1.0
-CLAIM_PATIENCE_S = 0.5  # a watcher whose process was killed a moment ago is about to end
-PRIVATE = 0o700  # what runs here, and how, is nobody else's business
+CLAIM_PATIENCE_S = 0.5  # a monitor whose process was killed a moment ago is about to end
+PRIVATE = 0o700  # other users need not see what runs here
 
-# A watcher that were a child of ours would be waited for by whoever waits for all children, and its CPU time would be
-# counted as theirs. So the process that we start forks, before it imports anything, and ends.
+# If the monitor were our child, code that waits for all children would wait for it, and its CPU time would count as
+# theirs. So the process that we start forks, before it imports anything, and ends.
 BOOT = """\
 import os
 pid = os.fork()
@@ -42,8 +42,8 @@ main()
 """
 
 
-class Watcher:
-    """The process that records, as the watched process sees it. It is no child of anybody here."""
+class MonitorProcess:
+    """The process that records, as seen by the watched process, of which it is no child."""
 
     def __init__(self, out: Path, *, hz: float, pid: int, is_run: bool, lock: int | None = None) -> None:
         command = [sys.executable, "-P", "-c", BOOT, "--pid", str(pid), "--out", str(out), "--hz", str(hz)]
@@ -54,7 +54,7 @@ class Watcher:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,  # lines that are no events: the reason, if it fails
             start_new_session=True,  # Ctrl-C is meant for the watched process
-            pass_fds=() if lock is None else (lock,),  # held until the watcher ends
+            pass_fds=() if lock is None else (lock,),  # held until the monitor ends
         )
         self._stdin, self._stdout = _given(self._starter.stdin), _given(self._starter.stdout)
         os.set_blocking(self._stdout.fileno(), False)
@@ -70,21 +70,21 @@ class Watcher:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process; None if it is not known yet, or never came to be."""
+        """Number of the process; None if it is not known yet, or did not start."""
         return None if self._identity is None else self._identity[0]
 
     @property
     def is_over(self) -> bool:
-        """Tell whether it is gone."""
+        """Whether it is gone."""
         return self._is_over
 
     @property
     def last_words(self) -> str:
-        """The last line it said that is no event: of a failure, the error."""
+        """The last line of its output that is no event: after a failure, the error."""
         return self._last_words
 
     def take_events(self) -> list[Row]:
-        """Return what it told since the last call, without waiting; its loss is told once, as a warning."""
+        """Return its events since the last call, without waiting; its loss is reported once, as a warning."""
         self._read()
         events, self._events = self._events, []
         if self._is_over and not self._has_stopped and not self._is_loss_told:
@@ -95,12 +95,12 @@ class Watcher:
         return events
 
     def wait_until_recording(self) -> list[Row]:
-        """Return when it has begun, with what it told; a monitor that does not begin is no reason to wait longer."""
+        """Wait until it has begun, for a limited time, and return its events."""
         self._wait(lambda: bool(self._events), START_PATIENCE_S)
         return self.take_events()
 
     def close(self) -> list[Row]:
-        """Let it take a last sample and end; return what it told. Twice, or in a forked process, it does nothing."""
+        """Let it take a last sample and end; return its events. A second call, or one in a fork, does nothing."""
         if self._stdout.closed:
             return []
         events: list[Row] = []
@@ -121,17 +121,17 @@ class Watcher:
             self._wait(lambda: False, KILL_PATIENCE_S)
         self._starter.poll()
         if self._is_over and (stat := self._now()) is not None and stat.parent == os.getpid():
-            with suppress(ChildProcessError):  # orphans are ours where we are the first process, as in a container
+            with suppress(ChildProcessError):  # it is our child if we adopt orphans, as the first process does
                 os.waitpid(stat.pid, 0)
         return self.take_events()
 
     def _now(self) -> ProcessStat | None:
-        """Return a reading of it, unless it is gone, even if another process has its number by now."""
+        """Return a reading of it; None if it is gone, even if another process has its number."""
         stat = None if self._identity is None else read_stat(self._identity[0])
         return stat if stat is not None and stat.identity == self._identity else None
 
     def _wait(self, is_enough: Callable[[], bool], patience_s: float) -> None:
-        """Read until it is enough, it is gone, or patience ends."""
+        """Read its output until `is_enough`, its end, or a timeout."""
         poll = select.poll()  # select() takes no descriptor beyond 1,023
         poll.register(self._stdout, select.POLLIN)
         end_s = time.monotonic() + patience_s
@@ -164,13 +164,13 @@ def _given(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 class AttachedRecording(AbstractContextManager["AttachedRecording"]):
-    """A recording that lasts until it is closed, or nobody refers to it any more."""
+    """A recording that lasts until it is closed or garbage-collected."""
 
-    def __init__(self, path: Path, watcher: Watcher, *, hz: float) -> None:
+    def __init__(self, path: Path, monitor: MonitorProcess, *, hz: float) -> None:
         self.path = path
         self.hz = hz
-        self._watcher = watcher
-        self._end = weakref.finalize(self, watcher.close)
+        self._monitor = monitor
+        self._end = weakref.finalize(self, monitor.close)
 
     def __enter__(self) -> Self:
         return self
@@ -179,9 +179,9 @@ class AttachedRecording(AbstractContextManager["AttachedRecording"]):
         self.close()
 
     def close(self) -> None:
-        """Take a last sample and end the recording, and warn if it is not whole; closing twice is harmless.
+        """Take a last sample and end the recording; warn if it is incomplete. Closing twice is harmless.
 
-        In a process that was forked off meanwhile it only forgets the recording, which goes on.
+        In a forked process it only drops the reference: the recording goes on.
         """
         events: list[Row] = self._end() or []
         told = [str(event.get("message")) for event in events if event.get("event") == "monitor-warning"]
@@ -190,10 +190,10 @@ class AttachedRecording(AbstractContextManager["AttachedRecording"]):
 
 
 def record(out: Path | str, *, hz: float = DEFAULT_HZ, pid: int | None = None) -> AttachedRecording:
-    """Record what this process and its children use of the machine, or those of `pid`, into the folder `out`.
+    """Record the hardware use of this process, or of `pid`, and its children into the folder `out`.
 
-    A folder takes one recording at a time; the rows of a later one are appended. The process that records is no child
-    of this one, unless this one adopts orphans, as the first process of a container does.
+    A folder takes one recording at a time; a later one appends its rows. The process that records is no child of this
+    one, unless this one adopts orphans, as the first process of a container does.
     """
     check_hz(hz)
     target = os.getpid() if pid is None else _running(pid)
@@ -201,15 +201,15 @@ def record(out: Path | str, *, hz: float = DEFAULT_HZ, pid: int | None = None) -
     path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     lock = _claim(path)
     try:
-        RecordWriter(path / EVENTS).close()  # what can't be written is said here
-        watcher = Watcher(path, hz=hz, pid=target, is_run=False, lock=lock)
+        RecordWriter(path / EVENTS).close()  # raises here if it can't be written
+        monitor = MonitorProcess(path, hz=hz, pid=target, is_run=False, lock=lock)
     finally:
         os.close(lock)
-    recording = AttachedRecording(path, watcher, hz=hz)
-    events = watcher.wait_until_recording()
-    if watcher.is_over and not any(event.get("event") == "monitor-start" for event in events):
+    recording = AttachedRecording(path, monitor, hz=hz)
+    events = monitor.wait_until_recording()
+    if monitor.is_over and not any(event.get("event") == "monitor-start" for event in events):
         recording.close()
-        raise RuntimeError(f"the monitor did not start: {watcher.last_words or 'it ended at once'}")
+        raise RuntimeError(f"the monitor did not start: {monitor.last_words or 'it ended at once'}")
     if not events:
         message = f"{path}: the monitor did not begin within {START_PATIENCE_S:g} s: the first samples are missing"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -217,7 +217,7 @@ def record(out: Path | str, *, hz: float = DEFAULT_HZ, pid: int | None = None) -
 
 
 def new_folder() -> Path:
-    """Make and return a folder for a recording that nobody has named: `monitor/<date and time>`."""
+    """Make and return a folder for an unnamed recording: `monitor/<date and time>`."""
     began = time.strftime("%Y%m%d-%H%M%S")
     for attempt in count(1):
         path = Path("monitor") / (began if attempt == 1 else f"{began}-{attempt}")
@@ -235,11 +235,11 @@ def _running(pid: int) -> int:
 
 
 def _claim(path: Path) -> int:
-    """Open the file of samples and return its descriptor, which keeps others from recording there while it is open."""
+    """Open and lock the file of samples; while the descriptor is open, no other recording can start there."""
     descriptor = os.open(path / HARDWARE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         if not _try_lock(descriptor):
-            gc.collect()  # ends a recording that only a cycle still refers to, such as after an interrupted learn()
+            gc.collect()  # ends a recording that only a cycle refers to, as after an interrupted learn()
         end_s = time.monotonic() + CLAIM_PATIENCE_S
         while not _try_lock(descriptor):
             if time.monotonic() > end_s:

@@ -1,4 +1,4 @@
-"""Runs a command as if the monitor were not there: signals go through to it, and its exit code comes back."""
+"""Runs a command as if the monitor were not there: signals are passed on, and its exit code is returned."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KILLED_BY_SIGNAL = 128  # a shell adds the signal's number
 
 
 class Command(AbstractContextManager["Command"]):
-    """A process in the terminal's foreground, like this one. Signals are held back until `wait` asks for them."""
+    """A process in the terminal's foreground, like this one. Signals are blocked until `wait` takes them."""
 
     def __init__(self, words: Sequence[str], *, stdout_to_stderr: bool = False) -> None:
-        """Start it; raises OSError where it can't be."""
-        # processes that lose their parent become ours instead of init's: they belong to the command
+        """Start it, or raise OSError."""
+        # orphans become our children instead of init's: they belong to the command
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            # unlike a fork with Python code before exec, this can give the child the mask that was
+            # unlike a fork with Python code before exec, this can restore the signal mask in the child
             self.pid = os.posix_spawnp(
                 words[0],
                 list(words),
@@ -50,20 +50,20 @@ class Command(AbstractContextManager["Command"]):
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask_before)
 
     def wait(self, seconds: float) -> str | None:
-        """Wait for a signal or the time to pass; pass the signal on; return a reason once the command has ended."""
+        """Wait for a signal or a timeout, and pass the signal on; return a reason once the command has ended."""
         found = signal.sigtimedwait(SIGNALS, seconds)
         if found is None:
             return None
         if found.si_signo == signal.SIGCHLD:
             return COMMAND_ENDED if self._has_ended() else None
-        # the terminal (the kernel) sends to all processes in its foreground: the command has had it already
+        # the terminal (the kernel) sends to all processes in its foreground: the command has got it already
         if found.si_code <= 0:
-            with suppress(OSError):  # it is gone, or became another user's
+            with suppress(OSError):  # it is gone, or belongs to another user now
                 os.kill(self.pid, found.si_signo)
         return None
 
     def _has_ended(self) -> bool:
-        """Tell whether it has ended, without taking its last readings from /proc; let go of those we inherited."""
+        """Tell whether it has ended, leaving its last counters in /proc; reap inherited processes."""
         with suppress(ChildProcessError):
             while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 if found.si_pid == self.pid:
@@ -72,7 +72,7 @@ class Command(AbstractContextManager["Command"]):
         return False
 
     def exit_code(self) -> int:
-        """Wait for the end and return the code; of a command that a signal ended, as a shell does."""
+        """Wait for the end and return the exit code; after a signal, the code that a shell gives."""
         while not self._has_ended():
             self.wait(60.0)
         _, status = os.waitpid(self.pid, 0)

@@ -1,4 +1,4 @@
-"""Episodes of foreign code: a row for each, with the means of what the hardware did while it was played."""
+"""Episodes of foreign code: one row each, with the means of the hardware's readings meanwhile."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from redline.monitor.attaching import AttachedRecording, new_folder, record
 from redline.monitor.hardware import HARDWARE, flat, means
-from redline.monitor.recording import DEFAULT_HZ
+from redline.monitor.sampling import DEFAULT_HZ
 from redline.records import RecordTail, RecordWriter, Row
 
 EPISODES = "episodes.jsonl"
-MAX_SAMPLES = 4_096  # of the episodes under way; beyond, two become one
+MAX_SAMPLES = 4_096  # of the running episodes; beyond, pairs are merged
 MAX_ROWS_PER_SAMPLE = 10  # that repeat its means: hundreds of short episodes a second would fill a disk with copies
 Out = Path | str | AttachedRecording
 
 
 class SampleWindow:
-    """The newest samples of a recording that goes on, read when they are asked for and no oftener than they come."""
+    """The newest samples of a running recording, read on demand and no more often than they come."""
 
     def __init__(self, path: Path, *, hz: float) -> None:
-        # what an earlier recording left here is none of ours
+        # skip the rows of an earlier recording
         self._tail = RecordTail(path, last_bytes=0 if path.exists() else None)
         self._tail.new_rows()
         self.period_s = 1 / hz
@@ -43,7 +43,7 @@ class SampleWindow:
         return found or dict(self._newest_means)
 
     def forget_before(self, unix_s: float) -> None:
-        """Let go of samples that nobody will ask for; the newest stays."""
+        """Drop old samples; the newest stays."""
         while len(self._samples) > 1 and self._samples[0]["unix_s"] <= unix_s:
             self._samples.popleft()
 
@@ -67,7 +67,7 @@ def _begin_unix_s(sample: Row) -> float:
 
 
 def _halved(samples: deque[Row]) -> deque[Row]:
-    """Return each two samples as one over the time of both; the means over both are the same."""
+    """Merge each two samples into one; means over both stay the same."""
     merged: deque[Row] = deque()
     while len(samples) > 1:
         two = [samples.popleft(), samples.popleft()]
@@ -79,7 +79,7 @@ def _halved(samples: deque[Row]) -> deque[Row]:
 
 
 class EpisodeLog:
-    """Writes episodes.jsonl beside the hardware.jsonl of a recording, which it starts unless it is given one."""
+    """Writes episodes.jsonl beside the hardware.jsonl of a recording, which it starts unless one is given."""
 
     def __init__(self, out: Out | None, *, hz: float = DEFAULT_HZ) -> None:
         self._is_owner = not isinstance(out, AttachedRecording)
@@ -103,7 +103,7 @@ class EpisodeLog:
         return self.recording.path
 
     def now(self) -> float:
-        """Return the wall clock as it was at the start, and monotonic time since: it never jumps."""
+        """Return the wall clock at the start plus monotonic time since: it never jumps."""
         return self._began_unix_s + time.monotonic()
 
     def add(
@@ -116,7 +116,7 @@ class EpisodeLog:
         lane: int = 0,
         is_truncated: bool = False,
     ) -> dict[str, float]:
-        """Write down an episode that ends now, and return the means of the hardware meanwhile; after `close`, {}."""
+        """Write an episode that ends now, and return the hardware's means meanwhile; after `close`, {}."""
         if not self._close_writer.alive:
             return {}
         now = self.now()
@@ -138,7 +138,7 @@ class EpisodeLog:
         return hardware
 
     def close(self) -> None:
-        """End the recording, unless somebody else started it; closing twice is harmless."""
+        """End the recording, unless it was given; closing twice is harmless."""
         self._close_writer()
         self._end_recording()
 
@@ -149,7 +149,7 @@ class EpisodeLog:
     def _write(self, row: dict[str, object]) -> None:
         try:
             self._writer.write(row)
-        except OSError as error:  # a full disk is no reason to end what is being watched
+        except OSError as error:  # a full disk must not end the training
             if not self._is_refused:
                 self._is_refused = True
                 message = f"{self.path / EPISODES} can't be written: {error.strerror}; episodes are missing in it"

@@ -1,7 +1,7 @@
-"""Gymnasium wrappers that record the hardware, and add to each episode's last `info` what it did meanwhile.
+"""Gymnasium wrappers that record the hardware, and add its means to the last `info` of each episode.
 
-`env = MonitorEnv(env, "out")` is all there is to do: `info["hardware"]` of the last step holds means by dotted names,
-such as `cpu_cores_used` and `gpus.0.power_w`, and the folder can be read by `redline watch` and `redline report`.
+After `env = MonitorEnv(env, "out")`, `info["hardware"]` of an episode's last step holds means by dotted names, such as
+`cpu_cores_used` and `gpus.0.power_w`, and `redline watch` and `redline report` can read the folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from redline.monitor.episode_log import EpisodeLog, Out
-from redline.monitor.recording import DEFAULT_HZ
+from redline.monitor.sampling import DEFAULT_HZ
 
 Observation = TypeVar("Observation")
 Action = TypeVar("Action")
@@ -37,7 +37,7 @@ class MonitorEnv(gym.Wrapper[Observation, Action, Observation, Action], Generic[
         except ValueError as error:
             if multiprocessing.parent_process() is None:
                 raise
-            self._refusal = error  # AsyncVectorEnv hears why a worker can't reset, but not why it can't make its env
+            self._refusal = error  # raised by reset(): AsyncVectorEnv passes on its errors, but not those of __init__
             return
         self._steps = 0
         self._begin(self.episode_log.now())
@@ -45,7 +45,7 @@ class MonitorEnv(gym.Wrapper[Observation, Action, Observation, Action], Generic[
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; one that was not over leaves no row."""
+        """Begin an episode; an unfinished one leaves no row."""
         if self._refusal is not None:
             raise self._refusal
         begun_unix_s = self.episode_log.now()
@@ -54,7 +54,7 @@ class MonitorEnv(gym.Wrapper[Observation, Action, Observation, Action], Generic[
         return result
 
     def step(self, action: Action) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a step; the last of an episode tells the means."""
+        """Take a step; the last one of an episode adds the means."""
         observation, reward, terminated, truncated, info = super().step(action)
         self._return += float(reward)
         self._length_steps += 1
@@ -100,7 +100,7 @@ class MonitorVectorEnv(
     ) -> None:
         super().__init__(env)
         self.episode_log = EpisodeLog(out, hz=hz)
-        # where a step after an end only resets, it belongs to no episode
+        # otherwise the step after an end only resets, and belongs to no episode
         self._resets_in_same_step = env.metadata.get("autoreset_mode") is AutoresetMode.SAME_STEP
         self._steps = 0
         self._begun_unix_s = np.full(self.num_envs, self.episode_log.now())  # [E], as the three below
@@ -111,7 +111,7 @@ class MonitorVectorEnv(
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin episodes, all or those of a `reset_mask`; those that were not over leave no row."""
+        """Begin episodes, all or those of a `reset_mask`; unfinished ones leave no row."""
         begun_unix_s = self.episode_log.now()
         mask = (options or {}).get("reset_mask")  # before: the env takes it out
         lanes = np.ones(self.num_envs, dtype=np.bool_) if mask is None else np.array(mask, dtype=np.bool_)
@@ -121,7 +121,7 @@ class MonitorVectorEnv(
         return result
 
     def step(self, actions: Action) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
-        """Play a step in each env; where it was an episode's last, tell the means."""
+        """Take a step in each env; where it ends an episode, add the means."""
         counted = ~self._is_over
         if not counted.all():
             self._begin(self._is_over, self.episode_log.now())

@@ -1,15 +1,62 @@
-"""Samples of hardware.jsonl as numbers: flat names, and means over a span of time."""
+"""The fields of hardware.jsonl: their units and meanings, flat names, and means over a span of time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from redline.records import Row, measured
 
 HARDWARE = "hardware.jsonl"
-COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # a mean of them says nothing
+COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # their mean says nothing
 NO_SERIES = frozenset({"schema", "watched"})
 LABELS = frozenset({"index", "processes"})  # of a GPU: not measured
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field, for documents and charts."""
+
+    unit: str
+    meaning: str
+
+
+FIELDS = {
+    "unix_s": Field("s", "wall clock at the start of the recording, and monotonic time since: it never jumps"),
+    "elapsed_s": Field("s", "monotonic time since this recording began"),
+    "interval_s": Field("s", "monotonic time since the sample before; rates and shares are over it"),
+    "cpu_cores_used": Field("cores", "used by the watched processes, those that ended meanwhile included"),
+    "cpu_s": Field("CPU s", "used by the watched processes since this recording began"),
+    "machine_cpu_cores_used": Field("cores", "used by all processes of the machine"),
+    "core_busy.*": Field("0 … 1", "share of the interval in which this core was busy, with any process"),
+    "load_average_1m": Field("processes", "that ran or waited to run, over the last minute"),
+    "rss_bytes": Field("bytes", "resident memory, summed: a page that several processes share counts in each"),
+    "shared_bytes": Field("bytes", "part of the resident memory that is shared or backed by files, summed"),
+    "pss_bytes": Field("bytes", "resident memory, a shared page counted once in all; read every 10 s at most"),
+    "processes": Field("processes", "watched now"),
+    "threads": Field("threads", "of the watched processes"),
+    "memory_available_bytes": Field("bytes", "of the machine, available without swapping"),
+    "read_bytes_per_s": Field("bytes/s", "read from storage by the watched processes"),
+    "write_bytes_per_s": Field("bytes/s", "written to storage by the watched processes"),
+    "disk_read_bytes_per_s": Field("bytes/s", "read by all processes from the device that holds the output"),
+    "disk_write_bytes_per_s": Field("bytes/s", "written by all processes to the device that holds the output"),
+    "disk_free_bytes": Field("bytes", "left for this user on the file system of the output"),
+    "shm_used_bytes": Field("bytes", "used by shared memory files of all processes"),
+    "shm_free_bytes": Field("bytes", "left for shared memory files"),
+    "roles.*.cpu_cores_used": Field("cores", "used by the processes of this role"),
+    "roles.*.rss_bytes": Field("bytes", "resident memory of this role"),
+    "roles.*.processes": Field("processes", "of this role"),
+    "gpus.*.utilisation_percent": Field("%", "of the time in which a kernel ran on the GPU, over its own window"),
+    "gpus.*.memory_controller_percent": Field("%", "of the time in which the GPU's memory was read or written"),
+    "gpus.*.memory_used_bytes": Field("bytes", "of the GPU's memory, used by all processes"),
+    "gpus.*.memory_total_bytes": Field("bytes", "of the GPU's memory in total"),
+    "gpus.*.power_w": Field("W", "drawn by the GPU"),
+    "gpus.*.temperature_c": Field("°C", "of the GPU"),
+    "gpus.*.fan_percent": Field("%", "of the fan's full speed, as requested"),
+    "gpus.*.clock_sm_mhz": Field("MHz", "clock of the GPU's processors"),
+    "gpus.*.clock_memory_mhz": Field("MHz", "clock of the GPU's memory"),
+    "monitor_cpu_s": Field("CPU s", "used by the monitor itself since it was started"),
+}
 
 
 def flat(row: Row) -> dict[str, float]:
@@ -37,7 +84,7 @@ def _numbers(name: str, value: object, *, depth: int) -> Iterator[tuple[str, flo
 
 
 def means(rows: Iterable[Row], *, begin_unix_s: float, end_unix_s: float) -> dict[str, float]:
-    """Return the mean of each number over a span; a sample counts by how much of its interval lies in it."""
+    """Return the mean of each number over a span; a sample counts by the part of its interval within it."""
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
     for row in rows:

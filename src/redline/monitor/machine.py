@@ -1,4 +1,4 @@
-"""What the whole machine does: processors, memory, a folder's disk, shared memory; what it does not tell is absent."""
+"""What the whole machine does: processors, memory, a folder's disk, shared memory. Unknown values are absent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYS_BLOCK = Path("/sys/dev/block")
 
 
 class MachineProbe:
-    """Compares counters of the machine with those of the sample before."""
+    """Compares counters of the machine with those of the last sample."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,13 +27,13 @@ class MachineProbe:
 
     @property
     def absent(self) -> dict[str, str]:
-        """What can't be had here in any sample, and why."""
+        """What no sample has on this machine, and why."""
         if self._counters_path is None:
             return {"disk_read_bytes_per_s, disk_write_bytes_per_s": "the file system has no device with counters"}
         return {}
 
     def sample(self, interval_s: float) -> Row:
-        """Return what was used since the sample before, and what is left."""
+        """Return the use since the last sample, and what is left."""
         return {
             **self._sample_cores(),
             **self._sample_disk(interval_s),
@@ -105,7 +105,7 @@ def read_load_average() -> float | None:
 
 
 def read_memory_available_bytes() -> int | None:
-    """Return how much memory can be had without swapping."""
+    """Return the memory available without swapping."""
     with suppress(OSError):
         for line in MEMINFO.read_bytes().splitlines():
             if line.startswith(b"MemAvailable:"):
@@ -114,7 +114,7 @@ def read_memory_available_bytes() -> int | None:
 
 
 def read_disk_free_bytes(folder: Path) -> int | None:
-    """Return how much this user can still write to the file system of a folder."""
+    """Return the bytes that this user can still write to the file system of a folder."""
     with suppress(OSError):
         return int(psutil.disk_usage(str(folder)).free)
     return None
@@ -128,12 +128,12 @@ def _shared_memory() -> Row:
 
 
 def machine_facts() -> Row:
-    """Return what does not change while a recording lasts."""
+    """Return the facts that stay the same during a recording."""
     with suppress(OSError, psutil.Error):
         return {"cores": os.cpu_count() or 1, "memory_total_bytes": int(psutil.virtual_memory().total)}
     return {"cores": os.cpu_count() or 1}
 
 
 def without_absent(**values: float | None) -> dict[str, float]:
-    """Return the values that there are."""
+    """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}

@@ -1,6 +1,6 @@
-"""What the kernel tells of a process under /proc: a few reads of one small file each, 15 µs apiece.
+"""What the kernel tells of a process under /proc, by reading a few small files, 15 µs each.
 
-psutil asks for the same in several reads and has no cheap way to find children; at 20 samples a second that shows.
+psutil needs several reads for the same and has no cheap way to find children; at 20 samples a second that shows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 PROC = Path("/proc")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-ENDED = frozenset("ZXx")  # a zombie waits for its parent to hear of its end
+ENDED = frozenset("ZXx")  # zombies count: their parent has not yet waited for them
+MIN_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,18 @@ class ProcessStat:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether it runs no more."""
+        """Whether it has ended."""
         return self.state in ENDED
 
     @property
     def started_unix_s(self) -> float:
-        """When it was started, by the wall clock of now."""
+        """When it was started, by today's wall clock."""
         since_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.started_ticks * TICK_S
         return time.time() - since_s
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Tell it apart from a later process with the same number."""
+        """Number and start, which tell it from a later process with the same number."""
         return self.pid, self.started_ticks
 
 
@@ -70,7 +71,7 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def read_shared_bytes(pid: int) -> int | None:
-    """Return how much of the resident memory is shared or backed by files; None where it is not told."""
+    """Return the resident memory that is shared or backed by files; None where the kernel does not tell."""
     content = _read(pid, "statm")
     return None if content is None else int(content.split()[2]) * PAGE_BYTES
 
@@ -85,7 +86,7 @@ def read_pss_bytes(pid: int) -> int | None:
 
 
 def read_storage_bytes(pid: int) -> tuple[int, int] | None:
-    """Return the bytes read from and written to storage, by children that it has waited for too; None if not told."""
+    """Return bytes read from and written to storage, ended children included; None where the kernel does not tell."""
     content = _read(pid, "io")
     if not content:
         return None
@@ -109,3 +110,39 @@ def _read(pid: int, name: str) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One sample; the percentage is over the time since the last one."""
+
+    interval_s: float
+    cpu_percent: float  # 250: two and a half cores busy
+    rss_bytes: int
+
+
+class ProcessUsage:
+    """Samples processor and memory of one process, by default the calling one, without children; never fails."""
+
+    def __init__(self, pid: int | None = None) -> None:
+        self._pid = os.getpid() if pid is None else pid
+        self._last = read_stat(self._pid)
+        self._sampled_s = time.monotonic()
+
+    def sample(self) -> Usage | None:
+        """Return the use since the last sample, or since construction; None if the process is gone."""
+        last, now = self._last, self._read()
+        if last is None or now is None:
+            return None
+        now_s = time.monotonic()
+        interval_s, self._last, self._sampled_s = now_s - self._sampled_s, now, now_s
+        # the kernel counts in ticks of 10 ms: over a few of them a percentage means nothing
+        percent = 100.0 * (now.cpu_s - last.cpu_s) / interval_s if interval_s >= MIN_INTERVAL_S else 0.0
+        return Usage(interval_s=interval_s, cpu_percent=percent, rss_bytes=now.rss_bytes)
+
+    def _read(self) -> ProcessStat | None:
+        """Return a reading; None if the process has ended, even if another has its number."""
+        now = read_stat(self._pid)
+        if now is None or now.has_ended or self._last is None or now.identity != self._last.identity:
+            return None
+        return now

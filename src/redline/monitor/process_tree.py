@@ -1,9 +1,15 @@
-"""A process and all that it started: what they use of processors, memory and storage, together, by role and each."""
+"""A process and its descendants: what they use of processors, memory and storage, in total, by role and each.
+
+When a parent waits for an ended child, the kernel adds the child's counts to the parent's. So what a parent gained this
+way, less what was known of the children that are gone, is what they used since they were last read, or in total if they
+were never read.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from redline.monitor.machine import without_absent
 from redline.monitor.process_files import (
@@ -14,33 +20,85 @@ from redline.monitor.process_files import (
     read_stat,
     read_storage_bytes,
 )
-from redline.monitor.process_totals import Count, Identity, Total
 from redline.records import Row
 
-MAIN, OTHER = "main", "other"  # roles of processes that nobody has named
+Identity = tuple[int, int]  # number of a process, and when it started
+MAIN, OTHER = "main", "other"  # roles of unnamed processes
 MOST_LISTED = 500  # processes in a row, the largest: rows have a limit
 PSS_INTERVAL_S = 10.0
-PSS_MOST_OF_TIME = 0.005  # reading it of large processes takes long: then it is read less often
+PSS_MOST_OF_TIME = 0.005  # reading it is slow for large processes: then it is read less often
+
+
+@dataclass(frozen=True)
+class Count:
+    """A counter of one process."""
+
+    parent: int
+    own: float  # used by itself; 0 where the kernel gives one sum
+    handed: float  # used by ended children; with its own use where the kernel gives one sum
+
+
+@dataclass
+class Total:
+    """A counter summed over a tree, whose processes come and go. Parents must be read before their children."""
+
+    value: float = 0.0
+    last: Mapping[Identity, Count] | None = None  # None: the first reading is the base
+    _late: dict[Identity, float] = field(default_factory=dict)
+
+    def advance(self, now: Mapping[Identity, Count]) -> float:
+        """Add a reading of all processes, and return the growth of the sum."""
+        last, self.last = self.last, now
+        if last is None:
+            return 0.0
+        gone = _gone_by_heir(last, now)
+        growth = 0.0
+        late: dict[Identity, float] = {}
+        for process, count in now.items():
+            before = last.get(process, Count(count.parent, 0.0, 0.0))
+            handed, known = count.handed - before.handed, gone.get(process, 0.0)
+            growth += max(0.0, count.own - before.own)
+            growth += max(0.0, handed - known - self._late.get(process, 0.0))
+            # a child that ended after its parent was read shows up in the parent's next reading
+            late[process] = max(0.0, known - handed)
+        self._late = late
+        self.value += growth
+        return growth
+
+
+def _gone_by_heir(last: Mapping[Identity, Count], now: Mapping[Identity, Count]) -> dict[Identity, float]:
+    """Return what was known of ended processes, by the living process that inherits it."""
+    by_pid = {process[0]: process for process in last}
+    found: dict[Identity, float] = {}
+    for process, count in last.items():
+        if process in now:
+            continue
+        heir = by_pid.get(count.parent)
+        while heir is not None and heir not in now:
+            heir = by_pid.get(last[heir].parent)
+        if heir is not None:
+            found[heir] = found.get(heir, 0.0) + count.own + count.handed
+    return found
 
 
 class ProcessTree:
-    """Follows a process and its descendants; those that lose their parent stay watched."""
+    """Follows a process and its descendants; orphans stay watched."""
 
     def __init__(self, pid: int, *, excluded_pid: int | None = None, is_new: bool = False) -> None:
         self.pid = pid
         self._excluded_pid = excluded_pid  # of the monitor itself
-        # a monitor that started the process inherits those that lose their parent
+        # a monitor that started the process inherits its orphans
         self._adopts = is_new
         self._root: Identity | None = None
         self._members: list[Identity] = []  # parents before their children
         self._known: set[int] = set()  # processes whose parent was looked at already
-        # all that a process has used counts if it was started to be watched
+        # of a process that was started to be watched, everything counts
         self._cpu, self._read, self._written = (Total(last={} if is_new else None) for _ in range(3))
         self._own_cpu_s: dict[Identity, float] | None = None
         self._next_pss_s = 0.0  # monotonic
 
     def sample(self, interval_s: float, roles: Mapping[Identity, str]) -> Row | None:
-        """Return what was used since the sample before; None if the process has ended and was waited for.
+        """Return the use since the last sample; None if the process has ended and was waited for.
 
         The first sample, after no time, is the base of the next: its rates are zero.
         """
@@ -78,7 +136,7 @@ class ProcessTree:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether the process itself runs no more, waited for or not."""
+        """Whether the process itself has ended, waited for or not."""
         root = read_stat(self.pid)
         return root is None or root.has_ended or self._root not in (None, root.identity)
 
@@ -90,7 +148,7 @@ class ProcessTree:
         return {process: max(0.0, cpu_s - before.get(process, 0.0)) / seconds for process, cpu_s in now.items()}
 
     def _look(self) -> list[ProcessStat] | None:
-        """Return a reading of every process of the tree, new ones included."""
+        """Read every process of the tree, new ones included."""
         root = read_stat(self.pid)
         if self._root is None and root is not None:
             self._root = root.identity
@@ -108,14 +166,14 @@ class ProcessTree:
         return list(stats.values())
 
     def _add_descendants(self, stats: dict[int, ProcessStat], new_pids: set[int]) -> None:
-        """Add those of the new processes whose parents, over some generations, are in the tree."""
+        """Add the new processes whose ancestors are in the tree."""
         strangers = [stat for pid in new_pids - stats.keys() - {self._excluded_pid} if (stat := read_stat(pid))]
         while found := [stat for stat in strangers if stat.parent in stats or self._is_adopted(stat)]:
             stats.update({stat.pid: stat for stat in found})
             strangers = [stat for stat in strangers if stat.pid not in stats]
 
     def _heir(self) -> dict[Identity, Count]:
-        """Return the monitor as one that is handed the time of those it inherited; its own does not count."""
+        """Return the monitor's counter of inherited processes; its own time does not count."""
         monitor = read_stat(self._excluded_pid) if self._adopts and self._excluded_pid else None
         return {} if monitor is None else {monitor.identity: Count(0, 0.0, monitor.ended_children_cpu_s)}
 
@@ -136,7 +194,7 @@ class ProcessTree:
         counts = {stat: count for stat in stats if (count := read_storage_bytes(stat.pid))}
         if not counts:
             return {}
-        # what ended children did is not told apart here
+        # the kernel gives one sum with ended children here
         read, written = (
             total.advance({stat.identity: Count(stat.parent, 0.0, count[place]) for stat, count in counts.items()})
             for place, total in enumerate((self._read, self._written))
@@ -145,7 +203,7 @@ class ProcessTree:
 
 
 def _sums(watched: list[Row], *names: str) -> dict[str, int]:
-    """Add up over processes what at least one of them tells."""
+    """Sum each field over the processes that have it."""
     return {
         name: sum(process.get(name, 0) for process in watched)
         for name in names

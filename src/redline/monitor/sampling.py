@@ -1,22 +1,72 @@
-"""One sample after another: the watched processes, the machine and its GPUs in one row, with what the looking cost."""
+"""Samples of processes, machine and GPUs, written to hardware.jsonl at a steady rate; never fails its target."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from redline.monitor.gpus import Gpus, open_gpus
+from redline.monitor.hardware import HARDWARE
 from redline.monitor.machine import MachineProbe, machine_facts
-from redline.monitor.process_totals import Identity
-from redline.monitor.process_tree import ProcessTree
-from redline.records import Row
+from redline.monitor.process_files import read_stat
+from redline.monitor.process_tree import Identity, ProcessTree
+from redline.records import RecordTail, RecordWriter, Row
+
+EVENTS = "events.jsonl"
+DEFAULT_HZ, MIN_HZ, MAX_HZ = 1.0, 0.05, 20.0
+MIN_INTERVAL_S = 0.05  # the kernel counts in ticks of 10 ms: over less, a rate means nothing
+CLOCK_SLACK_S = 1.0
+TARGET_ENDED = "the watched process ended"
+
+Say = Callable[[Row], None]
+Wait = Callable[[float], str | None]
+
+
+def check_hz(hz: float) -> float:
+    """Return the rate, or raise if it can't be kept."""
+    if not MIN_HZ <= hz <= MAX_HZ:
+        raise ValueError(f"hz is {hz:g}: use {MIN_HZ:g} to {MAX_HZ:g}, such as 1")
+    return hz
+
+
+@contextmanager
+def unobtrusive() -> Iterator[None]:
+    """Let this process wait until a core is free, instead of taking one from the watched process when it wakes."""
+    before = os.sched_getscheduler(0)
+    if before == os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        yield
+    finally:
+        if before == os.SCHED_OTHER:
+            os.sched_setscheduler(0, before, os.sched_param(0))
+
+
+class NamedRoles:
+    """The roles of a run's processes, read from its events; without a run no process has a role."""
+
+    def __init__(self, events: Path | None) -> None:
+        self._tail = None if events is None else RecordTail(events)
+        self._roles: dict[Identity, str] = {}
+
+    def __call__(self) -> Mapping[Identity, str]:
+        """Return the roles by process, with those of processes started since the last call."""
+        for row in self._tail.new_rows() if self._tail else []:
+            pid, unix_s = row.get("pid"), row.get("unix_s")
+            if row.get("event") != "process" or not isinstance(pid, int) or not isinstance(unix_s, int | float):
+                continue
+            stat = read_stat(pid)
+            # a row older than the process names an earlier process with the same number, from before a resume
+            if stat is not None and unix_s > stat.started_unix_s - CLOCK_SLACK_S:
+                self._roles[stat.identity] = str(row.get("role"))
+        return self._roles
 
 
 class Sampler:
-    """Asks all probes. It is meant for a process of its own, whose CPU time is the cost of the recording."""
+    """Reads all probes into one row. Runs in a process of its own: its CPU time is the recording's cost."""
 
     def __init__(
         self, pid: int, *, folder: Path, roles: Callable[[], Mapping[Identity, str]], is_new: bool = False
@@ -42,17 +92,17 @@ class Sampler:
 
     @property
     def target_has_ended(self) -> bool:
-        """Tell whether the watched process runs no more."""
+        """Whether the watched process has ended."""
         return self._tree.has_ended
 
     def facts(self) -> Row:
-        """Return what does not change while the recording lasts, and why something is missing in all samples."""
+        """Return what stays the same during the recording, and why something is missing in all samples."""
         absent = {**self._machine.absent, **({"gpus": self._why_no_gpus} if self._gpus is None else {})}
         names = [] if self._gpus is None else self._gpus.names
         return {"pid": self._tree.pid, **machine_facts(), "gpus": names, "absent": absent}
 
     def sample(self) -> tuple[Row | None, list[Row]]:
-        """Return a sample, None if the watched process is gone, and what happened to the GPUs since the one before."""
+        """Return a sample (None if the watched process is gone) and the events of GPUs since the last one."""
         now_s = time.monotonic()
         elapsed_s, interval_s = now_s - self._begun_s, now_s - self._sampled_s
         processes = self._tree.sample(interval_s, self._roles())
@@ -72,7 +122,7 @@ class Sampler:
         return row, events
 
     def close(self) -> None:
-        """Give back what the probes hold."""
+        """Close the probes."""
         if self._gpus is not None:
             self._gpus.close()
         for descriptor in self.end_descriptors:
@@ -81,7 +131,7 @@ class Sampler:
 
 
 def _open_process(pid: int) -> list[int]:
-    """Return a descriptor that can be read once the process has ended; none where it has, or can't be had."""
+    """Return a descriptor that becomes readable when the process ends; none if it has ended or can't be opened."""
     with suppress(OSError, OverflowError, AttributeError):
         return [os.pidfd_open(pid)]
     return []
@@ -93,3 +143,86 @@ def _sample_gpus(gpus: Gpus | None) -> tuple[Row, list[Row]]:
     rows, events = gpus.sample()
     said: list[Row] = [{"event": event.name, "gpu": event.index, "message": event.message} for event in events]
     return {"gpus": rows} if rows else {}, said
+
+
+class HardwareRecorder:
+    """Takes samples and writes them; samples that the disk refuses are lost and reported once, and sampling goes on."""
+
+    def __init__(self, sampler: Sampler, out: Path, *, hz: float, say: Say) -> None:
+        self._sampler = sampler
+        self._writer = RecordWriter(out / HARDWARE)
+        self._period_s = 1 / check_hz(hz)
+        self._say = say
+        self._samples = 0
+        self._starting_cpu_s = 0.0  # of this process, before it began to watch
+        self._cpu_s = 0.0
+        self._peak_rss_bytes: int | None = None  # None until a process was seen
+        self._is_refused = False
+
+    @property
+    def end_descriptors(self) -> list[int]:
+        """Descriptors that become readable when the watched process ends; none where that is not supported."""
+        return self._sampler.end_descriptors
+
+    def run(self, wait: Wait, **facts: object) -> str:
+        """Record until `wait(seconds)` returns a reason or the watched process ends; return the reason."""
+        with unobtrusive():
+            return self._run(wait, facts)
+
+    def _run(self, wait: Wait, facts: Mapping[str, object]) -> str:
+        self._starting_cpu_s = time.process_time()
+        start = {"hz": 1 / self._period_s, **self._sampler.facts(), "monitor_cpu_s": self._starting_cpu_s}
+        self._tell("monitor-start", **start, **facts)
+        next_s = time.monotonic() + self._period_s
+        while (reason := wait(max(0.0, next_s - time.monotonic()))) is None:
+            now_s = time.monotonic()
+            if now_s < next_s:
+                continue
+            if self._sampler.target_has_ended:
+                reason = TARGET_ENDED
+                break
+            self.take()
+            next_s += self._period_s * ((now_s - next_s) // self._period_s + 1)  # missed samples are skipped
+        time.sleep(max(0.0, MIN_INTERVAL_S - self._sampler.since_sample_s))
+        self.take()
+        return reason
+
+    def take(self) -> None:
+        """Take one sample, if the watched process still exists, and write it."""
+        row, events = self._sampler.sample()
+        for event in events:
+            self._tell(event.pop("event"), **event)
+        if row is None:
+            return
+        self._cpu_s = row["cpu_s"]
+        if "rss_bytes" in row:
+            self._peak_rss_bytes = max(self._peak_rss_bytes or 0, row["rss_bytes"])
+        try:
+            self._writer.write(row)
+            self._samples += 1
+        except (OSError, ValueError) as error:  # the disk is full, or the row too long
+            if not self._is_refused:
+                self._is_refused = True
+                self._tell("monitor-warning", message=f"samples can't be written: {error}")
+
+    def finish(self, reason: str, **facts: object) -> Row:
+        """Report how it ended and what it cost, and close the file; return the report."""
+        elapsed_s, cpu_s = self._sampler.elapsed_s, time.process_time()
+        share = (cpu_s - self._starting_cpu_s) / max(elapsed_s * (os.cpu_count() or 1), 1e-9)
+        end: Row = {
+            "reason": reason,
+            "samples": self._samples,
+            "elapsed_s": elapsed_s,
+            "cpu_s": self._cpu_s,
+            **({} if self._peak_rss_bytes is None else {"peak_rss_bytes": self._peak_rss_bytes}),
+            "monitor_cpu_s": cpu_s,
+            "monitor_cpu_share": share,
+            **facts,
+        }
+        self._tell("monitor-stop", **end)
+        self._writer.close()
+        self._sampler.close()
+        return end
+
+    def _tell(self, event: str, **facts: object) -> None:
+        self._say({"event": event, "unix_s": time.time(), **facts})

@@ -1,7 +1,7 @@
 """A Stable-Baselines3 callback that records the hardware while a model learns.
 
-`model.learn(100_000, callback=MonitorCallback("out"))`: the folder then holds what `redline watch` and `redline report`
-read, and the model's own logger gets the means of each rollout under `hardware/…`.
+With `model.learn(100_000, callback=MonitorCallback("out"))`, `redline watch` and `redline report` can read the folder,
+and the model's own logger gets the means of each rollout under `hardware/…`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from stable_baselines3.common.callbacks import BaseCallback
 
 from redline.monitor.episode_log import EpisodeLog, Out
-from redline.monitor.recording import DEFAULT_HZ, check_hz
+from redline.monitor.sampling import DEFAULT_HZ, check_hz
 
 MIN_LOG_INTERVAL_S = 0.1  # a rollout of an off-policy algorithm may be four steps long
-# the rest goes to files and curves only: the table that is printed would be pages long
+# the other names go to files and curves only: the printed table would be pages long
 IN_TABLE = re.compile(r"cpu_cores_used|rss_bytes|gpus\..*\.(utilisation_percent|power_w)")
 
 
@@ -23,7 +23,7 @@ class MonitorCallback(BaseCallback):
     """Records this process into the folder `out` while `learn` runs.
 
     Episodes come from the envs' `Monitor`, which SB3 puts around the envs that it makes. `out` may also be what
-    `redline.monitor.record` returned: then that goes on when learning ends.
+    `redline.monitor.record` returned: that recording continues when learning ends.
     """
 
     def __init__(self, out: Out, hz: float = DEFAULT_HZ) -> None:
@@ -71,7 +71,7 @@ class MonitorCallback(BaseCallback):
         self.close()
 
     def close(self) -> None:
-        """End the recording, for whoever interrupts `learn`; closing twice is harmless."""
+        """End the recording, for instance after an interrupted `learn`; closing twice is harmless."""
         if self._log is not None:
             self._log.close()
             self._log = None

@@ -1,8 +1,7 @@
-"""Networks: torsos that see, cores that remember, heads that predict, and the layers all are made of."""
+"""Networks: torsos that read observations, cores that remember, heads that predict, and their layers."""
 
-from redline.networks.building import build_policy_network, build_value_network
 from redline.networks.cores import Core, Gru, Memoryless, Sequence
-from redline.networks.heads import Dueling, Network, Single, Streams
+from redline.networks.heads import Dueling, Network, Single, Streams, build_policy_network, build_value_network
 from redline.networks.layers import Layers, Noisy, Normed, Plain
 from redline.networks.torsos import Mlp, Nature, Small, Strided, Torso, Twin
 

@@ -1,4 +1,4 @@
-"""Cores stand between torso and head: none, or one that remembers what was seen before."""
+"""Cores stand between torso and head: none, or a recurrent one that remembers earlier observations."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -12,20 +12,18 @@ from redline.errors import UserError
 
 @runtime_checkable
 class Core(Protocol):
-    """A recipe for what a network remembers, and for the sequences from which it learns to."""
+    """A recipe for a recurrent core, and for the sequences from which it learns."""
 
     def sequence(self) -> "Sequence | None":
-        """Return the stretches that an update learns from; None if each step is learnt by itself."""
-        ...
+        """Return the sequences that an update learns from; None: single steps."""
 
     def build(self, features: int) -> "GruCell | None":
-        """Return a cell from (features [B, F], state [B, S]) to the next state, if there is one."""
-        ...
+        """Return a cell from (features [B, F], state [B, S]) to the next state; None: no core."""
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """A stretch of an episode: steps that only warm the state up, and steps that are learnt from."""
+    """A part of an episode: steps that only warm up the state, and steps that are learnt from."""
 
     burn_in_steps: int
     length_steps: int
@@ -33,7 +31,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Memoryless(Core):
-    """Nothing is remembered but the stacked frames."""
+    """No core: only the stacked frames are seen."""
 
     def sequence(self) -> Sequence | None:
         return None
@@ -44,14 +42,14 @@ class Memoryless(Core):
 
 @dataclass(frozen=True)
 class Gru(Core):
-    """A gated recurrent unit in place of the last hidden layer; learnt from sequences with burn-in."""
+    """A gated recurrent unit instead of the last hidden layer; learns from sequences with burn-in."""
 
     width: int = 512
     """Units of the state."""
     length_steps: int = 8
     """Steps of a sequence that are learnt from."""
     burn_in_steps: int = 4
-    """Steps before them that only warm the state up."""
+    """Steps before them that only warm up the state."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.width <= 65_536:
@@ -73,10 +71,10 @@ class GruCell(nn.GRUCell):
     """A gated recurrent unit that can also go through a sequence at once."""
 
     def unroll(self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
-        """Return the states [T, B, S] after each step of features [T, B, F], anew from 0 where `starts` [T, B].
+        """Return the states [T, B, S] after each step of features [T, B, F]; they start from 0 where `starts` [T, B].
 
-        What the features contribute is computed for all steps together: step by step, the large matrix that it takes
-        would be read from memory once for each.
+        The features' part is computed for all steps at once: step by step, its large matrix would be read from memory
+        each time.
         """
         from_features = F.linear(features, self.weight_ih, self.bias_ih)  # [T, B, 3 S]
         states = []

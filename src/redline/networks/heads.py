@@ -1,4 +1,7 @@
-"""Heads turn features into what an algorithm predicts; a network is a torso, perhaps a core, and a head."""
+"""Heads turn features into predictions; a network is a torso, possibly a core, and a head.
+
+Networks are built on the CPU, in the memory format that suits their observations.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +12,14 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks.cores import GruCell
-from redline.networks.layers import Layers, NoisyLinear, Outputs
+from redline.networks.cores import Core, GruCell, Memoryless
+from redline.networks.layers import Layers, NoisyLinear, Outputs, Plain, initialise, initialise_orthogonal
+from redline.networks.torsos import Torso
+from redline.types import EnvSpec
 
 
 class Network(nn.Module):
-    """Observation → what the head predicts, [B, A, outputs] for values; remembers if it has a core."""
+    """Observation → prediction, [B, A, outputs] for values; with a core it has a recurrent state."""
 
     def __init__(self, torso: nn.Module, core: GruCell | None, head: nn.Module, *, num_actions: int) -> None:
         super().__init__()
@@ -31,11 +36,11 @@ class Network(nn.Module):
 
     @property
     def state_width(self) -> int:
-        """Units that are carried from step to step; 0 if nothing is remembered."""
+        """Units of the recurrent state; 0 without a core."""
         return 0 if self.core is None else self.core.hidden_size
 
     def step(self, obs: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Predict from observations [B, K, *frame] and what is remembered [B, S]; return the next state too."""
+        """Predict from observations [B, K, *frame] and the state [B, S]; return the next state too."""
         if self.core is None:
             return self(obs), state
         state = self.core(self.torso(obs), state)
@@ -55,7 +60,7 @@ class Network(nn.Module):
         return self.head(states.flatten(0, 1)), states[-1]
 
     def take_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Take over the weights that another network of the same make has, or had when they were saved."""
+        """Load the weights of another network of the same shape."""
         own = {name: value.shape for name, value in self.state_dict().items()}
         if own != {name: value.shape for name, value in weights.items()}:
             raise UserError("the saved weights are of another network than this version of Redline builds: train anew")
@@ -63,7 +68,7 @@ class Network(nn.Module):
 
     @property
     def is_noisy(self) -> bool:
-        """Whether there is noise to draw."""
+        """Whether it has noisy layers."""
         return bool(self._noisy)
 
     def resample(self, rng: np.random.Generator) -> None:
@@ -82,8 +87,7 @@ class Streams(Protocol):
     """A recipe for the head of a value network."""
 
     def build(self, features: int, *, hidden: int | None, num_actions: int, outputs: int, layers: Layers) -> nn.Module:
-        """Return a module from features [B, F] to [B, A, outputs]; `hidden` are units of a layer between, if any."""
-        ...
+        """Return a module from features [B, F] to [B, A, outputs]; `hidden` units in a layer between, if not None."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +128,9 @@ class DuelingHead(nn.Module):
 
 
 class PolicyHead(nn.Module):
-    """Features → [B, A + 1]: a logit for each action, and last the state's value.
+    """Features → [B, A + 1]: a logit for each action, then the state's value.
 
-    Both share a hidden layer; features of two towers lie one behind the other, and each has a layer of its own.
+    Both share a hidden layer; with two towers, each has a hidden layer of its own.
     """
 
     def __init__(self, features: int, width: int, *, towers: int, num_actions: int, layers: Layers) -> None:
@@ -134,7 +138,7 @@ class PolicyHead(nn.Module):
         hidden = [nn.Sequential(*make_hidden(features, width, layers)) for _ in range(towers)]
         self.hidden = hidden[0] if towers == 1 else Apart(hidden)
         self.width = width
-        # a policy that starts nearly uniform explores; a value may start anywhere near 0
+        # a nearly uniform policy explores at the start
         self.policy = Outputs(layers.dense(width, num_actions), gain=0.01)
         self.value = Outputs(layers.dense(width, 1))
 
@@ -144,7 +148,7 @@ class PolicyHead(nn.Module):
 
 
 class Apart(nn.Module):
-    """Each part of the features goes through a module of its own."""
+    """A module for each part of the features."""
 
     def __init__(self, parts: list[nn.Sequential]) -> None:
         super().__init__()
@@ -156,7 +160,7 @@ class Apart(nn.Module):
 
 
 def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Layers) -> nn.Module:
-    """Return features → outputs, with a hidden layer between if its units are given."""
+    """Return features → outputs, with a hidden layer of `hidden` units if given."""
     if hidden is None:
         return Outputs(layers.dense(features, outputs))
     return nn.Sequential(*make_hidden(features, hidden, layers), Outputs(layers.dense(hidden, outputs)))
@@ -165,3 +169,50 @@ def make_stream(features: int, outputs: int, *, hidden: int | None, layers: Laye
 def make_hidden(features: int, width: int, layers: Layers) -> list[nn.Module]:
     """Return a hidden layer with its activation."""
     return [layers.dense(features, width), *layers.activation([width])]
+
+
+def build_value_network(
+    torso: Torso,
+    spec: EnvSpec,
+    *,
+    outputs: int,
+    generator: torch.Generator,
+    core: Core | None = None,
+    streams: Streams | None = None,
+    layers: Layers | None = None,
+) -> Network:
+    """Return a network that predicts `outputs` numbers for each action."""
+    if torso.towers() != 1:
+        raise UserError("network twin is for a policy and a value, but only values are learnt here: use --network mlp")
+    core, streams, layers = core or Memoryless(), streams or Single(), layers or Plain()
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
+        module, features = torso.build(spec, layers)
+        cell = core.build(features)
+        head = streams.build(
+            features if cell is None else cell.hidden_size,
+            hidden=torso.last_width() if cell is None else None,
+            num_actions=spec.num_actions,
+            outputs=outputs,
+            layers=layers,
+        )
+        network = Network(module, cell, head, num_actions=spec.num_actions)
+    initialise(network, generator, keep_variance=spec.is_image)
+    return _in_its_format(network, spec)
+
+
+def build_policy_network(torso: Torso, spec: EnvSpec, *, layers: Layers, generator: torch.Generator) -> Network:
+    """Return a network that predicts a policy and a value, from shared features or from two towers."""
+    with torch.random.fork_rng(devices=[]):
+        module, features = torso.build(spec, layers)
+        head = PolicyHead(
+            features, torso.last_width(), towers=torso.towers(), num_actions=spec.num_actions, layers=layers
+        )
+        network = Network(module, None, head, num_actions=spec.num_actions)
+    initialise_orthogonal(network, generator)
+    return _in_its_format(network, spec)
+
+
+def _in_its_format(network: Network, spec: EnvSpec) -> Network:
+    if not spec.is_image:
+        return network
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

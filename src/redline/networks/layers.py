@@ -1,4 +1,4 @@
-"""How layers are made: plain, noisy or normalised; and the two initialisations that networks start from."""
+"""Layers: plain, noisy or normalised; and the two initialisations of networks."""
 
 import math
 from collections.abc import Sequence
@@ -19,26 +19,23 @@ class Layers(Protocol):
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         """Return a dense layer."""
-        ...
 
     def activation(self, shape: Sequence[int]) -> list[nn.Module]:
-        """Return what follows a hidden layer that gives `shape`."""
-        ...
+        """Return the modules that follow a hidden layer with outputs of `shape`."""
 
     def explore(self) -> bool:
-        """Tell whether they make a greedy actor explore."""
-        ...
+        """Tell whether their noise makes a greedy actor explore."""
 
 
 @dataclass(frozen=True)
 class Plain(Layers):
-    """Dense layers as PyTorch has them."""
+    """PyTorch's dense layers."""
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return nn.Linear(size_in, size_out)
 
     def activation(self, shape: Sequence[int]) -> list[nn.Module]:
-        # in place: nothing looks at what it overwrites, and a second picture of that size would cost a trip to memory
+        # in place: nothing reads what it overwrites, and another tensor of that size would cost memory traffic
         return [nn.ReLU(inplace=True)]
 
     def explore(self) -> bool:
@@ -47,10 +44,10 @@ class Plain(Layers):
 
 @dataclass(frozen=True)
 class Noisy(Layers):
-    """Dense layers whose weights are noisy, so that the network explores by itself (arXiv:1706.10295)."""
+    """Dense layers with noisy weights, so that the network explores by itself (arXiv:1706.10295)."""
 
     sigma: float = 0.5
-    """Noise at the start: σ₀ of the paper, divided by the root of a layer's inputs."""
+    """Initial noise: σ₀ of the paper, divided by the root of a layer's inputs."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.sigma < math.inf:
@@ -81,12 +78,12 @@ class Normed(Layers):
 
 
 class Motion(nn.Module):
-    """What changed from each frame to the next, and the newest frame, each with mean 0 and variance 1 over its pixels.
+    """The differences between frames, and the newest frame, each with mean 0 and variance 1 over its pixels.
 
-    What moves stands out, be it ever so small. What stands still is seen once, in the newest frame.
+    Even small movements stand out. The static background is seen once, in the newest frame.
     """
 
-    LARGEST = 8.0  # of a change: where little moves, a few pixels would drown the newest frame
+    LARGEST = 8.0  # difference: where little moves, a few pixels would drown the newest frame
 
     def __init__(self, planes_per_frame: int) -> None:
         super().__init__()
@@ -141,7 +138,7 @@ class NoisyLinear(nn.Linear):
         self._noise = scaled[: self.in_features], scaled[self.in_features :]
 
     def silence(self) -> None:
-        """Act without noise from now on."""
+        """Turn the noise off until the next `resample`."""
         self._noise = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -164,7 +161,7 @@ class PixelConv2d(nn.Conv2d):
 
 
 class Outputs(nn.Module):
-    """A dense layer that gives what is predicted; initialisations treat it apart from hidden layers."""
+    """An output layer; initialisations treat it apart from hidden layers."""
 
     def __init__(self, dense: nn.Linear, *, gain: float = 1.0) -> None:
         super().__init__()

@@ -16,23 +16,21 @@ from redline.types import EnvSpec
 
 @runtime_checkable
 class Torso(Protocol):
-    """A recipe for the part of a network that sees the observation, up to its last hidden layer."""
+    """A recipe for the part of a network that reads the observation, up to its last hidden layer."""
 
     def last_width(self) -> int:
-        """Units of that last hidden layer; each stream of the head has one of its own."""
-        ...
+        """Units of the last hidden layer, of which each stream of the head has its own."""
 
     def towers(self) -> int:
-        """Return 2 where policy and value share nothing, and the features of one lie behind those of the other."""
+        """Return 2 where policy and value share nothing; their features are then concatenated."""
         return 1
 
     def reads_vectors(self) -> bool:
-        """Tell whether it is made for vectors, not for pictures."""
+        """Tell whether it reads vectors, not pictures."""
         return False
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         """Return a module from observations [B, K, *frame] to features [B, towers · F], and F."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,9 @@ class Small(Torso):
 
 @dataclass(frozen=True)
 class Strided(Torso):
-    """3×3 convolutions of stride 2 over the newest frame and what changed before it, for pictures of 42 to 64 pixels.
+    """3×3 convolutions of stride 2 over the newest frame and frame differences, for pictures of 42 to 64 pixels.
 
-    `small` looks too coarsely there, and a constant background would hide a ball of one pixel.
+    `small` is too coarse there, and a constant background would hide a ball of one pixel.
     """
 
     width: int = 256
@@ -117,7 +115,7 @@ class Mlp(Torso):
 class Twin(Torso):
     """Dense layers for vector observations, one stack for the policy and another for the value.
 
-    Values of a hundred pull so much harder than a policy's gradient that layers shared by both would only serve them.
+    The gradient of values around a hundred is so much larger than a policy's that shared layers would only serve them.
     """
 
     widths: tuple[int, ...] = (64, 64)
@@ -142,7 +140,7 @@ class Twin(Torso):
 
 
 class SideBySide(nn.Module):
-    """What two modules make of the same observation, one behind the other."""
+    """The features of two modules, concatenated."""
 
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
@@ -153,25 +151,25 @@ class SideBySide(nn.Module):
 
 
 class ConvolutionalTorso(nn.Module):
-    """Stacked frames → channels → convolutions → features, with the channels innermost all the way."""
+    """Stacked frames → channels → convolutions → features, with the channels innermost throughout."""
 
     def __init__(self, convolutions: nn.Sequential, *, motion: Motion | None = None) -> None:
         super().__init__()
         self.convolutions = convolutions
-        self.motion = motion  # in place of the frames as they are, if given
+        self.motion = motion  # instead of the plain frames, if given
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         planes = obs.flatten(1, -3)  # [B, K · channels, H, W]
         pixels = channels_last(planes) if self.motion is None else channels_last(*self.motion(planes))
         out: torch.Tensor = self.convolutions(pixels)
-        # as it lies in memory: a view, forth and back
+        # in memory order: views in both passes
         return out.permute(0, 2, 3, 1).flatten(1)
 
 
 def channels_last(*groups: torch.Tensor) -> torch.Tensor:
-    """Return the planes of all groups [B, C, H, W] as float32, channels innermost: convolutions then reorder nothing.
+    """Return the planes of all groups [B, C, H, W] as float32, channels innermost, as convolutions want them.
 
-    One plane after the other goes to its place: all threads take part, and nothing is written twice.
+    Planes are copied one after the other: all threads take part, and nothing is written twice.
     """
     planes = [plane for group in groups for plane in group.unbind(1)]
     pixels = planes[0].new_empty((*planes[0].shape, len(planes)), dtype=torch.float32)  # [B, H, W, C]
@@ -181,13 +179,13 @@ def channels_last(*groups: torch.Tensor) -> torch.Tensor:
 
 
 def _dense(spec: EnvSpec, widths: Sequence[int], *, layers: Layers, name: str) -> tuple[nn.Module, int]:
-    """Return all dense layers but the last, which belongs to the head, and what they give."""
+    """Return all dense layers but the last, which belongs to the head, and the number of features."""
     if spec.is_image:
         raise UserError(f"network {name} reads vectors, but {spec.name} shows pictures: use --network nature")
     sizes = [spec.stack * spec.frame_shape[0], *widths[:-1]]
     modules: list[nn.Module] = [nn.Flatten()]
     for size_in, size_out in pairwise(sizes):
-        # like the convolutions of pictures these are never noisy: noise belongs to the layers that value
+        # never noisy, like the convolutions: noise belongs to the head
         modules += [nn.Linear(size_in, size_out), *layers.activation([size_out])]
     return nn.Sequential(*modules), sizes[-1]
 
@@ -206,7 +204,7 @@ def _convolutions(
     padding: int = 0,
     sees_motion: bool = False,
 ) -> tuple[nn.Module, int]:
-    """Return convolutions with (channels, kernel, stride) each, over the frames or over what moves."""
+    """Return convolutions with (channels, kernel, stride) each, over the frames or over motion."""
     if not spec.is_image:
         raise UserError(f"network {name} reads pictures, but {spec.name} gives vectors: use --network mlp")
     *depth, height, breadth = spec.frame_shape

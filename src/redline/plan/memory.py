@@ -12,8 +12,7 @@ from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
-from redline.errors import UserError
-from redline.experience import ReplayLayout, with_budget
+from redline.experience import ReplayLayout, largest_capacity, with_budget
 from redline.runtime.compression import CAPACITY, Measured, layout_for
 from redline.types import EnvSpec
 from redline.units import size
@@ -67,18 +66,7 @@ class Layout:
     def largest_capacity(self, free_bytes: int) -> int:
         """Return how many transitions fit, in two significant digits."""
         bound = max(free_bytes, 0) // self.bytes_per_transition
-        for exponent in range(max(len(str(bound)) - 2, 0), -1, -1):
-            for digits in range(99, 9 if exponent else 0, -1):
-                capacity: int = digits * 10**exponent
-                if capacity <= bound and self._is_within(capacity, free_bytes):
-                    return capacity
-        return 0
-
-    def _is_within(self, capacity: int, free_bytes: int) -> bool:
-        try:
-            return self.reserved_bytes(capacity) <= free_bytes
-        except UserError:  # too few for the lanes
-            return False
+        return largest_capacity(bound, lambda capacity: self.reserved_bytes(capacity) <= free_bytes)
 
 
 @dataclass(frozen=True)

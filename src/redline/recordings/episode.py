@@ -1,19 +1,19 @@
 """One recorded episode as the payload of a block, and back; docs/recordings.md describes the bytes.
 
-An episode is what its lane lived through from `key_offset_steps` after the key seed on, for `length_steps`. To come
-there, the actions since the key are needed: the record holds those since `actions_from` steps after the key, earlier
-ones are in the records of the same role, lane and key before it. Where `actions_from` is 0 it needs no other.
+An episode is what its lane played for `length_steps`, from `seed_offset_steps` after a seeded reset. To get there, the
+actions since that reset are needed: the record holds those from step `actions_from` on, the earlier records of the same
+role, lane and seed hold those before. Where `actions_from` is 0 it needs no other record.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import struct
 import zlib
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Literal, TypeVar
 
+import msgspec
 import numpy as np
 
 from redline.types import Array
@@ -27,9 +27,12 @@ MAX_VALUES_BYTES = 256 * 1024**2
 _META_LENGTH = struct.Struct("<I")
 _ACTION_TYPES = {1: "<u1", 2: "<u2", 4: "<u4"}
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+MetaT = TypeVar("MetaT")
+
 
 class RecordingError(ValueError):
-    """Bytes that are no recorded episode; the message says what is wrong with them."""
+    """Bytes that are no recorded episode; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -38,30 +41,30 @@ class Address:
 
     role: str  # "actor", "greedy" or "policy"
     lane: int
-    key_seed: int
-    key_offset_steps: int
+    reset_seed: int
+    seed_offset_steps: int
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What must be kept of an episode so that it can be played again and checked."""
+    """All that is needed to play an episode again and to check it."""
 
     lane: int
-    key_seed: int
-    key_offset_steps: int  # steps from the key to the episode's first
+    reset_seed: int
+    seed_offset_steps: int  # steps from the seeded reset to the episode's first
     length_steps: int
     total_reward: float  # unclipped
     is_truncated: bool  # cut by a limit
-    actions_from: int  # steps from the key to the first of `actions`
-    actions: Array  # [key_offset_steps + length_steps − actions_from]
+    actions_from: int  # steps from the seeded reset to the first of `actions`
+    actions: Array  # [seed_offset_steps + length_steps − actions_from]
     checks_from: int  # number of the first check: earlier ones were not made
     checks: Array  # [C, 2] uint32: checksum of the frame, and of the rewards since the check before
     values: Array | None = None  # [length_steps, A] float16: what the agent thought before each action, NaN: nothing
 
     @property
     def end_steps(self) -> int:
-        """Steps from the key to the episode's end."""
-        return self.key_offset_steps + self.length_steps
+        """Steps from the seeded reset to the episode's end."""
+        return self.seed_offset_steps + self.length_steps
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,11 @@ class RecordedEpisode:
     @property
     def address(self) -> Address:
         """Return where it began."""
-        return Address(self.role, self.trace.lane, self.trace.key_seed, self.trace.key_offset_steps)
+        return Address(self.role, self.trace.lane, self.trace.reset_seed, self.trace.seed_offset_steps)
 
 
 def frame_checksum(frame: Array) -> int:
-    """Return the checksum of an observation's newest frame, as the agent sees it."""
+    """Return the checksum of a frame as the agent sees it."""
     return zlib.crc32(np.ascontiguousarray(frame).data)
 
 
@@ -93,12 +96,12 @@ def reward_checksum(rewards: Array) -> int:
 
 
 def num_checks(length_steps: int) -> int:
-    """Return how many checks an episode has: one every so many steps, and one at its end."""
+    """Return how many checks an episode has: one every CHECK_EVERY_STEPS, and one at its end."""
     return -(-length_steps // CHECK_EVERY_STEPS)
 
 
 def encode_trace(trace: Trace) -> bytes:
-    """Return everything about an episode but who played it when."""
+    """Return a trace as bytes."""
     width = 1 if trace.actions.max(initial=0) < 256 else 2 if trace.actions.max() < 65_536 else 4
     actions = trace.actions.astype(_ACTION_TYPES[width]).tobytes()
     parts = [
@@ -108,8 +111,8 @@ def encode_trace(trace: Trace) -> bytes:
     ]
     meta = {
         "lane": trace.lane,
-        "seed": trace.key_seed,
-        "seed_offset_steps": trace.key_offset_steps,
+        "seed": trace.reset_seed,
+        "seed_offset_steps": trace.seed_offset_steps,
         "length_steps": trace.length_steps,
         "return": trace.total_reward,
         "truncated": trace.is_truncated,
@@ -125,83 +128,105 @@ def encode_trace(trace: Trace) -> bytes:
 
 
 def encode_episode(trace: bytes, **played: object) -> bytes:
-    """Return the payload of a block: an encoded trace with its role and time put in front."""
+    """Return the payload of a block: `played` (role, time, …) and an encoded trace."""
     text = json.dumps(played, separators=(",", ":"), allow_nan=False).encode()
     return _META_LENGTH.pack(len(text)) + text + trace
 
 
-def decode_episode(payload: bytes, *, steps: int, with_parts: bool = True) -> RecordedEpisode:
-    """Return the episode that a block holds; RecordingError where it can't be one, before anything large is made.
+class _Played(msgspec.Struct):
+    """The first description of a payload: when and by whom an episode was played."""
 
-    Without its parts it has no actions, checks and values: to list thousands, nothing need be unpacked.
+    role: Annotated[str, msgspec.Meta(max_length=100)]
+    unix_s: float
+    evaluation: Count | None = None
+    weights_steps: Count | None = None
+
+
+class _Meta(msgspec.Struct):
+    """The second description of a payload: the trace without its parts."""
+
+    lane: Count
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    seed_offset_steps: Count
+    length_steps: Count
+    total_reward: float = msgspec.field(name="return")
+    truncated: bool
+    actions_from: Count
+    action_bytes: Literal[1, 2, 4]
+    actions_crc32: Count
+    checks_from: Count
+    values_per_step: Count
+    sizes: tuple[Count, Count, Count]  # bytes of actions, checks and values
+
+
+def decode_episode(payload: bytes, *, steps: int, with_parts: bool = True) -> RecordedEpisode:
+    """Return the episode of a block; RecordingError where it can't be one, before anything large is made.
+
+    Without its parts it has no actions, checks and values: a list of thousands need not be unpacked.
     """
     try:
-        played, rest = _take_meta(payload)
-        meta, rest = _take_meta(rest)
+        played, rest = _take_meta(payload, _Played)
+        meta, rest = _take_meta(rest, _Meta)
         return RecordedEpisode(
-            role=_text(played, "role"),
+            role=played.role,
             steps=steps,
-            unix_s=_number(played, "unix_s"),
+            unix_s=played.unix_s,
             trace=_decode_trace(meta, rest, with_parts=with_parts),
-            has_values=_count(meta, "values_per_step") > 0,
-            evaluation=None if played.get("evaluation") is None else _count(played, "evaluation"),
-            weights_steps=None if played.get("weights_steps") is None else _count(played, "weights_steps"),
+            has_values=meta.values_per_step > 0,
+            evaluation=played.evaluation,
+            weights_steps=played.weights_steps,
         )
-    except (KeyError, TypeError, ValueError, IndexError, zlib.error, struct.error, RecursionError) as error:
+    except (ValueError, zlib.error, struct.error, msgspec.MsgspecError, RecursionError) as error:
         raise RecordingError(f"no recorded episode: {error}") from error
 
 
-def _decode_trace(meta: dict[str, Any], body: bytes, *, with_parts: bool) -> Trace:
-    length, offset, begin = (_count(meta, key) for key in ("length_steps", "seed_offset_steps", "actions_from"))
-    width, per_step, checks_from = (_count(meta, key) for key in ("action_bytes", "values_per_step", "checks_from"))
-    num_actions = offset + length - begin
-    if (seed := _count(meta, "seed")) >= 2**31:
-        raise RecordingError(f"key seed {seed}")
-    if not 1 <= length <= num_actions <= MAX_ACTIONS or width not in _ACTION_TYPES:
-        raise RecordingError(f"{num_actions} actions of {width} bytes for {length} steps")
+def _decode_trace(meta: _Meta, body: bytes, *, with_parts: bool) -> Trace:
+    length, width, per_step = meta.length_steps, meta.action_bytes, meta.values_per_step
+    num_actions = meta.seed_offset_steps + length - meta.actions_from
+    if not 1 <= length <= num_actions <= MAX_ACTIONS:
+        raise RecordingError(f"{num_actions} actions for {length} steps")
     if length * per_step * 2 > MAX_VALUES_BYTES:
         raise RecordingError(f"{per_step} values for each of {length} steps")
-    sizes = meta["sizes"]
-    if len(sizes) != 3 or any(not isinstance(size, int) or size < 0 for size in sizes) or sum(sizes) != len(body):
+    if sum(meta.sizes) != len(body):
         raise RecordingError("its parts do not add up")
-    if sizes[1] != 8 * (num_checks(length) - checks_from):
-        raise RecordingError(f"{sizes[1]} bytes of checks for {length} steps")
+    if meta.sizes[1] != 8 * (num_checks(length) - meta.checks_from):
+        raise RecordingError(f"{meta.sizes[1]} bytes of checks for {length} steps")
     trace = Trace(
-        lane=_count(meta, "lane"),
-        key_seed=seed,
-        key_offset_steps=offset,
+        lane=meta.lane,
+        reset_seed=meta.seed,
+        seed_offset_steps=meta.seed_offset_steps,
         length_steps=length,
-        total_reward=_number(meta, "return"),
-        is_truncated=bool(meta["truncated"]),
-        actions_from=begin,
+        total_reward=meta.total_reward,
+        is_truncated=meta.truncated,
+        actions_from=meta.actions_from,
         actions=np.zeros(0, _ACTION_TYPES[width]),
-        checks_from=checks_from,
+        checks_from=meta.checks_from,
         checks=np.zeros((0, 2), "<u4"),
     )
     if not with_parts:
         return trace
-    packed, checks, values = body[: sizes[0]], body[sizes[0] : sizes[0] + sizes[1]], body[sizes[0] + sizes[1] :]
+    values_at = meta.sizes[0] + meta.sizes[1]
+    packed, checks, values = body[: meta.sizes[0]], body[meta.sizes[0] : values_at], body[values_at:]
     actions = _inflate(packed, num_actions * width)
-    if zlib.crc32(actions) != _count(meta, "actions_crc32"):
+    if zlib.crc32(actions) != meta.actions_crc32:
         raise RecordingError("its actions are not those that were recorded")
+    thoughts: Array | None = None
+    if per_step:
+        thoughts = np.frombuffer(_inflate(values, length * per_step * 2), "<f2").reshape(length, per_step)
     return replace(
         trace,
         actions=np.frombuffer(actions, trace.actions.dtype),
         checks=np.frombuffer(checks, "<u4").reshape(-1, 2),
-        values=np.frombuffer(_inflate(values, length * per_step * 2), "<f2").reshape(length, per_step)
-        if per_step
-        else None,
+        values=thoughts,
     )
 
 
-def _take_meta(data: bytes) -> tuple[dict[str, Any], bytes]:
+def _take_meta(data: bytes, kind: type[MetaT]) -> tuple[MetaT, bytes]:
     (length,) = _META_LENGTH.unpack_from(data)
     if length > min(MAX_META_BYTES, len(data) - _META_LENGTH.size):
         raise RecordingError(f"a description of {length} bytes")
-    meta = json.loads(data[_META_LENGTH.size : _META_LENGTH.size + length])
-    if not isinstance(meta, dict):
-        raise RecordingError("a description that is no object")
-    return meta, data[_META_LENGTH.size + length :]
+    end = _META_LENGTH.size + length
+    return msgspec.json.decode(data[_META_LENGTH.size : end], type=kind), data[end:]
 
 
 def _inflate(data: bytes, size: int) -> bytes:
@@ -211,24 +236,3 @@ def _inflate(data: bytes, size: int) -> bytes:
     if len(content) != size or not inflater.eof:
         raise RecordingError(f"{len(content)} bytes where {size} were compressed")
     return content
-
-
-def _count(meta: dict[str, Any], key: str) -> int:
-    value = meta[key]
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise RecordingError(f"{key} is {value!r}")
-    return value
-
-
-def _number(meta: dict[str, Any], key: str) -> float:
-    value = meta[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RecordingError(f"{key} is {value!r}")
-    return float(value)
-
-
-def _text(meta: dict[str, Any], key: str) -> str:
-    value = meta[key]
-    if not isinstance(value, str) or len(value) > 100:
-        raise RecordingError(f"{key} is {value!r}")
-    return value

@@ -1,22 +1,22 @@
-"""How many bytes the recordings of a run take: computed from what an episode is like, or measured by playing."""
+"""How many bytes the recordings of a run take: computed for a typical episode, or measured by playing."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
-from redline.envs.under_way import EpisodesUnderWay
-from redline.envs.vector import VectorEnv
+from redline.envs.ledger import EpisodesUnderWay
+from redline.envs.vector import Progress, VectorEnv
 from redline.recordings.episode import EPISODE, Trace, encode_episode, encode_trace, num_checks
 from redline.recordings.tracing import RecordingConfig, Tracer
 from redline.runs.blocks import encode_block
+from redline.units import size
 
 USUAL_LENGTH_STEPS = 500  # an episode of random play: 190 of Breakout, 900 of Pong
 SHORT_LENGTH_STEPS = 25  # the same for envs without pictures, such as CartPole
@@ -24,13 +24,11 @@ LONGEST_EXAMPLE_STEPS = 20_000  # a longer episode takes in proportion
 RECORDS_BROKEN = 200  # by an agent that learns, about: Pong has 42 returns above its lowest, Breakout some hundreds
 PATIENCE = 4.0  # times the seconds asked for, until an episode must have ended
 
-Progress = Callable[[float], None]
-
 
 def estimate_bytes(*, steps: int, num_actions: int, mean_length_steps: float, values: bool, record: str) -> int:
-    """Return about how many bytes a run of so many steps records, for an agent that plays at random.
+    """Return about how many bytes a run records, for an agent that plays at random.
 
-    Nothing compresses worse than random actions: any other agent of as long episodes takes no more.
+    Nothing compresses worse than random actions: another agent takes no more for episodes of the same length.
     """
     config = RecordingConfig(record=record, record_values=values)
     if config.is_off or steps <= 0:
@@ -40,44 +38,36 @@ def estimate_bytes(*, steps: int, num_actions: int, mean_length_steps: float, va
     if record == "all":
         return ceil(num_episodes * _episode_bytes(length_steps, length_steps, num_actions, values=values))
     every = num_episodes / min(num_episodes, RECORDS_BROKEN) if record == "best" else float(record)
-    # a record holds the actions since the one before, or since the key: on average half way to the next key
-    since_key_steps = length_steps + (KEY_INTERVAL_STEPS + length_steps) / 2
+    # a record holds the actions since the one before, or since the seeded reset: on average half way to the next one
+    since_key_steps = length_steps + (SEED_INTERVAL_STEPS + length_steps) / 2
     actions_steps = min(every * length_steps, since_key_steps)
     each_bytes = _episode_bytes(length_steps, actions_steps, num_actions, values=values)
     return ceil(num_episodes / every * each_bytes)
 
 
 def describe_estimate(num_bytes: int, *, steps: int, record: str, values: bool) -> str:
-    """Say in one line what a run will record, and what that takes on the disk."""
+    """Return one line: what a run will record, and how many bytes that takes."""
     if record == "off":
         return "no episode is recorded: --record all keeps every one"
     usual = {
         "all": "every episode is recorded",
         "1": "every episode is recorded",
-        "best": "every episode that beats all before it is recorded",
+        "best": "every episode that beats all earlier ones is recorded",
     }
     kept = usual.get(record, f"one episode in {record} is recorded")
-    what = "with what the agent thought, " if values else ""
-    return f"{kept}, {what}about {size_in_words(num_bytes)} for {steps:,} steps"
-
-
-def size_in_words(num_bytes: float) -> str:
-    """Return bytes in the decimal unit that suits them."""
-    for unit_bytes, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if num_bytes >= unit_bytes:
-            return f"{num_bytes / unit_bytes:.1f} {unit}"
-    return f"{num_bytes:.0f} B"
+    what = "with the agent's values, " if values else ""
+    return f"{kept}, {what}about {size(num_bytes, digits=1)} for {steps:,} steps"
 
 
 def _episode_bytes(length_steps: float, actions_steps: float, num_actions: int, *, values: bool) -> float:
-    """Return what an episode of random play takes: one of the same size is made up and encoded."""
+    """Return the bytes of an episode of random play: an example of the same size is encoded."""
     scale = max(1.0, actions_steps / LONGEST_EXAMPLE_STEPS, length_steps / LONGEST_EXAMPLE_STEPS)
     length, actions = max(1, round(length_steps / scale)), max(1, round(actions_steps / scale))
     rng = np.random.default_rng(0)
     example = Trace(
         lane=7,
-        key_seed=2**30,
-        key_offset_steps=5_000,
+        reset_seed=2**30,
+        seed_offset_steps=5_000,
         length_steps=length,
         total_reward=-21.0,
         is_truncated=False,
@@ -91,19 +81,19 @@ def _episode_bytes(length_steps: float, actions_steps: float, num_actions: int, 
 
 
 def recorded_bytes(trace: Trace, *, steps: int = 10_000_000) -> int:
-    """Return what an episode takes in the file, as a run records it."""
+    """Return the bytes of an episode in the file of a run."""
     payload = encode_episode(encode_trace(trace), role="actor", unix_s=1_794_816_032.557_905_2)
     return len(encode_block(EPISODE, steps, payload))
 
 
 @dataclass(frozen=True)
 class MeasuredRecordings:
-    """What random play really took."""
+    """What episodes of random play took."""
 
     num_steps: int  # of the episodes that ended
     num_episodes: int
     recorded_bytes: int
-    is_measured: bool  # False: no episode ended in time, and one as long as was played is made up
+    is_measured: bool  # False: no episode ended in time, so an example of the length played was encoded
 
     @property
     def mean_length_steps(self) -> float:
@@ -112,7 +102,7 @@ class MeasuredRecordings:
 
     @property
     def bytes_per_episode(self) -> float:
-        """Bytes of an episode in the file of recordings."""
+        """Recorded bytes of an episode."""
         return self.recorded_bytes / self.num_episodes
 
     @property
@@ -131,9 +121,9 @@ def measure_recordings(
     threads: int,
     progress: Progress = lambda _: None,
 ) -> MeasuredRecordings:
-    """Play at random for so long, and until an episode has ended in every lane, and weigh every one that ends.
+    """Play at random for `seconds`, and until every lane has ended an episode; measure every episode that ends.
 
-    To stop earlier would weigh the short ones only. `values` are what the agent thinks, made up here.
+    To stop earlier would measure only short ones. With `values`, random values are recorded, too.
     """
     vector = make_vector_env(env, num_envs=num_envs, seed=seed, threads=threads)
     try:
@@ -150,7 +140,7 @@ def measure_recordings(
 
 
 class _Scale:
-    """Plays a vector env at random and weighs the episodes that end."""
+    """Plays a vector env at random and measures the episodes that end."""
 
     def __init__(self, env: VectorEnv, recording: RecordingConfig) -> None:
         self._env = env

@@ -1,7 +1,7 @@
-"""What is told beside the pictures of an episode: return, step, action and what the agent thought; never over the game.
+"""What is drawn beside the pictures of an episode, never over the game.
 
-The picture keeps its own pixels, enlarged by a whole number. A panel is added on its right, or, in a grid of several
-episodes, a caption below each.
+The picture keeps its own pixels, enlarged by a whole number. A panel on its right tells return, step, action and what
+the agent thought; in a grid of several episodes each has a caption below.
 """
 
 from __future__ import annotations
@@ -13,9 +13,24 @@ from math import ceil, sqrt
 import numpy as np
 from PIL import Image, ImageDraw
 
-from redline.recordings.drawing import AMBER, BACKGROUND, DIM, GREEN, LINE, RED, TEXT, TILE, Colour, fitting, font
+from redline.recordings.drawing import (
+    AMBER,
+    BACKGROUND,
+    DIM,
+    GREEN,
+    LINE,
+    RED,
+    TEXT,
+    TILE,
+    Colour,
+    Tiles,
+    enlarge,
+    fitting,
+    font,
+    usual_scale,
+)
 from redline.recordings.library import Entry, Library
-from redline.recordings.pictures import Picture
+from redline.recordings.replaying import Picture
 from redline.records import plain_text
 from redline.types import Array
 
@@ -26,7 +41,6 @@ TARGET_HEIGHT = 560  # pixels: a picture beside a panel is enlarged to about thi
 TARGET_TILE_HEIGHT = 400  # the same in a grid
 MAX_ROWS = 24  # actions that are listed one by one
 MAX_NAME_CHARS = 16
-MAX_SCALE = 16
 
 MARGIN = 16
 ROW = 20
@@ -37,7 +51,7 @@ HEAD = 208  # from the top of the panel to its list of actions
 NARROWEST = 232
 CAPTION = 46
 GAP = 8
-DIMMED = 0.35  # of its brightness is left of an episode that has ended
+DIMMED = 0.35  # brightness of an episode that has ended
 
 BLUE = (86, 122, 190)
 CHOSEN = (48, 53, 66)  # behind the action that was taken
@@ -45,7 +59,7 @@ CHOSEN = (48, 53, 66)  # behind the action that was taken
 
 @dataclass(frozen=True)
 class About:
-    """What is known of an episode before its first picture."""
+    """The constant facts of an episode."""
 
     title: str  # "episode 12 · greedy"
     subtitle: str
@@ -56,22 +70,22 @@ class About:
 
     @property
     def unit(self) -> str:
-        """Say what a value is."""
+        """What a value is."""
         return "policy" if self.values == "logits" else "Q-values"
 
     def name_of(self, action: int | None) -> str:
-        """Return what an action is called."""
+        """Return the name of an action."""
         if action is None:
             return "-"
         return self.action_names[action] if action < len(self.action_names) else str(action)
 
 
 def about_episode(library: Library, entry: Entry, *, name: str) -> About:
-    """Return what a panel tells of an episode all the time; names come from a file, which anybody may have written."""
+    """Return the constant facts of an episode; its names come from a file that anybody may have written."""
     setting = library.setting_of(entry)
     values = library.load(entry).trace.values if entry.has_values else None
     kind = None if values is None else "logits" if setting.values == "logits" else "q"
-    told = setting.action_names if isinstance(setting.action_names, list) else []
+    told = setting.action_names
     finite = np.zeros(1) if values is None else values[np.isfinite(values)].astype(np.float64)
     low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
     return About(
@@ -80,21 +94,11 @@ def about_episode(library: Library, entry: Entry, *, name: str) -> About:
         length_steps=entry.length_steps,
         action_names=tuple(
             plain_text(told[action])[:MAX_NAME_CHARS] if action < len(told) else str(action)
-            for action in range(min(int(setting.num_actions), MAX_ROWS))
+            for action in range(min(setting.num_actions, MAX_ROWS))
         ),
         values=kind,
         value_range=(0.0, 1.0) if kind == "logits" else (low, high),
     )
-
-
-def usual_scale(height: int, *, target: int = TARGET_HEIGHT) -> int:
-    """Return the whole number that enlarges a picture to about the target height."""
-    return min(max(round(target / height), 1), MAX_SCALE)
-
-
-def enlarge(image: Array, scale: int) -> Array:
-    """Return a picture [H, W, 3] with every pixel as a square of so many."""
-    return image if scale == 1 else image.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
 class Enlarged:
@@ -144,7 +148,7 @@ class Overlay:
         return canvas
 
     def _draw_still(self, height: int) -> Image.Image:
-        """Draw what is the same beside every picture."""
+        """Draw the part of the panel that never changes."""
         panel = Image.new("RGB", (self._width, height), BACKGROUND)
         pen = ImageDraw.Draw(panel)
         pen.text((MARGIN, 14), self._about.title, font=font(16), fill=TEXT)
@@ -176,7 +180,7 @@ class Overlay:
             self._draw_row(pen, action, picture=picture, values=values)
         if about.values and values is None and picture.action is not None:
             middle = (MARGIN + MARKER + self._label + (BAR + NUMBER) // 2, HEAD + self._rows * ROW // 2)
-            pen.text(middle, "nothing recorded", font=font(13), fill=DIM, anchor="mm")
+            pen.text(middle, "no values recorded", font=font(13), fill=DIM, anchor="mm")
 
     def _draw_row(self, pen: ImageDraw.ImageDraw, action: int, *, picture: Picture, values: Array | None) -> None:
         top, middle = HEAD + action * ROW, HEAD + action * ROW + ROW // 2
@@ -203,7 +207,7 @@ class Overlay:
 
 
 def shown_values(values: Array, kind: str | None) -> Array:
-    """Return Q-values as they are, and what a policy prefers as probabilities."""
+    """Return Q-values as they are, and the logits of a policy as probabilities."""
     if kind != "logits":
         return values
     weights = np.exp(values - values.max())
@@ -212,7 +216,7 @@ def shown_values(values: Array, kind: str | None) -> Array:
 
 
 def signed(value: float) -> str:
-    """Return a return as people read it."""
+    """Return a score for people."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
@@ -229,45 +233,41 @@ class Grid:
 
     def __init__(self, abouts: Sequence[About], tiles: Sequence[Array]) -> None:
         self._abouts = abouts
-        self._columns = ceil(sqrt(len(tiles)))
-        self._rows = ceil(len(tiles) / self._columns)
-        self._tile_height = max(len(tile) for tile in tiles)
-        self._tile_width = max(tile.shape[1] for tile in tiles)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width, both even."""
-        height = self._rows * (self._tile_height + CAPTION + GAP) + GAP
-        width = self._columns * (self._tile_width + GAP) + GAP
-        return even(height), even(width)
-
-    def corner(self, place: int) -> tuple[int, int]:
-        """Return top and left of a tile."""
-        row, column = divmod(place, self._columns)
-        return GAP + row * (self._tile_height + CAPTION + GAP), GAP + column * (self._tile_width + GAP)
+        self.tiles = Tiles(
+            count=len(tiles),
+            columns=ceil(sqrt(len(tiles))),
+            width=max(tile.shape[1] for tile in tiles),
+            height=max(len(tile) for tile in tiles),
+            caption=CAPTION + GAP,
+            gap=GAP,
+            margin=GAP,
+            top=GAP,
+        )
 
     def draw(self, tiles: Sequence[Array], pictures: Sequence[Picture], ended: Sequence[bool]) -> Array:
-        """Return one picture of all."""
-        canvas = np.full((*self.size, 3), BACKGROUND, np.uint8)
+        """Return one picture of all, with even sides."""
+        width, height = self.tiles.size
+        canvas = np.full((even(height), even(width), 3), BACKGROUND, np.uint8)
         for place, tile in enumerate(tiles):
-            top, left = self.corner(place)
+            left, top = self.tiles.corner(place)
             canvas[top : top + len(tile), left : left + tile.shape[1]] = dim(tile) if ended[place] else tile
         sheet = Image.fromarray(canvas)
         pen = ImageDraw.Draw(sheet)
+        room = self.tiles.width
         for place, (about, picture) in enumerate(zip(self._abouts, pictures, strict=True)):
-            top, left = self.corner(place)
-            at = top + self._tile_height + 5
-            pen.text((left, at), fitting(about.title, font(14), self._tile_width), font=font(14), fill=TEXT)
+            left, top = self.tiles.corner(place)
+            at = top + self.tiles.height + 5
+            pen.text((left, at), fitting(about.title, font(14), room), font=font(14), fill=TEXT)
             told = f"return {signed(picture.total_reward)} · step {picture.step:,} of {about.length_steps:,}"
             if ended[place]:
                 told = f"ended: return {signed(picture.total_reward)} · {picture.step:,} steps"
             paint = AMBER if ended[place] else DIM
-            pen.text((left, at + 19), fitting(told, font(13), self._tile_width), font=font(13), fill=paint)
+            pen.text((left, at + 19), fitting(told, font(13), room), font=font(13), fill=paint)
         return np.asarray(sheet)
 
 
 def dim(tile: Array) -> Array:
-    """Return a picture with less light."""
+    """Return a darker picture."""
     return (tile * DIMMED).astype(np.uint8)
 
 

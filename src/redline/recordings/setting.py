@@ -1,15 +1,16 @@
-"""What all recordings of one invocation have in common: the env, its options, and the versions that played it."""
+"""What all recordings of one invocation share: the env, its options, and the versions that played it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from ale_py import roms
 
 from redline.envs.atari import emulator_options
@@ -20,7 +21,7 @@ from redline.recordings.episode import RecordingError
 
 SETTING = 1  # kind of block
 MAX_SETTING_BYTES = 256 * 1024
-MAX_TEXT = 200
+Text = Annotated[str, msgspec.Meta(max_length=200)]
 OPTION_LIMITS: Mapping[str, tuple[float, float]] = {
     "img_height": (1, 1_024),
     "img_width": (1, 1_024),
@@ -38,24 +39,24 @@ SWITCHES = NEVER_ON | {"full_action_space", "grayscale", "maxpool"}
 
 @dataclass(frozen=True)
 class Setting:
-    """An env as a bare emulator, or Gymnasium, can make it again."""
+    """All that a bare emulator, or Gymnasium, needs to make the env again."""
 
-    env_id: str  # as Redline knows it
-    gymnasium_id: str
-    game: str | None  # the ROM, for Atari
+    env_id: Text  # as Redline knows it
+    gymnasium_id: Text
+    game: Text | None  # the ROM, for Atari
     options: dict[str, Any]  # of the emulator; of another env only `max_episode_frames`
-    rom_sha256: str | None
-    versions: dict[str, str]  # of ale-py and Gymnasium
-    num_actions: int
-    action_names: list[str]
-    values: str | None = None  # what a recorded value is: "q" or "logits"; None if none are recorded
+    rom_sha256: Text | None
+    versions: dict[Text, Text]  # of ale-py and Gymnasium
+    num_actions: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
+    action_names: list[Text]
+    values: Text | None = None  # what a recorded value is: "q" or "logits"; None if none are recorded
 
     def encode(self) -> bytes:
         """Return the payload of a block."""
         return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False).encode()
 
     def differences(self) -> list[str]:
-        """Say in one line each what here is not as it was when the recordings were made."""
+        """Return one line for each difference between this machine and the one that recorded."""
         told = []
         if self.game is not None:
             here = rom_sha256(self.game)
@@ -71,7 +72,7 @@ class Setting:
 
 
 def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Setting:
-    """Return the setting of an env that is played here and now."""
+    """Return the setting of an env as it is played here."""
     kind = resolve(config.id)
     game = kind.game if isinstance(kind, AtariGame) else None
     options: dict[str, Any] = {"max_episode_frames": config.max_episode_frames}
@@ -91,44 +92,27 @@ def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Sett
 
 
 def decode_setting(payload: bytes) -> Setting:
-    """Return the setting that a block holds; what a later version adds is left out."""
+    """Return the setting of a block; fields of a later version are ignored."""
     try:
         if len(payload) > MAX_SETTING_BYTES:
             raise ValueError(f"{len(payload)} bytes")
-        content = json.loads(payload)
-        if not isinstance(content, dict):
-            raise TypeError("no object")
-        setting = Setting(**{item.name: content[item.name] for item in fields(Setting)})
+        setting = msgspec.json.decode(payload, type=Setting)
         _check(setting)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (ValueError, TypeError, msgspec.MsgspecError, RecursionError) as error:
         raise RecordingError(f"no setting of recordings: {error}") from error
     return setting
 
 
 def _check(setting: Setting) -> None:
-    """Refuse what no run has: it could import a module, take all memory, or emulate for ever."""
-    texts = [setting.env_id, setting.gymnasium_id, *_items(setting.action_names, list)]
-    texts += [*_items(setting.versions, dict), *_items(setting.versions, dict).values()]
-    texts += [text for text in (setting.game, setting.rom_sha256, setting.values) if text is not None]
-    if not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
-        raise TypeError("a text is none, or too long")
-    if not isinstance(setting.num_actions, int) or not 1 <= setting.num_actions <= 2**32:
-        raise ValueError(f"{setting.num_actions!r} actions")
+    """Refuse a setting that no run has: it could import a module, take all memory, or emulate for ever."""
     if ":" in setting.gymnasium_id and setting.game is not None:
         raise ValueError(f"no game can be called {setting.gymnasium_id!r}")
-    options = _items(setting.options, dict)
     if setting.game is None:
-        _check_options(options, {"max_episode_frames": (1, 2**62)})
+        _check_options(setting.options, {"max_episode_frames": (1, 2**62)})
     elif setting.game not in roms.get_all_rom_ids():
         raise ValueError(f"the game {setting.game!r} is unknown here")
     else:
-        _check_options(options, {**OPTION_LIMITS, **dict.fromkeys(SWITCHES, (0, 1))})
-
-
-def _items(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
-    return value
+        _check_options(setting.options, {**OPTION_LIMITS, **dict.fromkeys(SWITCHES, (0, 1))})
 
 
 def _check_options(options: dict[str, Any], limits: Mapping[str, tuple[float, float]]) -> None:

@@ -9,9 +9,24 @@ from math import ceil
 import numpy as np
 from PIL import Image, ImageDraw
 
-from redline.recordings.drawing import AMBER, BACKGROUND, DIM, GREEN, LINE, RED, TEXT, TILE, Colour, fitting, font
-from redline.recordings.overlay import About, enlarge, signed, usual_scale
-from redline.recordings.pictures import Picture
+from redline.recordings.drawing import (
+    AMBER,
+    BACKGROUND,
+    DIM,
+    GREEN,
+    LINE,
+    RED,
+    TEXT,
+    TILE,
+    Colour,
+    Tiles,
+    enlarge,
+    fitting,
+    font,
+    usual_scale,
+)
+from redline.recordings.overlay import About, signed
+from redline.recordings.replaying import Picture
 from redline.types import Array, BoolArray
 
 MARGIN = 28
@@ -48,7 +63,7 @@ def blank_sheet(size: tuple[int, int], title: str, subtitle: str) -> tuple[Image
 
 
 def evenly_spaced(length_steps: int, count: int = NUM_PICTURES) -> list[int]:
-    """Return the steps of the pictures on a sheet: the first, the last and what lies between, none twice."""
+    """Return the steps of the pictures on a sheet: from the first to the last, none twice."""
     if length_steps < count:
         return list(range(length_steps + 1))
     return [round(place * length_steps / (count - 1)) for place in range(count)]
@@ -56,7 +71,7 @@ def evenly_spaced(length_steps: int, count: int = NUM_PICTURES) -> list[int]:
 
 @dataclass
 class Collected:
-    """Keeps the pictures of a sheet while an episode passes by, so that a video can be made of it at the same time."""
+    """Keeps the pictures of a sheet while an episode passes by, for instance into a video."""
 
     steps: Sequence[int]
     pictures: list[Picture] = field(default_factory=list)
@@ -70,36 +85,20 @@ class Collected:
             yield picture
 
 
-@dataclass(frozen=True)
-class SheetGeometry:
-    """Where everything lies, in pixels."""
-
-    tile_width: int
-    tile_height: int
-    num_pictures: int
-
-    @property
-    def columns(self) -> int:
-        """Pictures side by side."""
-        return min(self.num_pictures, COLUMNS)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height of the sheet."""
-        width = 2 * MARGIN + self.columns * (self.tile_width + GAP) - GAP
-        rows = ceil(self.num_pictures / self.columns)
-        return width, HEADER + rows * (self.tile_height + LABEL) + MARGIN - GAP
-
-    def corner(self, place: int) -> tuple[int, int]:
-        """Return left and top of a picture; rows are filled one after the other."""
-        row, column = divmod(place, self.columns)
-        return MARGIN + column * (self.tile_width + GAP), HEADER + row * (self.tile_height + LABEL)
-
-
-def plan_sheet(pictures: Sequence[Picture], scale: int) -> SheetGeometry:
-    """Return the geometry that suits the pictures."""
+def plan_sheet(pictures: Sequence[Picture], scale: int) -> Tiles:
+    """Return where the pictures of a sheet lie."""
     height, width = pictures[0].image.shape[:2]
-    return SheetGeometry(width * scale, height * scale, len(pictures))
+    return Tiles(
+        count=len(pictures),
+        columns=min(len(pictures), COLUMNS),
+        width=width * scale,
+        height=height * scale,
+        caption=LABEL,
+        gap=GAP,
+        margin=MARGIN,
+        top=HEADER,
+        bottom=MARGIN - GAP,
+    )
 
 
 def draw_sheet(
@@ -107,15 +106,14 @@ def draw_sheet(
 ) -> Image.Image:
     """Draw all pictures, each with its step and the return so far; the last one is marked as the end."""
     chosen = scale or usual_scale(len(pictures[0].image), target=TARGET_TILE_HEIGHT)
-    geometry = plan_sheet(pictures, chosen)
-    sheet, pen = blank_sheet(geometry.size, title, subtitle)
+    tiles = plan_sheet(pictures, chosen)
+    sheet, pen = blank_sheet(tiles.size, title, subtitle)
     for place, picture in enumerate(pictures):
-        left, top = geometry.corner(place)
-        is_end = picture.action is None
-        edge = (left - 1, top - 1, left + geometry.tile_width, top + geometry.tile_height)
-        pen.rectangle(edge, outline=AMBER if is_end else LINE)
+        left, top = tiles.corner(place)
+        edge = (left - 1, top - 1, left + tiles.width, top + tiles.height)
+        pen.rectangle(edge, outline=AMBER if picture.action is None else LINE)
         sheet.paste(Image.fromarray(enlarge(picture.image, chosen)), (left, top))
-        _draw_label(pen, (left, top + geometry.tile_height + 3), picture, about=about, width=geometry.tile_width)
+        _draw_label(pen, (left, top + tiles.height + 3), picture, about=about, width=tiles.width)
     return sheet
 
 

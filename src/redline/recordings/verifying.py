@@ -1,4 +1,4 @@
-"""Recorded episodes are played again and compared, frame by frame where a checksum was kept, with what was recorded."""
+"""Recorded episodes are played again and compared with the recording: returns, ends, and frames by their checksums."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redline.envs.vector import Progress
 from redline.errors import UserError
 from redline.recordings.episode import CHECK_EVERY_STEPS, RecordingError, Trace, frame_checksum, reward_checksum
 from redline.recordings.library import Entry, Library, chains
-from redline.recordings.rerunning import Relived, Rerun, make_rerun
+from redline.recordings.replaying import Replay, Replayed, RequestedStop
 from redline.recordings.setting import Setting
-
-Progress = Callable[[float], None]
-RequestedStop = Callable[[], str | None]
 
 WAIT_S = 0.2
 
@@ -26,7 +24,7 @@ class Verdict:
     """Whether an episode came back as it was."""
 
     entry: Entry
-    mismatch: str | None  # what differs, and at which step of the episode; None if nothing does
+    mismatch: str | None  # what differs, and at which step of the episode; None: nothing
 
 
 class StoppedWhileVerifyingError(Exception):
@@ -64,12 +62,12 @@ def _steps_of(line: list[Entry] | RecordingError) -> int:
 
 
 class _Stage:
-    """Threads, each with an env of its own: the emulator gives the interpreter away while it emulates."""
+    """Threads, each with an env of its own: the emulator releases the interpreter while it runs."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="verify")
         self._own = threading.local()
-        self._made: list[Rerun] = []
+        self._made: list[Replay] = []
         self._is_over = threading.Event()
 
     def __enter__(self) -> _Stage:
@@ -78,8 +76,8 @@ class _Stage:
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._pool.shutdown(cancel_futures=True)
-        for rerun in self._made:
-            rerun.close()
+        for replay in self._made:
+            replay.close()
 
     def submit(self, library: Library, group: list[Entry], line: list[Entry] | RecordingError) -> Future[list[Verdict]]:
         return self._pool.submit(self._verify, library, group, line)
@@ -88,41 +86,41 @@ class _Stage:
         if isinstance(line, RecordingError):
             return [Verdict(entry, str(line)) for entry in group]
         try:
-            rerun = self._rerun(library.setting_of(line[0]))
+            replay = self._replay(library.setting_of(line[0]))
         except (RecordingError, UserError) as error:
             return [Verdict(entry, str(error)) for entry in group]
-        return verify_line(library, group, line, rerun, is_over=self._is_over.is_set)
+        return verify_line(library, group, line, replay, is_over=self._is_over.is_set)
 
-    def _rerun(self, setting: Setting) -> Rerun:
-        known: tuple[Setting, Rerun] | None = getattr(self._own, "known", None)
+    def _replay(self, setting: Setting) -> Replay:
+        known: tuple[Setting, Replay] | None = getattr(self._own, "known", None)
         if known is None or known[0] != setting:
-            known = self._own.known = (setting, make_rerun(setting))
+            known = self._own.known = (setting, Replay(setting))
             self._made.append(known[1])
         return known[1]
 
 
 def verify_line(
-    library: Library,
-    group: Sequence[Entry],
-    line: Sequence[Entry],
-    rerun: Rerun,
-    *,
-    is_over: Callable[[], bool] = lambda: False,
+    library: Library, group: Sequence[Entry], line: Sequence[Entry], replay: Replay, *, is_over: Callable[[], bool]
 ) -> list[Verdict]:
-    """Play all records of a line in one go, and judge those of the group; in the middle of it, if it is over."""
-    lane = _Lane(rerun, is_over)
+    """Play all records of a line in one go, and judge those of the group; stop early if `is_over`."""
+
+    def play(action: int) -> Replayed:
+        if is_over():
+            raise RecordingError("the verification was stopped")
+        return replay.play(action)
+
     judged = {entry.index for entry in group}
     verdicts: list[Verdict] = []
     mismatch: str | None = None
-    lane.begin(line[0].address.key_seed)
+    replay.begin(line[0].address.reset_seed)
     for entry in line:
         if mismatch is None:
             try:
                 trace = library.load(entry).trace
-                before, own = np.split(trace.actions, [trace.key_offset_steps - trace.actions_from])
+                before, own = np.split(trace.actions, [trace.seed_offset_steps - trace.actions_from])
                 for action in before.tolist():
-                    lane.play(action)
-                mismatch = _compare(trace, own.tolist(), lane)
+                    play(action)
+                mismatch = _compare(trace, own.tolist(), play)
             except (RecordingError, UserError) as error:
                 mismatch = str(error)
         if entry.index in judged:
@@ -132,35 +130,11 @@ def verify_line(
     return verdicts
 
 
-class _Lane:
-    """A lane in which one episode follows the other."""
-
-    def __init__(self, rerun: Rerun, is_over: Callable[[], bool]) -> None:
-        self._rerun = rerun
-        self._is_over = is_over
-        self._has_ended = False  # the episode, with the newest step
-
-    def begin(self, seed: int) -> None:
-        """Begin at a key."""
-        self._rerun.begin(seed)
-        self._has_ended = False
-
-    def play(self, action: int) -> Relived:
-        """Take an action, in the next episode if one has ended."""
-        if self._is_over():
-            raise RecordingError("nobody waits for it any more")
-        if self._has_ended:
-            self._rerun.begin_next()
-        step = self._rerun.step(action)
-        self._has_ended = step.ended
-        return step
-
-
-def _compare(trace: Trace, actions: Sequence[int], lane: _Lane) -> str | None:
-    """Play an episode and return what differs first."""
+def _compare(trace: Trace, actions: Sequence[int], play: Callable[[int], Replayed]) -> str | None:
+    """Play an episode and return the first difference."""
     total, rewards = 0.0, np.zeros(CHECK_EVERY_STEPS, np.float32)
     for number, action in enumerate(actions, start=1):
-        step = lane.play(action)
+        step = play(action)
         total += float(step.reward)
         place = (number - 1) % CHECK_EVERY_STEPS
         rewards[place] = step.reward

@@ -1,4 +1,4 @@
-"""Pictures → a video: .mp4 by PyAV, which is an extra, or .gif by Pillow; there whole or not at all."""
+"""Pictures → a video: .mp4 by PyAV, which is an extra, or .gif by Pillow; written whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SUFFIXES = (MP4, GIF)
 
 MAX_GIF_PIXELS = 1_000_000_000  # a byte each, held until the last picture is known
 CODEC_OPTIONS = {
-    "crf": "12",  # hardly to be told from the game's own screen
+    "crf": "12",  # hardly differs from the game's own screen
     "preset": "veryfast",
-    # said, not guessed from the size: players would take large pictures for another standard's, and show other colours
+    # stated, because players guess the standard from the size, and show other colours for large pictures
     "x264-params": "colorprim=smpte170m:transfer=smpte170m:colormatrix=smpte170m:log-level=error",
 }
 
@@ -45,7 +45,7 @@ class Video:
 
 
 def check_target(path: Path) -> None:
-    """Refuse what can't become a video, before an episode is played for it."""
+    """Refuse a path that can't become a video, before an episode is played for it."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path} is no video that can be written: end its name with {' or '.join(SUFFIXES)}")
     if path.is_dir():
@@ -78,7 +78,7 @@ def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fracti
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """Yield a name to write to; the file takes its own name when it is complete, and is removed if it never is."""
+    """Yield a temporary path; the complete file is renamed, an incomplete one is removed."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         yield temporary
@@ -111,7 +111,7 @@ def _write_mp4(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fractio
 
 
 def padded(picture: Array) -> Array:
-    """Return a picture with even sides, which halved colours need: a black line is added where one is odd."""
+    """Return a picture with even sides, as the video format needs: a black line is added where one is odd."""
     height, width = picture.shape[:2]
     if height % 2 or width % 2:
         picture = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)))
@@ -150,6 +150,6 @@ def _write_gif(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fractio
 
 
 def durations_ms(pictures_per_s: Fraction, count: int) -> list[int]:
-    """Return how long each picture is shown: whole hundredths of a second, with which the format has to do."""
+    """Return how long each picture is shown: the format allows whole hundredths of a second."""
     ends = [round(100 * number / pictures_per_s) for number in range(count + 1)]
     return [10 * (end - begin) for begin, end in pairwise(ends)]

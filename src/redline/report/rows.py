@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from redline.monitor.fields import FIELDS
+from redline.monitor.hardware import FIELDS
 from redline.records import SCHEMA, Row, Scan, iterate_lines, measured, scan_records, tamed
 
 UNIX_S = (1e9, 1e11)  # a clock that was never set lies outside

@@ -7,7 +7,7 @@ import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams, act
 from redline.envs import stacking
-from redline.envs.under_way import EpisodesUnderWay
+from redline.envs.ledger import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
 from redline.networks.cores import mask_state
 from redline.recordings.episode import encode_trace
@@ -22,8 +22,8 @@ class Episode:
     lane: int
     total_reward: float  # unclipped
     length_steps: int
-    key_seed: int  # seed of the lane's last key
-    key_offset_steps: int  # steps between that key and this episode's start
+    reset_seed: int  # of the lane's last seeded reset
+    seed_offset_steps: int  # from there to the start of the episode
     trace: bytes | None = field(default=None, repr=False)  # its recording; None if it is not to be kept
 
 
@@ -71,8 +71,8 @@ class Actor:
                 lane=lane,
                 total_reward=float(under_way.total_reward[lane]),
                 length_steps=int(under_way.length_steps[lane]),
-                key_seed=int(under_way.key_seed[lane]),
-                key_offset_steps=int(under_way.key_offset_steps[lane]),
+                reset_seed=int(under_way.reset_seed[lane]),
+                seed_offset_steps=int(under_way.seed_offset_steps[lane]),
                 trace=encode_trace(traces[lane]) if lane in traces else None,
             )
             for lane in np.flatnonzero(ended).tolist()

@@ -10,12 +10,10 @@ import torch
 
 from redline.algorithms.family import Algorithm
 from redline.algorithms.on_policy import OnPolicy
-from redline.envs.catalog import resolve
+from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.errors import UserError
 from redline.experience import ReplayLayout, available_bytes, check_fits
-from redline.experience.budget import bytes_in_words
 from redline.learner import Learner
 from redline.recordings.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
 from redline.runs.errors import explain, free_bytes, mount_point
@@ -30,6 +28,7 @@ from redline.runtime.sources import Source
 from redline.runtime.topology import check_topology, settle_roles
 from redline.runtime.training import Trainer
 from redline.types import Adjustment, EnvSpec
+from redline.units import size
 
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one being written
 UNLIMITED_STEPS = 50_000_000  # that a run without a limit of steps is planned for
@@ -238,6 +237,6 @@ def check_disk(settled: Settled, log_dir: Path) -> None:
         raise UserError(f"cannot create a run: {explain(error, log_dir)}: use another --log-dir") from None
     if needed > free:
         raise UserError(
-            f"a run may need {bytes_in_words(needed)} on disk, {mount_point(place)} has {bytes_in_words(free)} free: "
+            f"a run may need {size(needed)} on disk, {mount_point(place)} has {size(free)} free: "
             f"use another --log-dir, or a smaller --replay.capacity or --network"
         )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.factory import make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.experience import ReplayLayout
 from redline.experience.frame_codec import find_codec

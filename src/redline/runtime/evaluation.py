@@ -16,9 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file as load_tensors
 
 from redline.algorithms.family import ActorParams, Algorithm
-from redline.envs.catalog import resolve
+from redline.envs.catalog import env_spec, make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec, make_vector_env
 from redline.envs.vector import Progress, VectorEnv
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
@@ -176,7 +175,7 @@ def make_player(
     """
     explore, epsilon = act or acting(job)
     return Player(
-        lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, key_interval_steps=0),
+        lambda seed: make_vector_env(job.env, num_envs=num_envs, seed=seed, threads=threads, seed_interval_steps=0),
         algorithm=job.algorithm,
         network=job.algorithm.build_network(spec, torch.Generator()).requires_grad_(False).to(device),
         explore=explore,

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from redline.exploration import Sampled
 from redline.learner import Learner
 from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
-from redline.monitor.usage import ProcessUsage
+from redline.monitor.process_files import ProcessUsage
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
 from redline.runtime.job import Job

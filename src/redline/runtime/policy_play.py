@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from redline.envs.factory import env_spec
+from redline.envs.catalog import env_spec
 from redline.envs.vector import Progress
 from redline.errors import UserError
-from redline.recordings.catalogue import POLICY
 from redline.recordings.episode import EPISODE, Address, encode_episode
-from redline.recordings.library import Entry, open_library, played_path
+from redline.recordings.library import POLICY, Entry, open_library, played_path
 from redline.recordings.setting import SETTING, Setting
 from redline.recordings.tracing import RecordingConfig
 from redline.runs.blocks import BlockWriter
@@ -56,7 +55,7 @@ def play_policy(
     except OSError as error:
         raise UserError(f"what is played can't be recorded: {explain(error, played_path(run))}") from error
     library = open_library(run)
-    addresses = [Address(POLICY, one.lane, one.key_seed, one.key_offset_steps) for one in episodes]
+    addresses = [Address(POLICY, one.lane, one.reset_seed, one.seed_offset_steps) for one in episodes]
     return [entry for address in addresses if (entry := library.find(address)) is not None]
 
 

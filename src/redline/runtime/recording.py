@@ -95,8 +95,8 @@ class Recorder:
             "return": episode.total_reward,
             "length_steps": episode.length_steps,
             "lane": episode.lane,
-            "seed": episode.key_seed,
-            "seed_offset_steps": episode.key_offset_steps,
+            "seed": episode.reset_seed,
+            "seed_offset_steps": episode.seed_offset_steps,
         }
         self._row(EPISODES, self._run.episodes, row)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.algorithms.q_learning import QLearning
 from redline.experience import ReplayLayout, ReplayMemory, with_budget
-from redline.experience.budget import SURPLUS
+from redline.experience.sizing import SURPLUS
 from redline.runtime.compression import measure_compression
 from redline.runtime.job import Job
 from redline.runtime.pacing import Pacing

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.errors import UserError
-from redline.monitor.attaching import Watcher
-from redline.monitor.recording import DEFAULT_HZ, MAX_HZ, MIN_HZ
+from redline.monitor.attaching import MonitorProcess
+from redline.monitor.sampling import DEFAULT_HZ, MAX_HZ, MIN_HZ
 from redline.records import Row
 
 NOT_DETAILS = ("event", "schema")
@@ -33,27 +33,27 @@ class RunMonitor:
         self._folder = folder
         self._pid = pid
         self._event = event
-        self._watcher: Watcher | None = None
+        self._monitor: MonitorProcess | None = None
 
     def begin(self) -> None:
         """Start the process, unless none is wanted."""
         if self._config.hz == 0:
             return
         try:
-            self._watcher = Watcher(self._folder, hz=self._config.hz, pid=self._pid, is_run=True)
+            self._monitor = MonitorProcess(self._folder, hz=self._config.hz, pid=self._pid, is_run=True)
         except OSError as error:
             self._event("monitor-warning", message=f"the monitor can't be started: {error.strerror}")
 
     def attend(self) -> None:
         """Write down what it told since the last call; never waits."""
-        if self._watcher is not None:
-            self._write(self._watcher.take_events())
+        if self._monitor is not None:
+            self._write(self._monitor.take_events())
 
     def close(self) -> None:
         """Let it take a last sample and end."""
-        if self._watcher is not None:
-            self._write(self._watcher.close())
-            self._watcher = None
+        if self._monitor is not None:
+            self._write(self._monitor.close())
+            self._monitor = None
 
     def _write(self, events: list[Row]) -> None:
         for event in events:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from redline.experience.budget import bytes_in_words
 from redline.recipes import Recipe
 from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore
@@ -33,6 +32,7 @@ from redline.runtime.sinks import RunStart, Sink, Sinks
 from redline.runtime.trackers import HOW_TO_GET_IT, check_trackers, has_tensorboard, open_sinks
 from redline.runtime.training import Trainer
 from redline.runtime.watching import Watcher
+from redline.units import size
 
 AnySession = Session | AsyncSession
 
@@ -192,7 +192,7 @@ def _tell_disk(settled: Settled, run: RunDirectory, watcher: Watcher) -> None:
     about, steps = recordings_bytes(settled.job, settled.spec)
     recordings = describe_estimate(about, steps=steps, record=config.record, values=config.record_values)
     needed = checkpoint_bytes(settled)
-    watcher.note(f"disk: {recordings} · checkpoints at most {bytes_in_words(needed)}")
+    watcher.note(f"disk: {recordings} · checkpoints at most {size(needed)}")
     if about > (room := free_bytes(run.path) - needed):
-        left = bytes_in_words(max(0, room))
+        left = size(max(0, room))
         watcher.note(f"warning: beside the checkpoints the disk has {left} free: use --record 100, best or off")

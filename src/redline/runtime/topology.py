@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from redline.envs.suites import is_registered
+from redline.envs.catalog import is_registered
 from redline.errors import UserError
 from redline.experience.shared_lanes import check_platform
 from redline.runtime.job import Job

@@ -151,13 +151,13 @@ def test_without_acting_no_network_is_asked_for_actions(dqn: Subject) -> None:
 
 def test_without_envs_nothing_is_stepped_and_recorded_steps_come_back(dqn: Subject) -> None:
     env = dqn.world.env
-    key, steps = env.key_seed.copy(), env.steps_since_key.copy()
+    key, steps = env.reset_seed.copy(), env.steps_since_seed.copy()
     memory = dqn.trainer.source.memory
     assert memory is not None
     kept = memory.num_transitions
     play(dqn, "no_env")
-    assert (env.key_seed == key).all()
-    assert (env.steps_since_key == steps).all()
+    assert (env.reset_seed == key).all()
+    assert (env.steps_since_seed == steps).all()
     assert memory.num_transitions > kept
 
 

@@ -144,7 +144,7 @@ def test_an_actor_that_fails_is_replaced_until_it_fails_again_and_again_without_
     whys = [row["why"] for row in records.events("process-lost", role="actor-0")]
     assert len(whys) == len(list((tmp_path / "lives").iterdir())) == 4
     for why in whys:
-        assert re.search(r": EnvError: test/Failing-v0 failed in lane 0, key seed \d+: .*inside", why)
+        assert re.search(r": EnvError: test/Failing-v0 failed in lane 0, seed \d+: .*inside", why)
     end = ", again and again: the run ends, its checkpoint stands"
     assert last_line(run) == f"redline: actor-0 {whys[-1]}{end}"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.factory import env_spec
 from redline.errors import UserError
 from redline.experience.backing import MARGIN_BYTES
 from redline.experience.shared_lanes import BY_EPISODE, STEP_BY_STEP
@@ -29,8 +29,8 @@ def longest_episode(*, actions: int = STEPS, has_values: bool) -> Episode:
     rng = np.random.default_rng(0)
     trace = Trace(
         lane=1_023,
-        key_seed=2**31 - 1,
-        key_offset_steps=actions - STEPS,
+        reset_seed=2**31 - 1,
+        seed_offset_steps=actions - STEPS,
         length_steps=STEPS,
         total_reward=-0.1 - 0.2,
         is_truncated=True,
@@ -40,7 +40,7 @@ def longest_episode(*, actions: int = STEPS, has_values: bool) -> Episode:
         checks=rng.integers(0, 2**32, (num_checks(STEPS), 2), np.uint32),
         values=rng.integers(0, 2**16, (STEPS, 18), np.uint16).view(np.float16) if has_values else None,
     )
-    return Episode(3, trace.total_reward, STEPS, trace.key_seed, trace.key_offset_steps, encode_trace(trace))
+    return Episode(3, trace.total_reward, STEPS, trace.reset_seed, trace.seed_offset_steps, encode_trace(trace))
 
 
 def room_of(job: Job, depth: int = STEP_BY_STEP.depth) -> int:

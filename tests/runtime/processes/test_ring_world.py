@@ -278,11 +278,13 @@ def test_held_waits_for_actors_and_then_looks_for_orders(steps: int, set_table: 
 
 def test_episodes_come_out_as_they_were_played(set_table: Callable[..., Table]) -> None:
     table = set_table(actors=2)
-    first = Episode(lane=1, total_reward=0.1 + 0.2, length_steps=108_000, key_seed=2**31 - 1, key_offset_steps=12_345)
-    second = Episode(
-        lane=0, total_reward=-1e12, length_steps=1, key_seed=0, key_offset_steps=0, trace=bytes(range(256))
+    first = Episode(
+        lane=1, total_reward=0.1 + 0.2, length_steps=108_000, reset_seed=2**31 - 1, seed_offset_steps=12_345
     )
-    third = Episode(lane=1, total_reward=float("inf"), length_steps=2, key_seed=7, key_offset_steps=3)
+    second = Episode(
+        lane=0, total_reward=-1e12, length_steps=1, reset_seed=0, seed_offset_steps=0, trace=bytes(range(256))
+    )
+    third = Episode(lane=1, total_reward=float("inf"), length_steps=2, reset_seed=7, seed_offset_steps=3)
     push(table.writers[0], episodes=[first])
     push(table.writers[1], episodes=[second, third])
     push(table.writers[1], steps=3, episodes=[second])

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorParams
-from redline.envs.factory import make_vector_env
-from redline.envs.suites import allow_module
+from redline.envs.catalog import allow_module, make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.experience.shared_lanes import LaneWriter, SharedLanes
 from redline.runtime.actor import Actor, Episode

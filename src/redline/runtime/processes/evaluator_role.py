@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from redline.envs.suites import allow_module
+from redline.envs.catalog import allow_module
 from redline.networks import Network
 from redline.runtime.evaluation import Evaluator, NumberedEvaluation, StoppedWhileEvaluatingError
 from redline.runtime.job import Job

@@ -2,7 +2,7 @@
 
 import struct
 
-from redline.envs.atari import KEY_INTERVAL_STEPS
+from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.recordings.episode import num_checks
 from redline.runtime.actor import Episode
 from redline.runtime.job import Job
@@ -16,14 +16,14 @@ _HEADER = struct.Struct("<dqqq")  # return, length, key seed, key offset
 
 def encode_letter(episode: Episode) -> bytes:
     """Return an episode as bytes; its lane is the ring's."""
-    numbers = episode.total_reward, episode.length_steps, episode.key_seed, episode.key_offset_steps
+    numbers = episode.total_reward, episode.length_steps, episode.reset_seed, episode.seed_offset_steps
     return _HEADER.pack(*numbers) + (episode.trace or b"")
 
 
 def decode_letter(letter: bytes, lane: int) -> Episode:
     """Return the episode that `encode_letter` made a letter of."""
-    total_reward, length_steps, key_seed, key_offset_steps = _HEADER.unpack_from(letter)
-    return Episode(lane, total_reward, length_steps, key_seed, key_offset_steps, letter[_HEADER.size :] or None)
+    total_reward, length_steps, reset_seed, seed_offset_steps = _HEADER.unpack_from(letter)
+    return Episode(lane, total_reward, length_steps, reset_seed, seed_offset_steps, letter[_HEADER.size :] or None)
 
 
 def mail_bytes(job: Job, spec: EnvSpec, *, depth: int) -> int:
@@ -32,7 +32,7 @@ def mail_bytes(job: Job, spec: EnvSpec, *, depth: int) -> int:
         return 2 * depth * _HEADER.size
     longest = -(-job.env.max_episode_frames // spec.frames_per_step)
     # a record holds the actions since the record before it, or since the key
-    actions = longest if job.recording.record == "all" else KEY_INTERVAL_STEPS + longest
+    actions = longest if job.recording.record == "all" else SEED_INTERVAL_STEPS + longest
     packed = actions * (1 if spec.num_actions <= 256 else 4)
     if job.recording.record_values:
         packed += longest * spec.num_actions * 2

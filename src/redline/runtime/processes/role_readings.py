@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from redline.monitor.usage import ProcessUsage
+from redline.monitor.process_files import ProcessUsage
 from redline.runtime.gauges import RoleGauges
 from redline.runtime.processes.board import LEARNER, WAITS, Board, mean_ages
 from redline.runtime.processes.crew import Crew, Member

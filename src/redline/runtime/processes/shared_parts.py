@@ -10,7 +10,6 @@ import torch
 from redline.errors import UserError
 from redline.experience import available_bytes
 from redline.experience.backing import MARGIN_BYTES
-from redline.experience.budget import bytes_in_words
 from redline.experience.shared_lanes import (
     BY_EPISODE,
     IN_CHUNKS,
@@ -25,6 +24,7 @@ from redline.runtime.processes.board import FIRST_ACTOR, Board
 from redline.runtime.processes.letters import mail_bytes
 from redline.runtime.processes.shared_weights import SharedWeights
 from redline.types import EnvSpec
+from redline.units import size
 
 RECORD_BYTES = 64  # beside the frame, at most
 STEP_RULES = {"lockstep": LOCKSTEP, "held": STEP_BY_STEP, "free": UNPACED}
@@ -37,8 +37,8 @@ def check_rings(job: Job, spec: EnvSpec) -> None:
     needed = job.num_envs * (depth * record_bytes + mail_bytes(job, spec, depth=depth))
     if needed > available_bytes() - MARGIN_BYTES:
         raise UserError(
-            f"the rings of {job.num_envs} envs need {bytes_in_words(needed)} with --push {job.push}, "
-            f"{bytes_in_words(available_bytes())} is free: use --push step, fewer envs, or --record off"
+            f"the rings of {job.num_envs} envs need {size(needed)} with --push {job.push}, "
+            f"{size(available_bytes())} is free: use --push step, fewer envs, or --record off"
         )
 
 

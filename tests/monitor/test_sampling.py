@@ -8,14 +8,13 @@ import pytest
 
 import redline.monitor
 from redline.monitor.process_files import read_stat
-from redline.monitor.recording import TARGET_ENDED, NamedRoles, Recording
-from redline.monitor.sampling import Sampler
+from redline.monitor.sampling import TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler
 from redline.records import RecordWriter, Row, read_records
 
 
-def open_recording(out: Path, *, hz: float, said: list[Row], pid: int | None = None) -> Recording:
+def open_recording(out: Path, *, hz: float, said: list[Row], pid: int | None = None) -> HardwareRecorder:
     sampler = Sampler(os.getpid() if pid is None else pid, folder=out, roles=NamedRoles(None))
-    return Recording(sampler, out, hz=hz, say=said.append)
+    return HardwareRecorder(sampler, out, hz=hz, say=said.append)
 
 
 def events_of(rows: list[Row]) -> list[str]:

@@ -10,9 +10,8 @@ from recorded_runs import T0, append_episode, play_at_random, write_recorded_run
 
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.recordings.catalogue import Listed, list_episodes, read_catalogue, select
 from redline.recordings.episode import Trace
-from redline.recordings.library import open_library
+from redline.recordings.library import Listed, list_episodes, open_library, read_catalogue, select
 from redline.recordings.tracing import RecordingConfig
 from redline.records import RecordWriter
 from redline.runs.blocks import BlockWriter
@@ -41,7 +40,7 @@ def test_rows_are_numbered_in_order_and_found_among_the_recordings(tmp_path: Pat
     library = open_library(tmp_path)
     for episode, (steps, trace) in zip(listed, played, strict=True):
         assert (episode.role, episode.steps, episode.total_reward) == ("actor", steps, trace.total_reward)
-        assert (episode.lane, episode.key_seed, episode.key_offset_steps) == (trace.lane, trace.key_seed, 0)
+        assert (episode.lane, episode.reset_seed, episode.seed_offset_steps) == (trace.lane, trace.reset_seed, 0)
         assert (episode.evaluation, episode.weights_steps) == (None, None)
         if episode.entry is not None:
             assert library.load(episode.entry).trace.actions.tolist() == trace.actions.tolist()
@@ -53,7 +52,7 @@ def test_an_evaluation_keeps_its_number_and_its_weights(tmp_path: Path, played: 
     append_row(
         run,
         **{"role": "greedy", "steps": steps, "return": trace.total_reward, "lane": trace.lane},
-        **{"seed": trace.key_seed, "seed_offset_steps": 0, "length_steps": trace.length_steps},
+        **{"seed": trace.reset_seed, "seed_offset_steps": 0, "length_steps": trace.length_steps},
         **{"evaluation": 2, "weights_steps": 1_000},
     )
     with BlockWriter(run / "recordings" / "episodes.rec") as blocks:
@@ -146,7 +145,7 @@ def test_rows_without_what_every_episode_has_are_counted_and_left_out(tmp_path: 
     first, strange = catalogue.listed
     # unreadable lines have no number; what stays in the file keeps its own
     assert (first.id, strange.id) == ("1", str(len(HOSTILE) + 3))
-    assert (strange.lane, strange.key_seed, strange.key_offset_steps, strange.entry) == (-1, -1, -1, None)
+    assert (strange.lane, strange.reset_seed, strange.seed_offset_steps, strange.entry) == (-1, -1, -1, None)
     assert strange.role.isprintable()
 
 

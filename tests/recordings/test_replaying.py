@@ -15,7 +15,7 @@ from redline.envs.classic import make_gymnasium_env
 from redline.envs.config import EnvConfig
 from redline.recordings.episode import RecordingError, Trace
 from redline.recordings.library import Entry, Library, open_library
-from redline.recordings.pictures import Picture, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
+from redline.recordings.replaying import Picture, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
 from redline.recordings.tracing import RecordingConfig
 from redline.types import Array
 
@@ -47,7 +47,7 @@ def screens_of_a_bare_vector(traces: list[Trace]) -> list[list[Array]]:
         reward_clipping=False,
         use_fire_reset=False,
     )
-    first, _ = emulator.reset(seed=np.array([traces[0].key_seed]))
+    first, _ = emulator.reset(seed=np.array([traces[0].reset_seed]))
     films = []
     for trace in traces:
         film = [np.array(first[0, 0])]
@@ -81,7 +81,7 @@ def test_pictures_are_the_screens_of_a_bare_emulator_sticky_actions_included(tmp
 def test_episodes_that_follow_a_key_begin_where_they_began(tmp_path: Path) -> None:
     traces = record_run(tmp_path, CLASSIC, episodes=3)
     library, entries = recorded(tmp_path)
-    assert [entry.address.key_offset_steps for entry in entries] == [0, 100, 200]
+    assert [entry.address.seed_offset_steps for entry in entries] == [0, 100, 200]
     for entry, film in zip(entries, screens_of_a_bare_vector(traces), strict=True):
         assert np.array_equal(images(library, entry), np.stack(film))
 
@@ -117,7 +117,7 @@ def test_pictures_of_an_env_that_draws_nothing_are_its_observations(tmp_path: Pa
     (trace, *_) = record_run(tmp_path, CATCH, episodes=1)
     library, (entry,) = recorded(tmp_path)
     env = make_gymnasium_env("redline/Catch-v0")
-    seen = [env.reset(seed=trace.key_seed)[0], *(env.step(action)[0] for action in trace.actions.tolist())]
+    seen = [env.reset(seed=trace.reset_seed)[0], *(env.step(action)[0] for action in trace.actions.tolist())]
     shown = images(library, entry)
     assert shown.shape == (12, 84, 84, 3)
     assert all(np.array_equal(shown[..., plane], np.stack(seen)) for plane in range(3))
@@ -143,7 +143,7 @@ def test_an_episode_that_goes_another_way_is_refused(change: dict[str, object], 
 def test_an_episode_that_does_not_follow_another_is_refused(tmp_path: Path) -> None:
     first, second = (trace for _, trace in play_at_random(CLASSIC, RecordingConfig(), episodes=2, num_envs=1))
     short = replace(first, length_steps=90, actions=first.actions[:90])
-    moved = replace(second, key_offset_steps=90, actions_from=90)
+    moved = replace(second, seed_offset_steps=90, actions_from=90)
     write_run(tmp_path, CLASSIC, [(90, short), (190, moved)])
     library, entries = recorded(tmp_path)
     with pytest.raises(RecordingError, match="the episode before it does not end where it was recorded to end"):
