@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from redline.monitor.hardware import FIELDS
-from redline.report.intervals import mean_interval
+from redline.report.statistics import mean_interval
 
 STUDY_COLUMNS = (
     "runs",

@@ -21,7 +21,7 @@ from redline.bench.results import MAX_BUSY_PERCENT
 from redline.cli.flags import parse_train
 from redline.monitor import record
 from redline.records import Row, read_records
-from redline.report.intervals import mean_interval
+from redline.report.statistics import mean_interval
 from redline.runtime.building import build_trainer, prepare_process
 from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer

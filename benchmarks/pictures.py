@@ -10,10 +10,9 @@ from typing import Any
 from learning_tasks import REPLAY
 from recipe_tables import TRAINERS
 from recording import RECORDS, say
-from redline.report.chart_drawing import draw
 from redline.report.charts import Chart, Line, LineChart, Spread, SpreadChart
-from redline.report.inline_svg import save_png
-from redline.report.intervals import mean_interval
+from redline.report.png import save_png
+from redline.report.statistics import mean_interval
 from tables import DOCS, newest_records
 
 Run = Mapping[str, Any]  # a row of a record
@@ -165,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif record["name"] == "ladder":
             charts = [chart_of_ladder(runs)]
         for chart in charts:
-            save_png(draw(chart), options.out / f"{chart.name}.png")
+            save_png(chart, options.out / f"{chart.name}.png")
             say(f"drawn: {chart.name}.png")
     return 0
 

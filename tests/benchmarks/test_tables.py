@@ -136,11 +136,12 @@ def test_a_study_is_a_row_per_algorithm_with_an_interval_where_there_are_several
         study_row("dqn", 1.5, steps_per_s=200.0),
         {"error": "it fell over"},
         study_row("dqn", 1.7, steps_per_s=220.0),
+        study_row("dqn", 1.6, steps_per_s=210.0),
     ]
     lines = make_study_table({"utilisation-catch": {"repeats": rows}}, "catch").splitlines()
     assert lines[2:] == [
-        # t of 0.95 and one degree of freedom is 6.314: 1.6 ± 6.314 × 0.1, and 210 ± 6.314 × 10
-        "| dqn | 2 | 1.60 (0.97 … 2.23) | 210 (147 … 273) | – | – | – | – |",
+        # t of 0.95 and two degrees of freedom is 2.920: 1.6 ± 2.920 × 0.1 ÷ √3, and 210 ± 2.920 × 10 ÷ √3
+        "| dqn | 3 | 1.60 (1.43 … 1.77) | 210 (193 … 227) | – | – | – | – |",
         "| ppo | 1 | 1.75 | – | – | – | −0.25 | – |",
     ]
 

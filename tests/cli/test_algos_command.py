@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, part_fields
+from redline.cli.algorithm_facts import KINDS
 from redline.cli.algos import fit_columns
 from redline.cli.main import BAD_INPUT, DONE, main
-from redline.report.algorithm_records import KINDS
 
 Output = pytest.CaptureFixture[str]
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from redline.cli.atari_scores import REFERENCES
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 from redline.envs.ledger import reset_seed
-from redline.report.scores import REFERENCES
 from redline.runs.directory import RunDirectory
 from redline.runs.manifest import NEWEST, find_checkpoint
 from redline.runtime.evaluation import evaluation_seed

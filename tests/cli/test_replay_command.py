@@ -10,11 +10,10 @@ from PIL import Image
 from safetensors.numpy import save as encode_arrays
 
 from redline.cli.main import BAD_INPUT, DONE, main
+from redline.cli.saved_replay import draw_transitions, read_replay
 from redline.experience import take_snapshot
 from redline.experience.prioritized import PrioritizedSampler
-from redline.report.contact_sheet import plan_sheet
-from redline.report.drawn_transitions import draw_transitions
-from redline.report.saved_replay import read_replay
+from redline.recordings.sheet import plan_transition_sheet
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.lock import LOCK_NAME
@@ -77,7 +76,7 @@ def test_the_sheet_holds_the_pixels_of_the_memory(catch: Path) -> None:
     assert main(["replay", "inspect", str(catch), "--out", "sheet.png", "--samples", "5", "--seed", "7"]) == DONE
     memory = read_replay(catch, steps=None, progress=lambda share: None).memory
     samples = draw_transitions(memory, 5, np.random.default_rng(7))
-    geometry = plan_sheet(samples)
+    geometry = plan_transition_sheet(samples)
     sheet = np.asarray(Image.open("sheet.png"))
     assert sheet.shape == (geometry.size[1], geometry.size[0], 3)
     for index, sample in enumerate(samples):

@@ -87,6 +87,29 @@ def test_folder_of_runs_is_searched_and_compared(tmp_path: Path, capsys: Output)
     assert "2 runs compared" in (tmp_path / "page.html").read_text()
 
 
+def test_score_is_the_mean_of_the_last_episodes_with_their_number(tmp_path: Path, capsys: Output) -> None:
+    found = report(capsys, make_run(tmp_path / "run"), "--out", tmp_path / "page.html")
+    [told] = found["runs"]
+    assert (told["final_return"], told["final_return_episodes"]) == (5.5, 10)
+    assert (told["evaluation_return"], told["evaluation_episodes"], told["evaluation_steps"]) == (None, 0, None)
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html"), "--plain"]) == DONE
+    assert "5.5 (n = 10)" in capsys.readouterr().out
+
+
+def test_one_seed_counts_once_and_the_other_run_is_named(tmp_path: Path, capsys: Output) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        make_run(tmp_path / "runs" / name, seed=seed)
+    found = report(capsys, tmp_path / "runs", "--out", tmp_path / "page.html")
+    assert len(found["runs"]) == 3
+    [left_out] = found["relation"]["left_out"]
+    assert left_out == {"label": "dqn s1 b", "why": "the same settings and seed as dqn s1 a"}
+    [group] = [group for group in found["relation"]["groups"] if group["by"] == "algorithm"]
+    assert group["labels"] == ["dqn s1 a", "dqn s2"]
+    assert group["estimates"]["final_return"]["interval"] is None
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--plain"]) == DONE
+    assert "dqn s1 b is not compared: the same settings and seed as dqn s1 a" in capsys.readouterr().out
+
+
 def test_runs_and_flags_may_stand_in_any_order(tmp_path: Path, capsys: Output) -> None:
     one, other = make_run(tmp_path / "one"), make_run(tmp_path / "other", seed=2)
     found = report(capsys, one, "--out", tmp_path / "page.html", other)

@@ -27,4 +27,4 @@ def test_the_wrappers_leave_recordings_that_make_a_report(tmp_path: Path, run_sc
         assert all(row["return"] == row["length_steps"] for row in rows)  # CartPole pays 1 a step
         assert any(row.get("hardware", {}).get("cpu_cores_used", 0.0) > 0.1 for row in rows)
         assert read_records(tmp_path / name / "events.jsonl")[-1]["event"] == "monitor-stop"
-    assert "<svg" in report(tmp_path / "vector")
+    assert '<figure class="card lines"' in report(tmp_path / "vector")

@@ -21,7 +21,7 @@ def test_ppo_under_redline_monitor(tmp_path: Path, run_program: Any, script: Any
     assert (told["state"], told["how"].endswith("exit code 0")) == ("stopped", True)
     samples = read_records(out / "hardware.jsonl")
     assert max(row.get("rss_bytes", 0) for row in samples) > 100e6  # torch is in it
-    assert "<svg" in report(out)
+    assert '<figure class="card lines"' in report(out)
 
 
 def test_ppo_through_the_callback(tmp_path: Path, run_script: Any, report: Any) -> None:
@@ -38,4 +38,4 @@ def test_ppo_through_the_callback(tmp_path: Path, run_script: Any, report: Any) 
     assert sum(row["length_steps"] for row in episodes) <= episodes[-1]["steps"] <= 4_096
     assert any(row.get("hardware", {}).get("cpu_cores_used", 0.0) > 0.1 for row in episodes)
     assert [row["event"] for row in read_records(tmp_path / "events.jsonl")] == ["monitor-start", "monitor-stop"]
-    assert "<svg" in report(tmp_path)
+    assert '<figure class="card lines"' in report(tmp_path)

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the memory beside them, whatever import mode pytest runs in."""
+"""Lets the tests of this folder import the runs beside them, whatever import mode pytest runs in."""
 
 import sys
 from pathlib import Path

@@ -128,9 +128,13 @@ def _sample(at_s: int, pace: float, rng: random.Random, num_gpus: int, num_cores
     return row | ({"gpus": gpus} if gpus else {})
 
 
-def write_hostile_run(folder: Path) -> Path:
+def write_hostile_run(folder: Path, *, seed: int = 1) -> Path:
     """Write a run that has markup wherever text can stand."""
-    run = facts(note=HOSTILE, env={"id": HOSTILE}) | {"algorithm": HOSTILE, "command": HOSTILE, "protocol": HOSTILE}
+    run = facts(note=HOSTILE, env={"id": HOSTILE}, seed=seed) | {
+        "algorithm": HOSTILE,
+        "command": HOSTILE,
+        "protocol": HOSTILE,
+    }
     run["adjustments"] = [f"{HOSTILE}: {HOSTILE} → {HOSTILE} ({HOSTILE})"]
     run["host"]["cpu_model"] = HOSTILE
     roles = [{"role": HOSTILE, "busy": {HOSTILE: 0.5}, "waiting": {HOSTILE: 0.2}}]

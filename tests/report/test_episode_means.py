@@ -8,8 +8,8 @@ import pytest
 from made_runs import T0, episode, event, facts, made_run, sample
 
 from redline.monitor.hardware import means
-from redline.report.episode_means import Integrals, episode_spans, joined_rows
 from redline.report.run_files import RunFiles
+from redline.report.run_series import Integrals, episode_spans, joined_rows
 
 
 def test_means_weigh_each_sample_by_its_overlap(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from made_runs import T0, sample, write_run
 
-from redline.report import long_recording
-from redline.report.clean_rows import clean
-from redline.report.episode_means import Integrals
-from redline.report.long_recording import scan_samples
-from redline.report.spending import spending
+from redline.report import rows as report_rows
+from redline.report.hardware_use import spending
+from redline.report.rows import clean, scan_samples
+from redline.report.run_series import Integrals
 
 
 def test_neighbours_become_their_mean(tmp_path: Path) -> None:
@@ -58,8 +57,8 @@ def test_samples_that_cannot_be_merged_are_not_tried_again_at_each_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
-    halve = long_recording._halved
-    monkeypatch.setattr(long_recording, "_halved", lambda rows: tried.append(len(rows)) or halve(rows))
+    halve = report_rows._halved
+    monkeypatch.setattr(report_rows, "_halved", lambda rows: tried.append(len(rows)) or halve(rows))
     rows = [{**sample(10.0 * n), "elapsed_s": None} for n in range(1, 1_001)]
     scan, _ = scan_samples(write_run(tmp_path / "run", hardware=rows) / "hardware.jsonl", max_samples=50)
     assert tried == [100, 200, 400, 800]

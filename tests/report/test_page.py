@@ -9,11 +9,12 @@ from full_runs import HOSTILE, write_broken_run, write_full_run, write_hostile_r
 from made_runs import episode, event, facts, reading, sample, write_run
 
 from redline.monitor.hardware import flat
-from redline.report.charts import SpreadChart
-from redline.report.hardware_charts import hardware_charts
-from redline.report.html_parts import Compared
+from redline.report.caveats import choose_runs
+from redline.report.charts import LineChart, SpreadChart
 from redline.report.page import Page, build_page
+from redline.report.parts import Compared
 from redline.report.relation import relate
+from redline.report.run_charts import hardware_charts
 from redline.report.run_files import load_runs
 from redline.report.run_summary import summarise
 
@@ -50,9 +51,15 @@ def outline(page: Page) -> Outline:
 
 def page_of(*paths: Path) -> Page:
     runs = load_runs(paths)
-    summaries = [summarise(run) for run in runs]
-    relation = relate(summaries) if len(runs) > 1 else None
-    return build_page(list(zip(runs, summaries, strict=True)), relation, unix_s=0.0)
+    pairs = [(run, summarise(run)) for run in runs]
+    compared, left_out = choose_runs(pairs)
+    relation = relate([summary for _, summary in compared], left_out) if len(runs) > 1 else None
+    return build_page(pairs, relation, unix_s=0.0)
+
+
+def own_markup(page: Page) -> str:
+    """Return the page without the library that it holds."""
+    return re.sub(r"<script>/\*.*?</script>", "", page.html, flags=re.DOTALL)
 
 
 def headings(page: Page) -> list[str]:
@@ -72,7 +79,7 @@ def full_page(full: Path) -> Page:
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     folder = tmp_path_factory.mktemp("hostile")
-    return page_of(write_hostile_run(folder / "<b>one"), write_hostile_run(folder / "two"))
+    return page_of(write_hostile_run(folder / "<b>one"), write_hostile_run(folder / "two", seed=2))
 
 
 def test_page_of_a_run_has_every_part(full_page: Page) -> None:
@@ -80,17 +87,18 @@ def test_page_of_a_run_has_every_part(full_page: Page) -> None:
     assert headings(full_page) == [
         "dqn on CartPole-v1",
         "What is missing",  # a GPU is lost in the end
-        "Learning and speed",
-        "Where the time went",
+        "Learning",
+        "Speed, and where the time went",
+        "Settings: requested → effective",
+        "Events",
+        "Command and machine",
         "Hardware",
+        "Return against what was spent",
         "Processor",
         "Memory",
         "Disk",
         "GPUs",
         "Processes, and the monitor itself",
-        "Requested → effective",
-        "Events",
-        "Episodes and the hardware meanwhile",
     ]
     for text in ("12_558_848", "gpu-lost", "GPU is lost", "samples_per_step", "replay.bytes", "batch-size"):
         assert text in full_page.html
@@ -118,13 +126,13 @@ def test_nothing_in_the_page_leads_outside(full_page: Page, hostile_page: Page) 
             for name in ("src", "href", "xlink:href", "srcset", "action"):
                 assert (attributes.get(name) or "#").startswith(("#", "data:,"))
             assert not any(name.startswith("on") for name in attributes)
-    assert OUTSIDE.findall(full_page.html) == []
+    assert OUTSIDE.findall(own_markup(full_page)) == []
     assert "default-src 'none'" in full_page.html
 
 
 def test_hostile_texts_are_shown_and_do_nothing(hostile_page: Page) -> None:
     found = outline(hostile_page)
-    assert sum(tag == "script" and attributes == {} for tag, attributes in found.tags) == 1
+    assert sum(tag == "script" and attributes == {} for tag, attributes in found.tags) == 2  # uPlot and our own
     assert "document.title='hacked'</script>" not in hostile_page.html
     assert len(HOSTILE) > 50
     assert hostile_page.html.encode()
@@ -134,7 +142,7 @@ def test_several_runs_are_compared_first_and_shown_folded(tmp_path: Path) -> Non
     runs = [write_full_run(tmp_path / name, algorithm=name, num_samples=30, num_gpus=1) for name in ("dqn", "ppo")]
     page = page_of(*runs)
     outline(page)
-    assert headings(page)[:4] == ["2 runs compared", "Learning", "Use, speed and cost", "All runs"]
+    assert headings(page)[:4] == ["2 runs compared", "Learning", "All runs", "Speed, hardware and cost"]
     assert "How utilisation relates to learning" in headings(page)
     assert page.html.count('<details class="run"') == 2
     names = {name for owner, name in page.charts if owner == Compared("comparison")}
@@ -195,7 +203,8 @@ def test_largest_processes_are_named(tmp_path: Path) -> None:
     watched = [{"pid": 4321, "role": "learner", "name": "<python>", "cpu_cores_used": 1.5, "rss_bytes": 2e8}]
     page = page_of(write_run(tmp_path, hardware=[sample(1.0, watched=watched), sample(2.0, watched=watched)]))
     assert "Largest processes" in headings(page)
-    cells = re.findall(r"<td.*?>(.*?)</td>", page.html)
+    [table] = re.findall(r'aria-label="Largest processes".*?</table>', page.html, re.DOTALL)
+    cells = re.findall(r"<td.*?>(.*?)</td>", table)
     assert cells == ["4321", "learner", "&lt;python&gt;", "1.50", "200 MB"]
 
 
@@ -204,7 +213,7 @@ def test_recordings_without_a_game_are_compared_by_run(tmp_path: Path) -> None:
         rows = [sample(float(at_s), cpu_cores_used=cores, cpu_s=cores * at_s) for at_s in range(1, 9)]
         write_run(tmp_path / name, hardware=rows)
     page = page_of(tmp_path)
-    assert "Use, speed and cost" in headings(page)
+    assert "Speed, hardware and cost" in headings(page)
     chart = page.charts[Compared("comparison"), "cpu-s"]
     assert isinstance(chart, SpreadChart)
     assert [(row.label, row.values, row.low) for row in chart.rows] == [("one", (8.0,), None), ("two", (16.0,), None)]
@@ -215,8 +224,9 @@ def test_estimate_says_of_how_many_runs_it_is(tmp_path: Path) -> None:
         played = [episode(float(at_s), at_s + place) for at_s in range(1, 9)] if place else []
         write_run(tmp_path / str(place), facts(seed=place), metrics=[reading(10.0), reading(20.0)], episodes=played)
     page = page_of(tmp_path)
-    assert "<small>n = 2 · " in page.html
-    assert page.html.count("<small>n = ") == page.html.count("<small>n = 2 · ")
+    [table] = re.findall(r'aria-label="Runs by algorithm".*?</table>', page.html, re.DOTALL)
+    assert "<small>n = 2</small>" in table
+    assert table.count("<small>n = ") == table.count("<small>n = 2</small>")
 
 
 def test_power_is_over_the_samples_that_hold_it_and_spans_are_named(tmp_path: Path) -> None:
@@ -238,6 +248,41 @@ def test_speed_of_a_run_that_was_too_short_is_not_called_that_of_learning(tmp_pa
     page = page_of(write_run(tmp_path, facts(), metrics=[reading(1.0)]))
     assert "<small>over the last 10 s</small>" in page.html
     assert "while learning" not in page.html
+
+
+def test_one_headline_score_stands_in_tables_and_tiles(tmp_path: Path) -> None:
+    rows = [episode(float(n), float(n)) for n in range(1, 151)]
+    alone = write_run(tmp_path / "1", facts(), metrics=[reading(150.0)], episodes=rows)
+    write_run(tmp_path / "2", facts(seed=2), metrics=[reading(150.0)], episodes=rows)
+    assert "<dt>return</dt><dd>100<small>mean of the last 100 episodes</small>" in page_of(alone).html
+    both = page_of(tmp_path).html
+    [scores, each] = (
+        re.findall(rf'aria-label="{name}".*?</table>', both, re.DOTALL)[0] for name in ("Scores", "All runs")
+    )
+    assert "<strong>100</strong>" in scores
+    assert each.count("<strong>100</strong><small>n = 100</small>") == 2
+
+
+def test_runs_of_a_group_are_a_median_with_a_band(tmp_path: Path) -> None:
+    for seed, factor in ((1, 1.0), (2, 2.0), (3, 6.0)):
+        rows = [episode(float(n), factor * 10) for n in range(1, 31)]
+        write_run(tmp_path / str(seed), facts(seed=seed), metrics=[reading(30.0)], episodes=rows)
+    chart = page_of(tmp_path).charts[Compared("comparison"), "return-steps"]
+    assert isinstance(chart, LineChart)
+    [line] = chart.lines
+    assert (line.label, line.y[0], line.low[0], line.high[0]) == ("dqn, 3 runs", 20.0, 10.0, 60.0)
+
+
+def test_runs_that_are_not_compared_are_named(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        row = reading(10.0, updates=0) if seed == 3 else reading(10.0)
+        write_run(
+            tmp_path / str(seed), facts(seed=seed), metrics=[row], episodes=[episode(5.0, 1.0), episode(9.0, 1.0)]
+        )
+    page = page_of(tmp_path)
+    assert headings(page)[:2] == ["2 runs compared", "Not compared"]
+    assert "<strong>dqn s3</strong><small>it made no updates</small>" in page.html
+    assert page.html.count('<details class="run"') == 3
 
 
 def test_what_scrolls_has_a_name(full_page: Page) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from made_runs import made_run, sample, write_run
 
 from redline.records import Row
-from redline.report.gpu_throttling import NEVER, throttling_chart
-from redline.report.process_use import LARGEST, largest_processes
+from redline.report.hardware_use import LARGEST, largest_processes
+from redline.report.run_charts import NEVER, throttling_chart
 
 
 def process(pid: int, cores: float, rss_bytes: float, **more: object) -> Row:

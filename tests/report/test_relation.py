@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import T0, episode, event, facts, made_run, reading, sample
+from made_runs import T0, episode, event, facts, made_run, reading, sample, write_run
 
-from redline.report.coverage import LEARNING, RECORDING
+from redline.report.caveats import choose_runs
 from redline.report.relation import ALL_RUNS, LESS, MORE, NOTHING, relate
+from redline.report.run_clock import LEARNING, RECORDING
+from redline.report.run_files import load_runs
 from redline.report.run_summary import LAST_10_S, RunSummary, mean_return, summarise
 
 
@@ -67,9 +69,9 @@ def test_a_summary_is_what_one_works_out_by_hand(tmp_path: Path) -> None:
     assert (summary.cpu_s, summary.gpu_s, summary.energy_j) == pytest.approx((60.0, 0.4 * 40, 50.0 * 40))
     assert (summary.power_s, summary.speed_over, summary.use_over) == (40.0, LEARNING, LEARNING)
     assert summary.cpu_s_per_1000_steps == pytest.approx(60 / 4.5)
-    assert (summary.first_return, summary.final_return, summary.final_return_episodes) == (15.0, 95.0, 2)
+    assert (summary.first_return, summary.final_return, summary.final_return_episodes) == (15.0, 55.0, 10)
     assert summary.best_return == 100.0
-    assert summary.return_gained_per_cpu_minute == pytest.approx(80.0)
+    assert summary.return_gained_per_cpu_minute == pytest.approx(40.0)
     assert summary.monitor_cpu_share == pytest.approx((0.3 - 0.1) / (40 * 4))
 
 
@@ -117,8 +119,8 @@ def base(tmp_path: Path) -> RunSummary:
 
 
 def test_groups_have_means_with_students_intervals(base: RunSummary) -> None:
-    runs = [replace(base, label=str(n), seed=n, final_return=value) for n, value in enumerate([1.0, 3.0])]
-    runs.append(replace(base, label="c", batch_size=64, final_return=7.0))
+    runs = [replace(base, label=str(n), seed=n, final_return=value) for n, value in enumerate([1.0, 2.0, 3.0])]
+    runs += [replace(base, label=name, batch_size=64, final_return=7.0) for name in ("c", "d")]
     groups = {(group.by, group.name): group for group in relate(runs).groups}
     assert set(groups) == {
         ("algorithm", "dqn"),
@@ -130,10 +132,61 @@ def test_groups_have_means_with_students_intervals(base: RunSummary) -> None:
         groups["batch size", "32"].estimates["final_return"],
         groups["batch size", "64"].estimates["final_return"],
     )
-    assert (small.n, small.mean, small.interval) == (2, 2.0, pytest.approx((2 - 6.314, 2 + 6.314)))
-    assert (large.n, large.mean, large.interval) == (1, 7.0, None)
-    assert groups["batch size", "32"].labels == ("0", "1")
+    half = 2.919986 / math.sqrt(3)  # t of two degrees of freedom, and a standard deviation of 1
+    assert (small.n, small.mean, small.interval) == (3, 2.0, pytest.approx((2 - half, 2 + half)))
+    assert (large.n, large.mean, large.interval) == (2, 7.0, None)
+    assert groups["batch size", "32"].labels == ("0", "1", "2")
     assert "gpu_utilisation_percent" not in small.__dict__
+
+
+def test_what_cannot_be_negative_has_no_negative_interval(base: RunSummary) -> None:
+    runs = [
+        replace(base, label=str(n), seed=n, steps_per_s=value, final_return=-value)
+        for n, value in enumerate([10.0, 4_000.0, 7_000.0])
+    ]
+    estimates = relate(runs).groups[0].estimates
+    speed, score = estimates["steps_per_s"].interval, estimates["final_return"].interval
+    assert speed is not None
+    assert score is not None
+    assert speed[0] == 0.0
+    assert score[1] > 0.0
+
+
+def test_runs_without_updates_and_seeds_that_stand_twice_are_not_compared(tmp_path: Path) -> None:
+    again = facts(max_steps=900, log_dir="elsewhere")  # the same run, stopped earlier
+    resumed = {"resumes": [{"changes": {"max_steps": "900 → 2_000"}}]}
+    for name, run, readings in (
+        ("long", facts() | resumed, [reading(20.0)]),
+        ("again", again, [reading(9.0)]),
+        ("other", facts(seed=2), [reading(20.0)]),
+        ("slower", facts(lr=0.1), [reading(20.0)]),
+        ("idle", facts(seed=3), [reading(20.0, updates=0)]),
+        ("foreign", None, [reading(20.0)]),
+        ("foreign-too", None, [reading(20.0)]),
+    ):
+        write_run(tmp_path / name, run, metrics=readings)
+    pairs = [(run, summarise(run)) for run in load_runs([tmp_path])]
+    names = {summary.label: files.path.name for files, summary in pairs}
+    compared, left_out = choose_runs(pairs)
+    assert [files.path.name for files, _ in compared] == ["foreign", "foreign-too", "long", "other", "slower"]
+    found = {names[run.label]: run.why for run in left_out}
+    [long] = [label for label, name in names.items() if name == "long"]
+    assert found == {"again": f"the same settings and seed as {long}", "idle": "it made no updates"}
+    relation = relate([summary for _, summary in compared], left_out)
+    assert relation.left_out == left_out
+    assert any(caveat.startswith("Not compared: ") and "no updates" in caveat for caveat in relation.caveats)
+
+
+def test_the_headline_is_the_mean_of_the_last_100_episodes(tmp_path: Path) -> None:
+    played = [episode(float(n), float(n)) for n in range(1, 151)]
+    greedy = {"role": "greedy", "evaluation": 2, "weights_steps": 4_000}
+    tested = [episode(60.0 + n, 9.0, **greedy | {"evaluation": 1}) for n in range(5)]
+    tested += [episode(140.0 + n, 20.0 + n, **greedy) for n in range(3)]
+    rows = sorted([*played, *tested], key=lambda row: float(row["unix_s"]))
+    summary = summarise(made_run(tmp_path / "run", facts(), metrics=[reading(150.0)], episodes=rows))
+    assert (summary.final_return, summary.final_return_episodes) == (100.5, 100)
+    found = (summary.evaluation_return, summary.evaluation_episodes, summary.evaluation_steps)
+    assert found == (21.0, 3, 4_000)
 
 
 def test_correlations_of_all_runs_and_within_groups_of_four(base: RunSummary) -> None:
@@ -171,10 +224,10 @@ def test_caveats_come_from_the_runs(base: RunSummary) -> None:
         "groups by batch size also differ in algorithm and number of envs, so a difference",
         "by algorithm, one seed only: ppo;",
         "runs are of different length (4,500 … 9,000 steps)",
-        "1 of 5 runs shorter than 5 minutes",
-        "1 of 5 runs with fewer than 20 episodes",
-        "1 of 5 runs on a machine that others used too, up to 0.8 cores",
-        "1 of 5 runs without CPU seconds",
+        "1 of 5 runs took less than 5 minutes",
+        "1 of 5 runs ended fewer than 20 episodes",
+        "1 of 5 runs shared the machine with programs that used up to 0.8 cores",
+        "1 of 5 runs left no CPU seconds",
         "say nothing either way",
     ):
         assert any(sentence in caveat for caveat in told), sentence

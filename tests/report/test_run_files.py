@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from made_runs import T0, episode, event, facts, made_run, reading, sample, write_run
 
 from redline.errors import UserError
-from redline.report.episode_means import joined_rows
-from redline.report.phase_split import phase_split
 from redline.report.relation import relate
 from redline.report.run_files import KINDS, RunFiles, load_runs
-from redline.report.run_series import hardware_series, learning_curve, speed_series
+from redline.report.run_log import event_table, phase_split, settings_table
+from redline.report.run_series import hardware_series, joined_rows, learning_curve, speed_series
 from redline.report.run_summary import summarise
-from redline.report.run_tables import event_table, settings_table
 
 
 def everything_of(run: RunFiles) -> None:
@@ -129,9 +127,9 @@ def test_unreadable_lines_are_counted(tmp_path: Path) -> None:
         file.write(b'not json\n[1, 2]\n{"schema":7,"time_s":1}\n{"time_s":')
     [run] = load_runs([folder])
     assert run.problems == (
-        "metrics.jsonl: 2 lines are unreadable and left out.",
-        "metrics.jsonl: the last line is cut off; the run was killed, or is still being written.",
-        "metrics.jsonl: 1 line is of another version of Redline and left out.",
+        "metrics.jsonl: 2 unreadable lines were skipped.",
+        "metrics.jsonl: the last line is cut off: the run was killed or is still writing.",
+        "metrics.jsonl: 1 line of another version of Redline was skipped.",
     )
     assert len(run.metrics) == 2
 
@@ -163,14 +161,14 @@ def test_values_that_are_no_numbers_are_left_out_and_told(tmp_path: Path) -> Non
     assert run.hardware[0]["core_busy"] == [0.5, None, None]
     assert set(run.hardware[1]) == {"unix_s", "elapsed_s", "interval_s", "gpus", "roles"}
     assert run.problems == (
-        "metrics.jsonl: 2 lines are without a usable unix_s, time_s or steps and left out.",
-        "metrics.jsonl: 1 value is no number that could be right and left out.",
-        "episodes.jsonl: 2 lines are without a usable unix_s or return and left out.",
-        "episodes.jsonl: 1 value is no number that could be right and left out.",
-        "events.jsonl: 1 line is without a usable event and left out.",
-        "hardware.jsonl: 4 lines are without a usable unix_s or interval_s and left out.",
+        "metrics.jsonl: 2 lines without a usable unix_s, time_s or steps were skipped.",
+        "metrics.jsonl: 1 invalid value was skipped.",
+        "episodes.jsonl: 2 lines without a usable unix_s or return were skipped.",
+        "episodes.jsonl: 1 invalid value was skipped.",
+        "events.jsonl: 1 line without a usable event was skipped.",
+        "hardware.jsonl: 4 lines without a usable unix_s or interval_s were skipped.",
         # rss_bytes, cpu_cores_used, two cores, an interval, unix_s, the load average, and the power that became null
-        "hardware.jsonl: 8 values are no numbers that could be right and left out.",
+        "hardware.jsonl: 8 invalid values were skipped.",
         "hardware.jsonl covers 13% of the time between the first and the last row: "
         "CPU seconds, GPU seconds and energy are those of that part.",
     )
@@ -181,8 +179,8 @@ def test_rows_that_stand_twice_or_in_disorder_are_mended(tmp_path: Path) -> None
     rows = [reading(5.0), reading(10.0), reading(15.0)]
     run = made_run(tmp_path / "run", facts(), metrics=[rows[2], rows[0], rows[1], rows[1]])
     assert [row["time_s"] for row in run.metrics] == [5.0, 10.0, 15.0]
-    assert "metrics.jsonl: the lines are not in the order of time, so they were sorted." in run.problems
-    assert "metrics.jsonl: 1 line stands there twice and counts once." in run.problems
+    assert "metrics.jsonl: lines were out of order and have been sorted." in run.problems
+    assert "metrics.jsonl: 1 duplicate line was skipped." in run.problems
 
 
 def test_a_clock_that_is_set_back_leaves_the_order_of_training_time(tmp_path: Path) -> None:
@@ -202,7 +200,7 @@ def test_samples_that_overlap_count_once(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_and_a_monitor_that_goes_on_are_told(tmp_path: Path) -> None:
     goes_on = [event(0.0, "start"), event(1.0, "stop"), event(9.0, "resume"), event(9.0, "monitor-start")]
     run = made_run(tmp_path / "run", facts(), metrics=[reading(5.0)], events=goes_on)
-    told = [problem for problem in run.problems if "it was killed, or goes on" in problem]
+    told = [problem for problem in run.problems if "it was killed or is still running" in problem]
     assert [("the run" in problem, "the monitor" in problem) for problem in told] == [(True, False), (False, True)]
 
 
@@ -256,7 +254,7 @@ def test_files_that_are_none_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(folder / "metrics.jsonl")
     (folder / "run.json").mkdir()
     [run] = load_runs([folder])
-    assert "metrics.jsonl is no file, so it is not read." in run.problems
+    assert "metrics.jsonl is not a file and was not read." in run.problems
     assert any(problem.startswith("run.json: ") for problem in run.problems)
     everything_of(run)
 
@@ -266,7 +264,7 @@ def test_foreign_code_needs_neither_settings_nor_metrics(tmp_path: Path) -> None
     events = [event(0.0, "monitor-start", cores=2), event(2.0, "monitor-stop")]
     run = made_run(tmp_path / "sb3", hardware=hardware, events=events)
     assert [problem.split(":")[0] for problem in run.problems] == [
-        "There is neither run.json nor metrics.jsonl, as for a program that is not Redline",
+        "run.json and metrics.jsonl are missing, as for a program that is not Redline",
         "episodes.jsonl is missing",
     ]
     assert summarise(run).cpu_s == 4.0

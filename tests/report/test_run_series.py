@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made_runs import T0, episode, event, facts, made_run, reading, sample
 
+from redline.report.hardware_use import spending
 from redline.report.run_clock import run_clock
 from redline.report.run_series import Series, hardware_series, learning_curve, moving_means, speed_series, thin
-from redline.report.spending import spending
 
 
 def test_a_learning_curve_is_the_mean_of_the_last_20(tmp_path: Path) -> None:

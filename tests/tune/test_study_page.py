@@ -61,7 +61,7 @@ def test_the_page_lists_every_seed_and_failure_as_text(folder: StudyFolder) -> N
     assert "trial 6, seed 1000006" in page
     assert "1 of 2 reached 400" in page
     assert "winner with seed 2000000: &lt;script" in page
-    assert page.count('<svg class="chart"') == 3  # history, importance, and the one number that varies
+    assert page.count('<figure class="card') == 3  # history, importance, and the one number that varies
 
 
 def test_a_study_without_trials_has_a_page_that_says_so(folder: StudyFolder) -> None:

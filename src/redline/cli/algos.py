@@ -8,12 +8,22 @@ from pathlib import Path
 
 from rich.console import Console
 
+from redline.cli.algorithm_facts import (
+    KINDS,
+    RECORDS,
+    AlgorithmCard,
+    Defaults,
+    Finding,
+    Findings,
+    all_cards,
+    find_records,
+    read_card,
+    read_findings,
+)
 from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_facts, print_table
 from redline.cli.parsing import parse, split_name
 from redline.records import as_json_value
-from redline.report.algorithm_cards import AlgorithmCard, Defaults, all_cards, read_card
-from redline.report.algorithm_records import KINDS, RECORDS, Finding, Findings, find_records, read_findings
 from redline.units import number, rate
 
 PROGRAM = "redline algos [NAME]"

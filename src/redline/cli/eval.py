@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from redline.cli.atari_scores import REFERENCES
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.output import is_plain, print_facts, print_json, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
 from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
-from redline.report.scores import LEVEL, REFERENCES, bootstrap_interval
+from redline.report.statistics import LEVEL, bootstrap_interval
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
 from redline.runtime.evaluation import StoppedWhileEvaluatingError

@@ -14,13 +14,12 @@ from PIL import Image
 from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_facts, progress_bar
 from redline.cli.parsing import parse
+from redline.cli.replay_statistics import ReplayStatistics, replay_statistics
+from redline.cli.saved_replay import SavedReplay, draw_transitions, read_replay
 from redline.envs.catalog import resolve
 from redline.errors import UserError, unknown_name
 from redline.files import explain
-from redline.report.contact_sheet import contact_sheet
-from redline.report.drawn_transitions import draw_transitions
-from redline.report.replay_statistics import ReplayStatistics, replay_statistics
-from redline.report.saved_replay import SavedReplay, read_replay
+from redline.recordings.sheet import draw_transition_sheet
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
 from redline.units import number
@@ -94,7 +93,7 @@ def inspect(path: Path, flags: InspectFlags) -> int:
     )
     names = resolve(replay.run.job.env.id).action_names(replay.spec.num_actions)
     samples = draw_transitions(replay.memory, flags.samples, np.random.default_rng(flags.seed))
-    sheet = contact_sheet(
+    sheet = draw_transition_sheet(
         samples,
         title=f"{replay.spec.name} · {replay.run.algorithm} · {path.resolve().name}",
         subtitle=f"step {replay.checkpoint.steps:,} · {describe_fill(statistics)} · "

@@ -17,12 +17,11 @@ from redline.cli.parsing import parse
 from redline.errors import UserError
 from redline.files import explain, replace_file
 from redline.records import as_json_value, encode_row
-from redline.report.chart_drawing import draw
-from redline.report.episode_means import joined_rows
-from redline.report.inline_svg import save_png
+from redline.report.caveats import choose_runs
 from redline.report.page import Page, build_page
 from redline.report.relation import Relation, relate
 from redline.report.run_files import RunFiles, load_runs
+from redline.report.run_series import joined_rows
 from redline.report.run_summary import RunSummary, summarise
 from redline.units import number, size
 
@@ -70,19 +69,17 @@ def run(args: Sequence[str]) -> int:
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=plain) as progress:
         summaries = [summarise(found) for found in runs]
-        relation = relate(summaries) if len(runs) > 1 else None
-        page = build_page(
-            list(zip(runs, summaries, strict=True)),
-            relation,
-            unix_s=time.time(),
-            folder=flags.out.parent,
-            progress=progress,
-        )
+        pairs = list(zip(runs, summaries, strict=True))
+        relation = None
+        if len(runs) > 1:
+            compared, left_out = choose_runs(pairs)
+            relation = relate([summary for _, summary in compared], left_out)
+        page = build_page(pairs, relation, unix_s=time.time(), folder=flags.out.parent, progress=progress)
         written = write(page, runs, flags)
     if flags.json:
         print(json.dumps(to_json(runs, summaries, relation, written)))
     else:
-        show(runs, summaries, written, plain=plain)
+        show(runs, summaries, relation, written, plain=plain)
     return DONE
 
 
@@ -159,6 +156,8 @@ def write_episodes(target: Path, runs: Sequence[RunFiles]) -> int:
 
 def write_pictures(folder: Path, page: Page) -> list[Path]:
     """Write every chart as a PNG, named by what it shows."""
+    from redline.report.png import save_png  # matplotlib is slow to load, and only pictures need it
+
     paths: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +165,7 @@ def write_pictures(folder: Path, page: Page) -> list[Path]:
             path = folder / f"{file_name(str(owner))}-{file_name(name)}.png"
             if path in paths:  # two runs whose names differ in signs that no file's name should have
                 path = path.with_stem(f"{path.stem}-{len(paths)}")
-            save_png(draw(chart), path)
+            save_png(chart, path)
             paths.append(path)
     except OSError as error:
         raise UserError(f"cannot write {explain(error, folder)}: use another --png") from None
@@ -202,9 +201,16 @@ def _plain(value: dict[str, object]) -> dict[str, object]:
     return found
 
 
-def show(runs: Sequence[RunFiles], summaries: Sequence[RunSummary], written: Written, *, plain: bool) -> None:
+def show(
+    runs: Sequence[RunFiles],
+    summaries: Sequence[RunSummary],
+    relation: Relation | None,
+    written: Written,
+    *,
+    plain: bool,
+) -> None:
     """Print a line for each run, what is missing, and where the page is."""
-    head = ("run", "algorithm", "env", "steps", "steps/s", "updates/s", "cores", "final return")
+    head = ("run", "algorithm", "env", "steps", "steps/s", "updates/s", "cores", "return, last 100", "evaluation")
     rows = [
         (
             found.label,
@@ -214,16 +220,23 @@ def show(runs: Sequence[RunFiles], summaries: Sequence[RunSummary], written: Wri
             number(summary.steps_per_s, 1),
             number(summary.updates_per_s, 1),
             number(summary.cpu_cores_used),
-            number(summary.final_return, 1),
+            _score(summary.final_return, summary.final_return_episodes),
+            _score(summary.evaluation_return, summary.evaluation_episodes),
         )
         for found, summary in zip(runs, summaries, strict=True)
     ]
-    print_table(head, rows, plain=plain, numeric=(3, 4, 5, 6, 7))
+    print_table(head, rows, plain=plain, numeric=(3, 4, 5, 6, 7, 8))
     for found in runs:
         for problem in found.problems:
             print(f"{found.label}: {problem}")
+    for run in relation.left_out if relation is not None else []:
+        print(f"{run.label} is not compared: {run.why}")
     if written.episodes is not None:
-        print(f"{written.episodes:,} episodes with what the hardware did meanwhile")
+        print(f"{written.episodes:,} episodes with the means of the hardware meanwhile")
     if written.pictures:
         print(f"{len(written.pictures)} charts in {written.pictures[0].parent}")
     print(f"report of {size(written.num_bytes)}: {written.out}")
+
+
+def _score(value: float | None, episodes: int) -> str:
+    return number(value, 1) if value is None else f"{number(value, 1)} (n = {episodes:,})"

@@ -1,11 +1,14 @@
-"""Charts as values: what they show; `chart_drawing` draws them."""
+"""Charts as values: what they show. A page draws them with uPlot and HTML, `png` with matplotlib."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
+
+NUM_COLOURS = 8
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Line:
     is_faint: bool = False
     is_points: bool = False
     in_legend: bool = True
+    low: Sequence[float] = ()  # with `high`, a band round the line: one value for each of x
+    high: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,16 @@ class ShareChart:
     rest: str = ""  # the part that is drawn in grey
     pale: frozenset[str] = frozenset()  # parts that are no work
 
+    def inks(self) -> dict[str, tuple[int | None, bool]]:
+        """Return colour (None: grey) and paleness of each part, in the order of the legend."""
+        parts = dict.fromkeys(name for bar in self.bars for name, _ in bar.shares)
+        work = [name for name in parts if name not in self.pale and name != self.rest]
+        pale = [name for name in parts if name in self.pale and name != self.rest]
+        inks: dict[str, tuple[int | None, bool]] = {
+            name: (place % NUM_COLOURS, group is pale) for group in (work, pale) for place, name in enumerate(group)
+        }
+        return inks | ({self.rest: (None, False)} if self.rest in parts else {})
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -70,16 +85,29 @@ class Spread:
 
 @dataclass(frozen=True)
 class SpreadChart:
-    """One row for each group: a dot for each run, a bar for the interval of the mean."""
+    """One row for each group: a dot for each run, a band for the interval of the mean."""
 
     name: str
     title: str
     unit: str
     rows: tuple[Spread, ...]
 
+    def limits(self) -> tuple[float, float]:
+        """Return the ends of the axis: 0 and every run are on it, a wide interval may leave it."""
+        values = [0.0, *(value for row in self.rows for value in (row.mean, *row.values))]
+        ends = [end for row in self.rows for end in (row.low, row.high) if end is not None]
+        low, high = min(values), max(values)
+        room = (high - low) * BAND_ROOM or 1.0
+        high = min(max([high, *ends]), high + room)
+        low = max(min([low, *ends]), low - room) if low < 0 else 0.0
+        return low, high
+
+
+Chart = LineChart | ShareChart | SpreadChart
 
 SHORT_MINUTES = 3.0
 GAP_STEPS = 3.0  # usual steps beyond which a step is a gap
+BAND_ROOM = 0.5  # beyond the runs, for intervals, as a share of the reach of the runs
 OF_NEIGHBOURS = "means of neighbours"
 
 
@@ -115,7 +143,7 @@ def pieces(line: Line) -> list[Line]:
 def _thinned(line: Line, most: int, parts: Sequence[Line]) -> Line:
     """Return a line of about so many points, none of which is the mean of values of two parts."""
     count = len(line.x)
-    if line.is_points or count <= most:
+    if line.is_points or line.low or count <= most:
         return line
     x: list[float] = []
     y: list[float] = []
@@ -127,4 +155,58 @@ def _thinned(line: Line, most: int, parts: Sequence[Line]) -> Line:
     return replace(line, x=x, y=y)
 
 
-Chart = LineChart | ShareChart | SpreadChart
+def finite(line: Line) -> Line:
+    """Return a series without the points that have no place, by rising x."""
+    bands = (line.low, line.high) if line.low else ((0.0,) * len(line.x),) * 2
+    points = [point for point in zip(line.x, line.y, *bands, strict=False) if all(map(math.isfinite, point))]
+    points.sort(key=lambda point: point[0])
+    x, y, low, high = ([point[place] for point in points] for place in range(4))
+    return replace(line, x=x, y=y, low=low if line.low else (), high=high if line.low else ())
+
+
+def shown(chart: LineChart) -> LineChart:
+    """Return a chart of the series that have values."""
+    return replace(chart, lines=tuple(line for line in map(finite, chart.lines) if line.x))
+
+
+def page_data(chart: LineChart) -> dict[str, object]:
+    """Return what the page's script draws; equal columns of x are there once, gaps are null."""
+    columns: list[list[float]] = []
+    lines: list[dict[str, object]] = []
+    key = -1
+    for line in shown(chart).lines:
+        key += line.in_legend  # one that has no entry in the legend belongs to the entry before
+        x, values = _columns(line, has_gaps=chart.is_sampled and not line.is_points)
+        if x not in columns:
+            columns.append(x)
+        kinds = {"points": line.is_points or len(line.x) == 1, "faint": line.is_faint, "dash": line.dash}
+        lines.append(
+            {"label": line.label, "key": key, "colour": line.colour % NUM_COLOURS, "x": columns.index(x), **values}
+            | {name: kind for name, kind in kinds.items() if kind}
+        )
+    ends = {"bottom": chart.bottom, "top": chart.top}
+    return {"axis": chart.x_label, "columns": columns, "lines": lines} | {
+        name: end for name, end in ends.items() if end is not None
+    }
+
+
+def _columns(line: Line, *, has_gaps: bool) -> tuple[list[float], dict[str, list[float | None]]]:
+    """Return x and the values of a line with few digits, because a page is to be small; no x stands there twice."""
+    x: list[float] = []
+    y: list[float | None] = []
+    for piece in pieces(line) if has_gaps else [line]:
+        if x:
+            x.append((x[-1] + piece.x[0]) / 2.0)
+            y.append(None)
+        x += [_rounded(place, 7) for place in piece.x]
+        y += [_rounded(value, 4) for value in piece.y]
+    for place in range(1, len(x)):
+        if x[place] <= x[place - 1]:  # uPlot has one value for each x
+            x[place] = math.nextafter(x[place - 1], math.inf)
+    band = {"low": line.low, "high": line.high} if line.low else {}
+    return x, {"y": y, **{name: [_rounded(value, 4) for value in values] for name, values in band.items()}}
+
+
+def _rounded(value: float, digits: int) -> float:
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() else short

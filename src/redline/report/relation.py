@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from redline.report.caveats import caveats_of
-from redline.report.intervals import mean_interval
-from redline.report.rank_correlation import LEAST_PAIRS, PERFECT, correlate
+from redline.report.caveats import LeftOut, caveats_of
 from redline.report.run_summary import RunSummary
+from redline.report.statistics import LEAST_PAIRS, PERFECT, correlate, mean_interval
 
 UTILISATIONS = ("cpu_share_of_machine", "gpu_utilisation_percent")
 OUTCOMES = ("steps_per_s", "updates_per_s", "final_return", "mean_return")
@@ -21,6 +20,7 @@ MEASURES = (
     "final_return",
     "return_gained_per_cpu_minute",
 )
+MAY_BE_NEGATIVE = frozenset({"final_return", "return_gained_per_cpu_minute"})
 ALL_RUNS = "all runs"
 MORE, LESS, NOTHING = "more with more use", "less with more use", "says nothing either way"
 SEED = 0  # the same report from the same runs
@@ -28,7 +28,7 @@ SEED = 0  # the same report from the same runs
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over runs; the interval is None for a single run."""
+    """A mean over runs; the interval is None for fewer than three."""
 
     n: int
     mean: float
@@ -72,6 +72,7 @@ class Relation:
     groups: list[Group]
     correlations: list[Correlation]
     caveats: list[str]
+    left_out: list[LeftOut]  # runs that are not compared
 
 
 def _valued(setting: str, field: str) -> Callable[[RunSummary], str | None]:
@@ -109,8 +110,11 @@ GROUPINGS: Mapping[str, Callable[[RunSummary], str | None]] = {
 }
 
 
-def relate(summaries: Sequence[RunSummary]) -> Relation:
-    """Compare runs; different games are never mixed, and a run that does not tell its game is left out."""
+def relate(summaries: Sequence[RunSummary], left_out: Sequence[LeftOut] = ()) -> Relation:
+    """Compare runs; games are never mixed, and a run that does not tell its game is in no group.
+
+    `left_out` names the runs that are not among `summaries`, as `caveats.choose_runs` tells them.
+    """
     groups: list[Group] = []
     correlations: list[Correlation] = []
     for env in sorted({summary.env for summary in summaries if summary.env is not None}):
@@ -122,8 +126,8 @@ def relate(summaries: Sequence[RunSummary]) -> Relation:
             if len(parts) > 1:  # one group alone is all runs once more
                 for name, members in parts.items():
                     correlations += _correlations(env, f"{by} {name}", members)
-    caveats = caveats_of(summaries, GROUPINGS)
-    return Relation(groups, correlations, [*caveats, *_on_correlations(correlations)])
+    caveats = caveats_of(summaries, GROUPINGS, left_out)
+    return Relation(groups, correlations, [*caveats, *_on_correlations(correlations)], list(left_out))
 
 
 def split(runs: Sequence[RunSummary], by: str) -> dict[str, list[RunSummary]]:
@@ -145,7 +149,8 @@ def _group(env: str, by: str, name: str, runs: Sequence[RunSummary]) -> Group:
     for measure in MEASURES:
         values = [value for run in runs if (value := getattr(run, measure)) is not None]
         if values:
-            estimates[measure] = Estimate(len(values), fmean(values), mean_interval(values))
+            floor = None if measure in MAY_BE_NEGATIVE else 0.0
+            estimates[measure] = Estimate(len(values), fmean(values), mean_interval(values, floor=floor))
     return Group(env, by, name, tuple(run.label for run in runs), estimates)
 
 

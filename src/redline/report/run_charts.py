@@ -1,14 +1,27 @@
-"""Which charts show a run: learning, speed, and where its time went."""
+"""Which charts show a run: learning, speed, where its time went, and every series of hardware.jsonl."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from redline.report.charts import Bar, Line, LineChart, ShareChart, over_time
-from redline.report.phase_split import PhaseSplit
-from redline.report.row_values import number
+from redline.report.amounts import size_unit
+from redline.report.charts import Bar, Line, LineChart, ShareChart, means_of_neighbours, over_time
+from redline.report.rows import members, number
+from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
-from redline.report.run_series import Axis, learning_curve, metric_series, speed_series
+from redline.report.run_log import PhaseSplit
+from redline.report.run_series import (
+    MAX_POINTS,
+    Axis,
+    Series,
+    hardware_series,
+    learning_curve,
+    metric_series,
+    speed_series,
+    thin,
+)
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
@@ -29,13 +42,106 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
     "epsilon": ("ε", "share of random actions"),
     "mean_length_100_steps": ("Episode length", "steps, mean of 100 episodes"),
 }
-IDLE = {"rest": "nothing to do"}
+# what a process did or waited for, as metrics.jsonl calls it → in words
+WORK = {"draw": "sample batch", "keep": "store", "read": "read messages"}
+WAITS = {"rest": "idle", "gather": "wait for batch"}
+THROTTLE_POINTS = 24  # each the share of its samples
+MAX_LINES = 16  # reasons of all GPUs; the most frequent
+NEVER = "no reason seen"
+MANY = 8  # series beyond this are drawn faintly, under their mean
+MAX_OTHERS = 24  # charts of series that we do not know
+CLOCKS = frozenset({"unix_s", "elapsed_s"})  # the axis itself
+
+
+@dataclass(frozen=True)
+class HardwareChart:
+    """One chart of hardware: which series it holds, by patterns, and what each is called in it."""
+
+    name: str
+    title: str
+    unit: str
+    series: Mapping[str, str]  # pattern → label; {} stands for what the * of the pattern is
+    scale: float = 1.0
+    bottom: float | None = 0.0
+    top: float | None = None
+
+
+def _of_gpus(
+    name: str, title: str, unit: str, field: str, *, bottom: float | None = 0.0, top: float | None = None
+) -> HardwareChart:
+    return HardwareChart(name, title, unit, {f"gpus.*.{field}": "GPU {}"}, bottom=bottom, top=top)
+
+
+HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
+    "Processor": (
+        HardwareChart(
+            "cores",
+            "CPU cores used",
+            "cores",
+            {"cpu_cores_used": "this run", "machine_cpu_cores_used": "whole machine"},
+        ),
+        HardwareChart("core-busy", "Each core", "% busy, by any process", {"core_busy.*": "core {}"}, 100.0, top=100.0),
+        HardwareChart("role-cores", "CPU cores by role", "cores", {"roles.*.cpu_cores_used": "{}"}),
+        HardwareChart("load", "Load average", "processes, over a minute", {"load_average_1m": "load"}),
+        HardwareChart("cpu-seconds", "CPU time", "CPU seconds since the recording began", {"cpu_s": "this run"}),
+    ),
+    "Memory": (
+        HardwareChart(
+            "memory",
+            "Memory of the run",
+            "bytes",
+            {"rss_bytes": "resident", "pss_bytes": "shared pages once", "shared_bytes": "shared or of files"},
+        ),
+        HardwareChart("role-memory", "Memory by role", "bytes", {"roles.*.rss_bytes": "{}"}),
+        HardwareChart("memory-available", "Memory available", "bytes", {"memory_available_bytes": "without swapping"}),
+        HardwareChart(
+            "shm", "Shared memory files", "bytes", {"shm_used_bytes": "used by all", "shm_free_bytes": "free"}
+        ),
+    ),
+    "Disk": (
+        HardwareChart(
+            "io", "Storage I/O of the run", "bytes/s", {"read_bytes_per_s": "read", "write_bytes_per_s": "written"}
+        ),
+        HardwareChart(
+            "device-io",
+            "I/O of the device",
+            "bytes/s",
+            {"disk_read_bytes_per_s": "read by all", "disk_write_bytes_per_s": "written by all"},
+        ),
+        HardwareChart("disk-free", "Disk space free", "bytes", {"disk_free_bytes": "free"}),
+    ),
+    "GPUs": (
+        _of_gpus("gpu-use", "GPU utilisation", "%", "utilisation_percent", top=100.0),
+        _of_gpus("gpu-memory", "GPU memory used", "bytes", "memory_used_bytes"),
+        _of_gpus("gpu-power", "GPU power", "W", "power_w"),
+        _of_gpus("gpu-temperature", "GPU temperature", "°C", "temperature_c", bottom=None),
+        _of_gpus("gpu-controller", "GPU memory controller", "% busy", "memory_controller_percent", top=100.0),
+        _of_gpus("gpu-clock", "GPU clock", "MHz", "clock_sm_mhz"),
+        _of_gpus("gpu-memory-clock", "GPU memory clock", "MHz", "clock_memory_mhz"),
+        _of_gpus("gpu-fan", "GPU fan", "%", "fan_percent", top=100.0),
+        _of_gpus("gpu-memory-total", "GPU memory in all", "bytes", "memory_total_bytes"),
+    ),
+    "Processes, and the monitor itself": (
+        HardwareChart("processes", "Processes and threads", "number", {"processes": "processes", "threads": "threads"}),
+        HardwareChart("role-processes", "Processes by role", "number", {"roles.*.processes": "{}"}),
+        HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", {"monitor_cpu_s": "monitor"}),
+    ),
+}
 
 
 def learning_charts(run: RunFiles) -> list[LineChart]:
-    """Return the learning curve against every axis that the run has."""
+    """Return the learning curve against steps and against time."""
+    return _curves(run, ("steps", "minutes"))
+
+
+def spending_charts(run: RunFiles) -> list[LineChart]:
+    """Return the learning curve against what the run has spent, where samples tell it."""
+    return _curves(run, ("cpu_s", "gpu_s"))
+
+
+def _curves(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
     charts = []
-    for axis, words in AXES.items():
+    for axis in axes:
         played = learning_curve(run, axis)
         greedy = learning_curve(run, axis, "greedy")
         lines = [Line("while training, mean of the last 20", played.x, played.y)] if played.x else []
@@ -44,29 +150,21 @@ def learning_charts(run: RunFiles) -> list[LineChart]:
         if lines:
             title = "Return" if axis == "steps" else f"Return against {TITLES[axis]}"
             unit = "unclipped" if len(lines) > 1 else "mean of the last 20 episodes, unclipped"
-            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, words, tuple(lines))
+            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
             charts.append(over_time(chart) if axis == "minutes" else chart)
     return charts
 
 
 def speed_charts(run: RunFiles) -> list[LineChart]:
     """Return steps and updates per second."""
-    words = {"steps_per_s": ("Steps", "steps/s"), "updates_per_s": ("Updates", "updates/s")}
-    return [
-        over_time(
-            LineChart(
-                name.replace("_", "-"),
-                f"{words[name][0]} per second",
-                f"{words[name][1]}, over the last 10 s",
-                "minutes",
-                (Line(words[name][1], series.x, series.y, colour=place),),
-                bottom=0.0,
-                is_sampled=True,
-            )
-        )
-        for place, (name, series) in enumerate(speed_series(run).items())
-        if name in words
-    ]
+    charts = []
+    for place, (name, series) in enumerate(speed_series(run).items()):
+        what = name.removesuffix("_per_s")
+        line = Line(f"{what}/s", series.x, series.y, colour=place)
+        title, unit = f"{what.capitalize()} per second", f"{what}/s, over the last 10 s"
+        chart = LineChart(f"{what}-per-s", title, unit, "minutes", (line,), bottom=0.0, is_sampled=True)
+        charts.append(over_time(chart))
+    return charts
 
 
 def diagnostic_charts(run: RunFiles) -> list[LineChart]:
@@ -86,14 +184,14 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
     if total_s > 0:
         shares = tuple((phase, seconds / total_s) for phase, seconds in split.phases_s.items())
         charts.append(
-            ShareChart("phases", "Phases of the run", "share of the wall clock", (Bar("run", shares),), rest="rest")
+            ShareChart("phases", "Phases of the run", "% of the wall clock", (Bar("run", shares),), rest="rest")
         )
-    waits = {what: IDLE.get(what, f"waits for {what}") for process in split.processes for what in process.waiting}
+    waits = {what: WAITS.get(what, f"wait for {what}") for process in split.processes for what in process.waiting}
     bars = tuple(
         Bar(
             process.role,
             (
-                *process.busy.items(),
+                *((WORK.get(what, what), part) for what, part in process.busy.items()),
                 *((waits[what], part) for what, part in process.waiting.items()),
                 (REST, process.unaccounted),
             ),
@@ -101,10 +199,96 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         for process in split.processes[:MAX_BARS]
     )
     if bars:
-        title, unit, pale = (
-            "What each process did",
-            "share of training time; pale: it waited",
-            frozenset(waits.values()),
-        )
-        charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=pale))
+        title, unit = "What each process did", "% of training time; pale: it waited"
+        charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=frozenset(waits.values())))
     return charts
+
+
+def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
+    """Return the charts of every hardware series, by subject; those without values are left out."""
+    series = hardware_series(run)
+    shown = set(CLOCKS)
+    subjects: dict[str, list[LineChart]] = {}
+    for subject, wanted in HARDWARE.items():
+        for chart in wanted:
+            lines = _matching(chart, series)
+            shown |= {name for name, _ in lines}
+            if lines:
+                subjects.setdefault(subject, []).append(_chart(chart, [line for _, line in lines]))
+    if (throttling := throttling_chart(run)) is not None:
+        subjects.setdefault("GPUs", []).append(throttling)
+    others = [name for name in series if name not in shown]
+    for place, name in enumerate(others[:MAX_OTHERS]):
+        single = HardwareChart(f"other-{place}", name, "as recorded", {name: name}, bottom=None)
+        line = Line(name, series[name].x, series[name].y)
+        title = "Other series" if len(others) <= MAX_OTHERS else f"Other series, {MAX_OTHERS} of {len(others):,}"
+        subjects.setdefault(title, []).append(_chart(single, [line]))
+    return subjects
+
+
+def _matching(chart: HardwareChart, series: Mapping[str, Series]) -> list[tuple[str, Line]]:
+    """Return the series that belong to a chart, with their names."""
+    found: list[tuple[str, Line]] = []
+    for pattern, label in chart.series.items():
+        expression = re.compile(re.escape(pattern).replace(r"\*", "(.+)"), re.DOTALL)
+        for name, values in series.items():
+            if match := expression.fullmatch(name):
+                text = label.replace("{}", match[1]) if match.groups() else label
+                y = [value * chart.scale for value in values.y]
+                found.append((name, Line(text, values.x, y, colour=len(found), dash=len(found) // MANY)))
+    return found
+
+
+def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
+    unit = chart.unit
+    if unit.startswith("bytes"):
+        divisor, words = size_unit(max((abs(value) for line in lines for value in line.y), default=0.0))
+        unit = unit.replace("bytes", words)
+        lines = [replace(line, y=[value / divisor for value in line.y]) for line in lines]
+    if len(lines) > MANY:
+        lines = _with_mean(lines)
+    elif len(lines) == 1 and lines[0].label != chart.title:
+        unit = f"{unit} · {lines[0].label}"
+    drawn = LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
+    return over_time(means_of_neighbours(drawn) if any(len(line.x) >= MAX_POINTS for line in lines) else drawn)
+
+
+def _with_mean(lines: list[Line]) -> list[Line]:
+    """Return many series in one faint colour, under their mean."""
+    sums: dict[float, list[float]] = {}
+    for line in lines:
+        for x, y in zip(line.x, line.y, strict=True):
+            sums.setdefault(x, []).append(y)
+    places = sorted(sums)
+    mean = Line("mean", places, [sum(sums[x]) / len(sums[x]) for x in places], colour=1)
+    faint = [replace(line, colour=0, dash=0, is_faint=True, in_legend=False) for line in lines[1:]]
+    first = Line(f"each of {len(lines)}", lines[0].x, lines[0].y, is_faint=True)
+    return [mean, first, *faint]
+
+
+def throttling_chart(run: RunFiles) -> LineChart | None:
+    """Return in what share of the samples each reason held; None where no sample tells."""
+    clock = run_clock(run)
+    told: dict[int, list[tuple[float, list[object]]]] = {}  # GPU → minutes and reasons of each sample
+    for row in run.hardware if clock is not None else []:
+        for place, gpu in enumerate(members(row, "gpus")):
+            reasons, index = gpu.get("throttle_reasons"), number(gpu, "index")
+            if isinstance(reasons, list) and clock is not None:
+                samples = told.setdefault(place if index is None else int(index), [])
+                samples.append((clock.minutes(row["unix_s"]), [str(reason) for reason in reasons]))
+    found: list[tuple[float, str, Series]] = []
+    for index, samples in sorted(told.items()):
+        for reason in sorted({str(reason) for _, reasons in samples for reason in reasons}) or [NEVER]:
+            held = [100.0 * (reason in reasons) for _, reasons in samples]
+            series = thin([minutes for minutes, _ in samples], held, most=THROTTLE_POINTS)
+            found.append((sum(held), f"GPU {index}: {reason}", series))
+    found = sorted(found, key=lambda line: -line[0])[:MAX_LINES]
+    if not found:
+        return None
+    lines = tuple(
+        Line(label, series.x, series.y, colour=place, dash=place // MANY)
+        for place, (_, label, series) in enumerate(found)
+    )
+    unit = "% of the samples in which the reason held" + (f" · {found[0][1]}" if len(found) == 1 else "")
+    title = "Reasons of GPU throttling"
+    return over_time(LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True))

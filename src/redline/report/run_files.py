@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError
-from redline.records import Row
-from redline.report.clean_rows import Cleaned, read_rows
-from redline.report.coverage import what_is_not_covered
-from redline.report.row_values import numbers, part, role_of, without_depth
-from redline.report.run_labels import label_runs
+from redline.records import Row, tamed
+from redline.report.rows import Cleaned, numbers, one_line, part, read_rows, role_of, setting, text
+from redline.report.run_clock import what_is_not_covered
 from redline.runs.directory import RUN_JSON, read_run_json
 from redline.runs.locating import find_recorded
 
 KINDS = ("metrics", "episodes", "events", "hardware")
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))
+MAX_LABEL_CHARACTERS = 120
+# setting → how its value is written
+FACTS: Mapping[str, str] = {
+    "env.id": "{}",
+    "batch_size": "batch {}",
+    "learner.threads": "{} threads",
+    "num_envs": "{} envs",
+    "topology": "{}",
+    "seed": "s{}",
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def _read_facts(folder: Path, problems: list[str]) -> Mapping[str, Any] | None:
     except UserError as error:
         problems.append(f"{str(error).replace(str(folder / RUN_JSON), RUN_JSON)}.")
         return None
-    facts = {key: without_depth(value, depth=1) for key, value in run.items()}
+    facts = tamed(run)
     if not part(facts, "config"):
         problems.append(f"{RUN_JSON} holds no settings.")
     return facts
@@ -82,7 +91,7 @@ def _what_is_missing(run: RunFiles, files: Mapping[str, Cleaned | None]) -> list
     told = []
     if {RUN_JSON, "metrics.jsonl"} <= set(missing):
         told.append(
-            "There is neither run.json nor metrics.jsonl, as for a program that is not Redline: "
+            "run.json and metrics.jsonl are missing, as for a program that is not Redline: "
             "settings, updates and phases are unknown."
         )
     elif RUN_JSON in missing:
@@ -123,5 +132,47 @@ def _how_it_ended(events: Sequence[Row]) -> list[str]:
     ):
         last = next((row["event"] for row in reversed(events) if row["event"] in (*begins, *ends)), None)
         if last in begins:
-            told.append(f"events.jsonl does not tell that the {what} has ended: it was killed, or goes on.")
+            told.append(f"events.jsonl does not say that the {what} ended: it was killed or is still running.")
     return told
+
+
+def label_runs(runs: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[str]:
+    """Return a label for each run, given the name of its folder and its run.json."""
+    told = [name for name in FACTS if len({str(setting(run, name)) for _, run in runs if run is not None}) > 1]
+    if len(runs) == 1:
+        told = ["env.id", "seed"]
+    labels = [_label(folder, run, told) for folder, run in runs]
+    many = Counter(labels)
+    # runs of the same settings differ by when they were started, which their folders are named after
+    labels = [
+        label if many[label] == 1 else f"{label} {one_line(folder)[-MAX_LABEL_CHARACTERS:]}".strip()
+        for label, (folder, _) in zip(labels, runs, strict=True)
+    ]
+    return _numbered(labels)
+
+
+def _label(folder: str, run: Mapping[str, Any] | None, told: Sequence[str]) -> str:
+    algorithm = None if run is None else text(run, "algorithm")
+    if not algorithm:
+        return one_line(folder)[:MAX_LABEL_CHARACTERS] or "run"
+    values = [(name, setting(run, name)) for name in told]
+    facts = [_in_words(name, value) for name, value in values if value is not None]
+    return " ".join([algorithm, *facts])[:MAX_LABEL_CHARACTERS].strip()
+
+
+def _in_words(name: str, value: object) -> str:
+    words = FACTS[name].format(one_line(str(value)))
+    return words.removesuffix("s") if value == 1 and words.startswith("1 ") else words
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    """Put a number behind those that are still the same."""
+    found: list[str] = []
+    taken = set(labels)
+    for label in labels:
+        name, count = label, 1
+        while name in found or (count > 1 and name in taken):
+            count += 1
+            name = f"{label} ({count})"
+        found.append(name)
+    return found

@@ -9,25 +9,24 @@ from statistics import fmean
 from typing import Any
 
 from redline.records import Row
-from redline.report.coverage import (
+from redline.report.hardware_use import monitor_share, monitored_cores, spending
+from redline.report.rows import as_number, members, number, numbers, one_line, part, setting, text
+from redline.report.run_clock import (
     LEARNING,
     LEAST_COVER,
     RECORDING,
     gpu_covers,
     is_covered,
     learning_cover,
+    run_clock,
     use_span,
     while_learning,
 )
-from redline.report.episode_means import Integrals
-from redline.report.monitor_cost import monitor_share, monitored_cores
-from redline.report.row_values import as_number, members, number, numbers, one_line, part, setting, text
-from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
-from redline.report.run_series import episodes_of, moving_means, steps_of
-from redline.report.spending import spending
+from redline.report.run_series import Integrals, episodes_of, evaluations_of, moving_means, steps_of
 
-END_SHARE = 0.2  # of the episodes: what the first and the final return are over
+HEADLINE_EPISODES = 100  # that the headline score, the final return, is over
+FIRST_SHARE = 0.2  # of the episodes, and no more than those: what the first return is over
 LAST_10_S = "last 10 s"
 
 
@@ -62,9 +61,9 @@ class RunSummary:
     energy_j: float | None  # drawn by the GPUs
     cpu_s_per_1000_steps: float | None
     episodes: int  # finished while training
-    first_return: float | None  # mean of the first 20 % of them
-    final_return: float | None  # mean of the last 20 % of them
-    final_return_episodes: int  # episodes that final_return is over
+    first_return: float | None  # mean of the first 20 % of them, at most 100
+    final_return: float | None  # the headline score: mean of the last 100 of them, as the panel shows it
+    final_return_episodes: int  # episodes that final_return is over: 100, or all where there are fewer
     best_return: float | None
     mean_return: float | None  # area under the curve against steps ÷ steps
     return_gained_per_cpu_minute: float | None  # final − first: a return can be negative, so a quotient says nothing
@@ -73,6 +72,9 @@ class RunSummary:
     speed_over: str | None = None  # LEARNING (after the warm-up), RECORDING or LAST_10_S
     use_over: str | None = None  # LEARNING or RECORDING
     changed: Mapping[str, str] | None = None  # setting → "128 → 64", where a resume changed it
+    evaluation_return: float | None = None  # mean of the newest evaluation
+    evaluation_episodes: int = 0  # that it is over
+    evaluation_steps: int | None = None  # of training, that its weights had learnt from
 
 
 def summarise(run: RunFiles) -> RunSummary:
@@ -128,14 +130,18 @@ def _costs(run: RunFiles) -> dict[str, Any]:
 
 def _returns(run: RunFiles) -> dict[str, Any]:
     returns = [float(row["return"]) for row in episodes_of(run, "actor")]
-    at_ends = max(round(END_SHARE * len(returns)), 1)
+    num_first = min(max(round(FIRST_SHARE * len(returns)), 1), HEADLINE_EPISODES)
+    newest = next(reversed(evaluations_of(run)), None)
     return {
         "episodes": len(returns),
-        "first_return": _mean(returns[:at_ends]),
-        "final_return": _mean(returns[-at_ends:]),
-        "final_return_episodes": at_ends if returns else 0,
+        "first_return": _mean(returns[:num_first]),
+        "final_return": _mean(returns[-HEADLINE_EPISODES:]),
+        "final_return_episodes": min(len(returns), HEADLINE_EPISODES),
         "best_return": max(returns, default=None),
         "mean_return": mean_return(episodes_of(run, "actor")),
+        "evaluation_return": None if newest is None else newest.mean_return,
+        "evaluation_episodes": 0 if newest is None else newest.episodes,
+        "evaluation_steps": None if newest is None else _whole(newest.last.get("steps")),
     }
 
 

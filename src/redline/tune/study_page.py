@@ -8,9 +8,8 @@ from statistics import fmean
 import optuna
 
 from redline.report.amounts import DASH, amount, span
-from redline.report.charts import Bar, Line, LineChart, ShareChart
-from redline.report.html_parts import Content, Gallery, Html, element, join, notice, section, table, tiles
-from redline.report.page import document
+from redline.report.charts import Bar, Chart, Line, LineChart, ShareChart
+from redline.report.parts import Notice, PageParts, Part, Section, Table, Text, Tiles, grid, render_page
 from redline.tune.goals import Goal, RunResult, Verdict, describe_run
 from redline.tune.search import describe_settings, describe_value
 from redline.tune.space import Choices, Space
@@ -32,20 +31,18 @@ def build_page(
 ) -> str:
     """Return the page as one file."""
     asked = folder.settings
-    gallery = Gallery(max_points=MAX_POINTS)
     title = f"{asked.algo} on {asked.env}: search for {asked.goal}"
     under = f"{folder.path.name}: trials of {asked.minutes_per_trial:g} minutes, {asked.seeds_per_trial} seeds each"
-    parts: list[Content] = [
-        element("header", join([element("h1", title), element("p", under, css="under")]), css="head"),
-        tiles(_facts(folder, trials)),
+    parts: list[Part] = [
+        Tiles(_facts(folder, trials)),
         _check_section(folder, trials, verdict),
-        _history_section(asked.aim, trials, gallery),
-        _importance_section(importance, gallery),
-        _slices_section(asked.aim, space, trials, gallery),
+        _history_section(asked.aim, trials),
+        _importance_section(importance),
+        _slices_section(asked.aim, space, trials),
         _trial_section(asked.aim, space, trials),
         _space_section(space),
     ]
-    return document(title, join(parts), unix_s=unix_s)
+    return render_page(PageParts(title, under, parts), unix_s=unix_s)
 
 
 def measure_importance(study: optuna.Study, trials: Sequence[TrialRecord]) -> dict[str, float]:
@@ -64,6 +61,10 @@ def measure_importance(study: optuna.Study, trials: Sequence[TrialRecord]) -> di
     return dict(sorted(known.items(), key=lambda item: -item[1]))
 
 
+def _grid(charts: Sequence[Chart]) -> Part:
+    return grid(charts, owner="study", max_points=MAX_POINTS)
+
+
 def _facts(folder: StudyFolder, trials: Sequence[TrialRecord]) -> list[tuple[str, str, str]]:
     states = [trial.state for trial in trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "pruned", "failed", "interrupted"))
@@ -76,10 +77,10 @@ def _facts(folder: StudyFolder, trials: Sequence[TrialRecord]) -> list[tuple[str
     ]
 
 
-def _check_section(folder: StudyFolder, trials: Sequence[TrialRecord], verdict: Verdict | None) -> Html:
+def _check_section(folder: StudyFolder, trials: Sequence[TrialRecord], verdict: Verdict | None) -> Section:
     goal, best = folder.settings.aim, best_of(trials)
     if verdict is None or best is None:
-        return section("Check on unused seeds", Html("<p>It has not been made yet.</p>"), identity="check")
+        return Section("Check on unused seeds", [Text("It has not been made yet.")], identity="check")
     rows = [
         (who, str(result.seed), *_run_cells(goal, result))
         for who, results in (("winner", verdict.winner), ("default", verdict.default))
@@ -92,10 +93,10 @@ def _check_section(folder: StudyFolder, trials: Sequence[TrialRecord], verdict: 
         f"default settings: {goal.describe(verdict.winner)} against {goal.describe(verdict.default)}. Only this "
         "counts: a winner is chosen for its value in the search, which is therefore too good."
     )
-    parts: list[Content] = [table("Runs of the check", head, rows, numeric=(1, 3, 4, 5, 6), css="card wrap")]
+    parts: list[Part] = [Table("Runs of the check", head, rows, numeric=(1, 3, 4, 5, 6), css="card wrap")]
     if verdict.repeated:
-        parts.append(notice("What failed before and was trained again", verdict.repeated, css="missing"))
-    return section("Check on unused seeds", *parts, identity="check", lead=lead)
+        parts.append(Notice("What failed before and was trained again", verdict.repeated, css="missing"))
+    return Section("Check on unused seeds", parts, identity="check", lead=lead)
 
 
 def _run_cells(goal: Goal, result: RunResult) -> tuple[str, ...]:
@@ -116,10 +117,10 @@ def _value(goal: Goal, trial: TrialRecord) -> float | None:
     return fmean(known) if trial.score is not None and known and len(known) == len(amounts) else None
 
 
-def _history_section(goal: Goal, trials: Sequence[TrialRecord], gallery: Gallery) -> Html:
+def _history_section(goal: Goal, trials: Sequence[TrialRecord]) -> Section:
     points = [(trial.number, value) for trial in trials if (value := _value(goal, trial)) is not None]
     if not points:
-        return section("History", Html("<p>No trial has a value yet.</p>"), identity="history")
+        return Section("History", [Text("No trial has a value yet.")], identity="history")
     pick = max if goal.target_return is None else min
     best = [pick(value for _, value in points[: place + 1]) for place in range(len(points))]
     numbers = [number for number, _ in points]
@@ -134,20 +135,20 @@ def _history_section(goal: Goal, trials: Sequence[TrialRecord], gallery: Gallery
         ),
     )
     lead = f"The {len(points)} trials that are done and have a value; the others are in the table below."
-    return section("History", gallery.grid([chart], owner="study"), identity="history", lead=lead)
+    return Section("History", [_grid([chart])], identity="history", lead=lead)
 
 
-def _importance_section(importance: Mapping[str, float], gallery: Gallery) -> Html:
+def _importance_section(importance: Mapping[str, float]) -> Section:
     if not importance:
-        text = f"<p>It takes {FEWEST_TRIALS} trials that are done, with different values, to say what mattered.</p>"
-        return section("Which settings mattered", Html(text), identity="importance")
+        text = f"It takes {FEWEST_TRIALS} trials that are done, with different values, to say what mattered."
+        return Section("Which settings mattered", [Text(text)], identity="importance")
     bars = tuple(Bar(key, (("importance", share),)) for key, share in importance.items())
     chart = ShareChart(name="importance", title="Importance", unit="share of all settings, PED-ANOVA", bars=bars)
     lead = "How far the best trials' values of a setting differ from those of all trials. Few trials tell little."
-    return section("Which settings mattered", gallery.grid([chart], owner="study"), identity="importance", lead=lead)
+    return Section("Which settings mattered", [_grid([chart])], identity="importance", lead=lead)
 
 
-def _slices_section(goal: Goal, space: Space, trials: Sequence[TrialRecord], gallery: Gallery) -> Html:
+def _slices_section(goal: Goal, space: Space, trials: Sequence[TrialRecord]) -> Section:
     """Return each number that varies against the value that it came with."""
     charts = []
     for key, dimension in space.dimensions.items():
@@ -160,11 +161,11 @@ def _slices_section(goal: Goal, space: Space, trials: Sequence[TrialRecord], gal
             continue
         line = Line(key, [x for x, _ in points], [y for _, y in points], is_points=True)
         charts.append(LineChart(name=key, title=key, unit=goal.unit, x_label=key, lines=(line,)))
-    drawn: Content = gallery.grid(charts, owner="study") if charts else Html("<p>Too few trials.</p>")
-    return section("Value against setting", drawn, identity="slices")
+    drawn: Part = _grid(charts) if charts else Text("Too few trials.")
+    return Section("Value against setting", [drawn], identity="slices")
 
 
-def _trial_section(goal: Goal, space: Space, trials: Sequence[TrialRecord]) -> Html:
+def _trial_section(goal: Goal, space: Space, trials: Sequence[TrialRecord]) -> Section:
     keys = list(space.dimensions)
     best = best_of(trials)
     rows = [
@@ -184,13 +185,13 @@ def _trial_section(goal: Goal, space: Space, trials: Sequence[TrialRecord]) -> H
         for result in trial.results
         if result.failure and trial.state == "failed"
     ]
-    parts: list[Content] = [table("Trials", head, rows, numeric=(0,), css="card long wrap")]
+    parts: list[Part] = [Table("Trials", head, rows, numeric=(0,), css="card long wrap")]
     if failures:
-        parts.append(notice("What failed", failures, css="missing"))
-    return section("All trials", *parts, identity="trials")
+        parts.append(Notice("What failed", failures, css="missing"))
+    return Section("All trials", parts, identity="trials")
 
 
-def _space_section(space: Space) -> Html:
+def _space_section(space: Space) -> Section:
     rows = []
     for key, dimension in space.dimensions.items():
         if isinstance(dimension, Choices):
@@ -199,4 +200,4 @@ def _space_section(space: Space) -> Html:
             kind = ", logarithmic" if dimension.log else ""
             rows.append((key, f"{describe_value(dimension.low)} to {describe_value(dimension.high)}{kind}"))
     rows += [(key, f"{describe_value(value)}, the same for all") for key, value in space.fixed.items()]
-    return section("Search space", table("Search space", ("setting", "values"), rows, css="card"), identity="space")
+    return Section("Search space", [Table("Search space", ("setting", "values"), rows)], identity="space")

@@ -1,0 +1,301 @@
+"""The parts of a page that compare runs: learning, every run, what it took, and how use relates to learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from redline.report.amounts import DASH, amount, share, span
+from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart, over_time
+from redline.report.parts import Cell, Compared, Content, Fold, Notice, Part, Section, Table, grid
+from redline.report.relation import Group, Relation
+from redline.report.run_charts import AXES, TITLES
+from redline.report.run_parts import ShownRun, headline, newest_evaluation, span_words
+from redline.report.run_series import Axis, Series, learning_curve
+from redline.report.run_summary import RunSummary
+
+UNKNOWN = "unknown"
+BY_RUN = "run"  # where nothing groups them
+BAND_POINTS = 200
+MAX_POINTS = 2_000  # of a chart that holds all runs
+BAND_WORDS = "A line is the median of a group's runs, a band reaches from the lowest to the highest."
+SPREAD_WORDS = (
+    "A dot is a run, a stroke the mean, a band the mean's 90 % interval (from three runs on, cut if too wide)."
+)
+NO_GROUPS = "One row for each run: they do not tell their game, so nothing groups them."
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a number of `RunSummary` is shown across runs."""
+
+    title: str  # of its chart
+    unit: str
+    column: str = ""  # of a table; "" where it has no estimates across runs
+    write: Callable[[float | None], str] = amount
+    factor: float = 1.0  # from the number to the unit of the chart
+    over: str = ""  # field of the summary that tells its span
+
+
+MEASURES = {
+    "final_return": Measure("Return", "mean of the last 100 episodes, unclipped", "return, last 100"),
+    "steps_per_s": Measure("Steps per second", "steps/s", "steps/s", over="speed_over"),
+    "updates_per_s": Measure("Updates per second", "updates/s", "updates/s", over="speed_over"),
+    "cpu_share_of_machine": Measure(
+        "CPU utilisation", "% of the cores it may use", "CPU utilisation", write=share, factor=100.0, over="use_over"
+    ),
+    "gpu_utilisation_percent": Measure("GPU utilisation", "%, mean over GPUs", "GPU utilisation, %", over="use_over"),
+    "cpu_s_per_1000_steps": Measure("CPU time for 1,000 steps", "CPU seconds", "CPU s per 1,000 steps"),
+    "return_gained_per_cpu_minute": Measure(
+        "Return gained per CPU minute", "final − first return, per CPU minute", "return gained per CPU min"
+    ),
+    "cpu_s": Measure("CPU time in all", "CPU seconds"),
+    "gpu_s": Measure("GPU time in all", "GPU seconds"),
+    "energy_j": Measure("GPU energy", "kJ", factor=1e-3),
+    "power_w": Measure("GPU power", "W, mean while it was sampled"),
+}
+SCORES: dict[str, Callable[[RunSummary], Content]] = {
+    "return, last 100": headline,
+    "newest evaluation": newest_evaluation,
+}
+COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
+    "best episode": lambda found: amount(found.best_return),
+    "steps": lambda found: amount(found.steps),
+    "time": lambda found: span(None if found.minutes is None else found.minutes * 60),
+    "steps/s": lambda found: amount(found.steps_per_s),
+    "updates/s": lambda found: amount(found.updates_per_s),
+    "cores used": lambda found: amount(found.cpu_cores_used),
+    "CPU use": lambda found: share(found.cpu_share_of_machine),
+    "GPU use": lambda found: amount(found.gpu_utilisation_percent, "%"),
+    "CPU time": lambda found: span(found.cpu_s),
+    "GPU time": lambda found: span(found.gpu_s),
+    "GPU energy": lambda found: amount(None if found.energy_j is None else found.energy_j / 1e3, "kJ"),
+}
+SETTINGS: dict[str, Callable[[RunSummary], str]] = {  # columns that are there if runs differ in them
+    "algorithm": lambda found: found.algorithm or DASH,
+    "env": lambda found: found.env or DASH,
+    "seed": lambda found: amount(found.seed),
+    "batch": lambda found: amount(found.batch_size),
+    "envs": lambda found: amount(found.num_envs),
+    "threads": lambda found: amount(found.learner_threads),
+}
+WORDS = {"algorithm", "env"}  # columns that are no numbers
+
+
+@dataclass(frozen=True)
+class Game:
+    """Runs of one game, and by what they are told apart: returns of different games have nothing in common."""
+
+    env: str
+    runs: list[ShownRun]
+    by: str  # the first that differs among them: algorithm, batch size, threads / cores; the run where nothing is known
+    groups: list[Group]
+    colours: dict[str, int]  # of each group, the same in every chart of the page
+    owner: Compared  # of its charts
+
+    def kind(self, run: ShownRun) -> str:
+        """Return the group of a run."""
+        found = (group.name for group in self.groups if run.files.label in group.labels)
+        return run.files.label if self.by == BY_RUN else next(found, run.summary.algorithm or UNKNOWN)
+
+    def words(self, kind: str) -> str:
+        """Return how a legend names a group."""
+        return kind if self.by in ("algorithm", BY_RUN) else f"{self.by} {kind}"
+
+
+def games_of(runs: Sequence[ShownRun], relation: Relation) -> list[Game]:
+    """Return the runs by their game."""
+    envs: dict[str, list[ShownRun]] = {}
+    for run in runs:
+        envs.setdefault(run.summary.env or UNKNOWN, []).append(run)
+    colours: dict[str, int] = {}
+    games = []
+    for place, (env, members) in enumerate(envs.items()):
+        owner = Compared(f"comparison-{place}" if len(envs) > 1 else "comparison")
+        groupings: dict[str, list[Group]] = {}
+        for group in relation.groups:
+            if group.env == env:
+                groupings.setdefault(group.by, []).append(group)
+        by = next((name for name, groups in groupings.items() if len(groups) > 1), "algorithm" if groupings else BY_RUN)
+        game = Game(env, members, by, groupings.get(by, []), colours, owner)
+        for kind in (*(group.name for group in game.groups), *map(game.kind, members)):
+            colours.setdefault(kind, len(colours))
+        games.append(game)
+    return games
+
+
+def comparison_parts(games: Sequence[Game], relation: Relation) -> list[Part]:
+    """Return the comparison of several runs, that of each game apart."""
+    parts: list[Part] = []
+    if relation.left_out:
+        named = [Cell(run.label, note=run.why, is_strong=True) for run in relation.left_out]
+        parts.append(Notice("Not compared", named, css="missing"))
+    for place, game in enumerate(games):
+        inner: list[Part] = [_group_scores(game)] if game.by != BY_RUN else []
+        if curves := learning_charts(game, ("steps", "minutes")):
+            inner.append(grid(curves, owner=game.owner, max_points=MAX_POINTS))
+        title, lead = _on("Learning", game, games), BAND_WORDS if len(game.groups) < len(game.runs) else ""
+        if inner:
+            parts.append(Section(title, inner, identity=f"learning-{place}", lead=lead))
+    if runs := [run for game in games for run in game.runs]:
+        parts.append(Section("All runs", [_all_runs(runs)], identity="all-runs"))
+    for place, game in enumerate(games):
+        charts: list[Chart] = [*spread_charts(game), *learning_charts(game, ("cpu_s", "gpu_s"))]
+        if charts:
+            lead = f"By {game.by}. {SPREAD_WORDS}" if game.by != BY_RUN else NO_GROUPS
+            drawn = grid(charts, owner=game.owner, max_points=MAX_POINTS)
+            title = _on("Speed, hardware and cost", game, games)
+            parts.append(Fold(title, [drawn], css="chapter", identity=f"use-{place}", lead=lead, level=2))
+    return parts
+
+
+def _on(title: str, game: Game, games: Sequence[Game]) -> str:
+    return f"{title} on {game.env}" if len(games) > 1 else title
+
+
+def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
+    """Return the curves of all runs, a chart for each axis: one line for each group, with a band over its runs."""
+    charts = []
+    for axis in axes:
+        groups: dict[str, list[tuple[ShownRun, Series]]] = {}
+        for run in game.runs:
+            curve = learning_curve(run.files, axis)
+            if curve.x:
+                groups.setdefault(game.kind(run), []).append((run, curve))
+        lines = [line for name, found in groups.items() for line in _group_lines(game, name, found)]
+        if lines:
+            title, unit = f"Return against {TITLES[axis]}", "mean of the last 20 episodes, unclipped"
+            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
+            charts.append(over_time(chart) if axis == "minutes" else chart)
+    return charts
+
+
+def _group_lines(game: Game, name: str, found: Sequence[tuple[ShownRun, Series]]) -> list[Line]:
+    """Return the median of a group with its band; its runs one by one where they have no part of the axis in common."""
+    colour, label = game.colours[name], game.words(name)
+    dash = colour // NUM_COLOURS
+    curves = [curve for _, curve in found]
+    first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    if len(curves) == 1 or first >= last:
+        labels = [label if len(found) == 1 and game.by != BY_RUN else run.files.label for run, _ in found]
+        return [
+            Line(label, curve.x, curve.y, colour, dash + place)
+            for place, (label, curve) in enumerate(zip(labels, curves, strict=True))
+        ]
+    x = np.linspace(first, last, BAND_POINTS)
+    values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])  # [runs, points]
+    middle, low, high = np.median(values, axis=0), values.min(0), values.max(0)
+    band = Line(
+        f"{label}, {len(curves)} runs", x.tolist(), middle.tolist(), colour, dash, low=low.tolist(), high=high.tolist()
+    )
+    return [band]
+
+
+def _group_scores(game: Game) -> Table:
+    """Return the headline score of each group, and beside it what its runs took."""
+    summaries = {run.files.label: run.summary for run in game.runs}
+    rows: list[list[Content]] = []
+    for group in game.groups:
+        members = [summaries[label] for label in group.labels if label in summaries]
+        evaluated = [run.evaluation_return for run in members if run.evaluation_return is not None]
+        steps = [run.steps for run in members if run.steps is not None]
+        note = f"{len(evaluated)} runs" if len(evaluated) != len(members) else ""
+        rows.append(
+            [
+                Cell(game.words(group.name), is_strong=True),
+                str(len(members)),
+                estimate("final_return", group, is_strong=True),
+                Cell(amount(fmean(evaluated)), note=note) if evaluated else DASH,
+                amount(fmean(steps)) if steps else DASH,
+                estimate("steps_per_s", group),
+            ]
+        )
+    head = (game.by, "runs", "return, last 100", "newest evaluation", "steps", "steps/s")
+    return Table("Scores", head, rows, numeric=range(1, len(head)))
+
+
+def _all_runs(runs: Sequence[ShownRun]) -> Table:
+    """Return one row for each run; columns that no run has, and settings that all share, are left out."""
+    differing = {name: cell for name, cell in SETTINGS.items() if len({cell(run.summary) for run in runs}) > 1}
+    shown: dict[str, list[Content]] = {}
+    for name, cell in {**SCORES, **differing, **COLUMNS}.items():
+        cells = [cell(run.summary) for run in runs]
+        if any((found.text if isinstance(found, Cell) else found) != DASH for found in cells):
+            shown[name] = cells
+    rows: list[list[Content]] = [
+        [
+            Cell(run.files.label, note=run.files.path.resolve().name, href=f"#{run.key}"),
+            *(cells[place] for cells in shown.values()),
+        ]
+        for place, run in enumerate(runs)
+    ]
+    numeric = [place for place, name in enumerate(shown, start=1) if name not in WORDS]
+    return Table("All runs", ("run", *shown), rows, numeric=numeric)
+
+
+def spread_charts(game: Game) -> list[SpreadChart]:
+    """Return what each group used and reached, every run as a dot; a row for each run where nothing groups them."""
+    summaries = {run.files.label: run.summary for run in game.runs}
+    groups = game.groups if game.by != BY_RUN else [Group(game.env, BY_RUN, name, (name,), {}) for name in summaries]
+    charts = []
+    for name, measure in MEASURES.items():
+        told = [run for run in summaries.values() if _value(run, name) is not None]
+        over = span_words(getattr(run, measure.over) for run in told) if measure.over else ""
+        unit = ", ".join(filter(None, (measure.unit, over)))
+        rows = [_spread(group, name, summaries, game.colours) for group in groups]
+        charts.append(SpreadChart(name.replace("_", "-"), measure.title, unit, tuple(filter(None, rows))))
+    return [chart for chart in charts if chart.rows]
+
+
+def _value(summary: RunSummary, name: str) -> float | None:
+    if name == "power_w":
+        known = summary.energy_j is not None and summary.power_s
+        return (summary.energy_j or 0.0) / (summary.power_s or 1.0) if known else None
+    found: float | None = getattr(summary, name)
+    return found
+
+
+def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: dict[str, int]) -> Spread | None:
+    """Return the runs of a group that tell a number; None where none does."""
+    factor = MEASURES[name].factor
+    found = (_value(summaries[label], name) for label in group.labels)
+    values = tuple(value * factor for value in found if value is not None)
+    if not values:
+        return None
+    known = group.estimates.get(name)
+    low = high = None
+    if known is not None and known.interval is not None:
+        low, high = (end * factor for end in known.interval)
+    return Spread(group.name, values, fmean(values), low, high, colours.get(group.name, 0))
+
+
+def describe(summaries: Sequence[RunSummary]) -> str:
+    """Say in one line what is compared."""
+    kinds = (
+        ("algorithm", {summary.algorithm for summary in summaries}),
+        ("game", {summary.env for summary in summaries}),
+        ("machine", {summary.host for summary in summaries}),
+    )
+    words = []
+    for kind, names in kinds:
+        known = sorted(name for name in names if name)
+        if len(known) == 1:
+            words.append(known[0])
+        elif known:
+            words.append(f"{len(known)} {kind}s")
+    return " · ".join(words)
+
+
+def estimate(measure: str, group: Group, *, is_strong: bool = False) -> Content:
+    """Return a mean over the runs of a group, its interval below it."""
+    found = group.estimates.get(measure)
+    if found is None:
+        return DASH
+    write = MEASURES[measure].write
+    band = "" if found.interval is None else f"{write(found.interval[0])} … {write(found.interval[1])}"
+    if found.n != len(group.labels):  # some of its runs do not tell this
+        band = " · ".join(filter(None, (f"n = {found.n}", band)))
+    return Cell(write(found.mean), note=band or ("one run" if found.n == 1 else ""), is_strong=is_strong)

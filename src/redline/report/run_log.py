@@ -1,0 +1,268 @@
+"""What a run's files tell beside curves: its settings and their changes, its events, and where its time went."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redline.records import Row
+from redline.report.rows import as_number, members, moment, number, one_line, part, setting, text
+from redline.report.run_clock import run_clock
+from redline.report.run_files import RunFiles
+
+# how an adjustment is written down: `setting: requested → effective (why)`
+ADJUSTMENT = re.compile(r"(?P<setting>[^:]*): (?P<requested>.*?) → (?P<effective>.*?)(?: \((?P<why>.*)\))?", re.DOTALL)
+MAX_ADJUSTMENT_CHARACTERS = 2_000
+NO_DETAILS = frozenset({"schema", "event", "unix_s", "time_s", "steps"})
+SHARES_OVER_S = 10.0  # before a row of metrics.jsonl: what its shares are over
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that is in force otherwise than asked for, or than before a resume."""
+
+    when: str  # "start", "resume at 8,000 steps", "at 8,000 steps"
+    setting: str  # as on the command line; empty where the text tells no more than that something was changed
+    requested: str
+    effective: str
+    why: str
+
+
+@dataclass(frozen=True)
+class SettingsTable:
+    """Every setting in force, by its dotted name, and the changes in the order of time."""
+
+    settings: list[tuple[str, str]]
+    changes: list[Change]
+
+
+@dataclass(frozen=True)
+class EventLine:
+    """One row of events.jsonl, for reading."""
+
+    minutes: float | None  # since the start of the run, pauses left out
+    unix_s: float | None
+    steps: int | None
+    event: str
+    details: str  # the other fields, as text
+
+
+def settings_table(run: RunFiles) -> SettingsTable:
+    """Return the settings of run.json, and what was requested → effective."""
+    facts = run.run or {}
+    # with the steps at which each was made: a resume can come before or after an adjustment on the way
+    changes = [(0.0, parse_adjustment(item, "start")) for item in _texts(facts, "adjustments")]
+    for resume in members(facts, "resumes"):
+        when, steps = f"resume{_at(resume)}", number(resume, "steps") or 0.0
+        changes += [(steps, _asked_for(name, value, when)) for name, value in part(resume, "changes").items()]
+        changes += [(steps, parse_adjustment(item, when)) for item in _texts(resume, "adjustments")]
+    changes += [
+        (number(row, "steps") or 0.0, parse_adjustment(row["message"], _at(row).strip()))
+        for row in run.events
+        if row["event"] == "adjustment" and isinstance(row.get("message"), str)
+    ]
+    in_order = [change for _, change in sorted(changes, key=lambda item: item[0])]
+    return SettingsTable(list(_flatten(part(facts, "config"))), in_order)
+
+
+def event_table(run: RunFiles) -> list[EventLine]:
+    """Return all events in the order in which they were written."""
+    clock = run_clock(run)
+    return [_event_line(row, None if clock is None else clock.minutes) for row in run.events]
+
+
+def parse_adjustment(adjustment: str, when: str) -> Change:
+    """Return an adjustment by its parts; one that is written otherwise is all reason."""
+    found = ADJUSTMENT.fullmatch(adjustment[:MAX_ADJUSTMENT_CHARACTERS])
+    if found is None:
+        return Change(when, "", "", "", one_line(adjustment))
+    parts = {name: one_line(value or "") for name, value in found.groupdict().items()}
+    return Change(when, **{**parts, "setting": _as_flag(parts["setting"])})
+
+
+def _event_line(row: Mapping[str, Any], minutes_at: Callable[[float], float] | None) -> EventLine:
+    unix_s, steps = moment(row), number(row, "steps")
+    details = [f"{key} {_shown(value)}" for key, value in row.items() if key not in NO_DETAILS and value is not None]
+    return EventLine(
+        minutes=None if unix_s is None or minutes_at is None else minutes_at(unix_s),
+        unix_s=unix_s,
+        steps=None if steps is None else int(steps),
+        event=one_line(str(row["event"])),
+        details=" · ".join(details),
+    )
+
+
+def _asked_for(name: str, value: object, when: str) -> Change:
+    before, arrow, after = one_line(str(value)).partition(" → ")
+    if not arrow:
+        return Change(when, _as_flag(name), before, before, "asked for by the resume")
+    return Change(when, _as_flag(name), after, after, f"asked for by the resume; {before} before")
+
+
+def _as_flag(name: str) -> str:
+    """Return the name of a setting as it is written on the command line."""
+    return one_line(name).replace("_", "-")
+
+
+def _at(row: Mapping[str, Any]) -> str:
+    steps = number(row, "steps")
+    return "" if steps is None else f" at {steps:,.0f} steps"
+
+
+def _texts(row: Mapping[str, Any], key: str) -> list[str]:
+    value = row.get(key)
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield _as_flag(f"{prefix}{key}"), _shown(value)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return one_line(f"{value:,}") if abs(value) < 10**30 else "a huge number"
+    return one_line(json.dumps(value, ensure_ascii=False, default=str))
+
+
+@dataclass(frozen=True)
+class ProcessShares:
+    """How one process spent its time, 0 … 1 each; together 1."""
+
+    role: str
+    busy: dict[str, float]  # by what it did; {} where the run does not tell
+    waiting: dict[str, float]  # by what it waited for
+    unaccounted: float  # the rest of the process
+    seconds: float  # of training that this is over
+
+
+@dataclass(frozen=True)
+class PhaseSplit:
+    """Seconds of wall clock by phase, pauses left out; and what ran beside them."""
+
+    phases_s: dict[str, float]  # warm-up, learning, evaluation, checkpoint, rest; {} where the run does not tell
+    beside_s: dict[str, float]  # evaluations by a process of their own
+    processes: list[ProcessShares]
+
+
+def phase_split(run: RunFiles) -> PhaseSplit:
+    """Return where the time went; empty parts where the run does not tell.
+
+    `rest` is starting, ending, and training that a resume took back.
+    """
+    evaluation_s = _sum(run.events, "evaluation", "duration_s")
+    is_beside = setting(run.run, "topology") == "async"
+    beside_s = {"evaluation": evaluation_s} if is_beside and evaluation_s else {}
+    phases_s = _phases(run, 0.0 if is_beside else evaluation_s)
+    restarts_s = [
+        at_s for row in run.events if row["event"] == "resume" and (at_s := number(row, "time_s")) is not None
+    ]
+    return PhaseSplit(phases_s, beside_s, process_shares(run.metrics, restarts_s))
+
+
+def warmup_seconds(run: RunFiles) -> float:
+    """Return the training time before the first update, of algorithms that first play at random."""
+    rows = [row for row in run.metrics if (number(row, "warmup_steps_per_s") or 0.0) > 0]
+    warmup_steps = as_number(setting(run.run, "warmup_steps"))
+    if not rows or not warmup_steps:
+        return 0.0
+    last = rows[-1]
+    if not number(last, "updates"):
+        return float(last["time_s"])
+    return min(warmup_steps / float(last["warmup_steps_per_s"]), float(last["time_s"]))
+
+
+def _phases(run: RunFiles, evaluation_s: float) -> dict[str, float]:
+    clock = run_clock(run)
+    if not run.metrics or clock is None:
+        return {}
+    training_s = float(run.metrics[-1]["time_s"])
+    warmup_s = warmup_seconds(run)
+    within_s, stalled_s = _stalls(run.events)
+    outside_s = clock.total_s - training_s - evaluation_s - (stalled_s - within_s)
+    phases_s = {
+        "warm-up": warmup_s,
+        "learning": max(training_s - warmup_s - within_s, 0.0),
+        "evaluation": evaluation_s,
+        "checkpoint": stalled_s,
+        "rest": outside_s,
+    }
+    return {name: seconds for name, seconds in phases_s.items() if seconds > 0}
+
+
+def _stalls(events: Sequence[Row]) -> tuple[float, float]:
+    """Return for how long checkpoints stalled the run: while it trained, and in all."""
+    within_s = total_s = 0.0
+    is_training = False
+    for row in events:
+        if row["event"] == "process":
+            is_training = True  # the checkpoint of the start is written before
+        elif row["event"] in ("start", "resume", "stop", "error"):
+            is_training = False
+        elif row["event"] == "checkpoint":
+            stalled_s = max(number(row, "stalled_s") or 0.0, 0.0)
+            total_s += stalled_s
+            within_s += stalled_s if is_training and number(row, "time_s") else 0.0
+    return within_s, total_s
+
+
+def _sum(events: Sequence[Row], name: str, key: str) -> float:
+    return sum(max(number(row, key) or 0.0, 0.0) for row in events if row["event"] == name)
+
+
+def process_shares(metrics: Sequence[Row], restarts_s: Sequence[float] = ()) -> list[ProcessShares]:
+    """Return the shares of each process over the run, from rows that tell of different seconds of training."""
+    seconds: dict[str, float] = {}
+    sums: dict[str, dict[tuple[str, str], float]] = {}
+    for row, weight_s in _apart(metrics, restarts_s):
+        for process in members(row, "roles"):
+            role = text(process, "role") or "unnamed"
+            seconds[role] = seconds.get(role, 0.0) + weight_s
+            totals = sums.setdefault(role, {})
+            for kind in ("busy", "waiting"):
+                for what, share in _plain_shares(part(process, kind)).items():
+                    totals[kind, what] = totals.get((kind, what), 0.0) + weight_s * share
+    return [_process(role, sums[role], over_s) for role, over_s in seconds.items()]
+
+
+def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Row, float]]:
+    """Return rows whose last 10 s do not overlap, from the last row back, and for how many seconds each tells.
+
+    Shares begin anew with the processes, at the start and at each resume.
+    """
+    found: list[tuple[Row, float]] = []
+    free_s = float("inf")
+    for row in reversed(metrics):
+        end_s = float(row["time_s"])
+        begun_s = max((at_s for at_s in (0.0, *restarts_s) if at_s < end_s), default=end_s)
+        begin_s = max(end_s - SHARES_OVER_S, begun_s)
+        if begin_s < end_s <= free_s and members(row, "roles"):
+            found.append((row, end_s - begin_s))
+            free_s = begin_s
+    return found[::-1]
+
+
+def _process(role: str, totals: Mapping[tuple[str, str], float], over_s: float) -> ProcessShares:
+    told = sum(totals.values()) / over_s
+    # readings a moment apart can add up to a little more than all
+    scale = 1.0 / max(told, 1.0) / over_s
+    busy, waiting = (
+        {what: total * scale for (kind, what), total in totals.items() if kind == wanted}
+        for wanted in ("busy", "waiting")
+    )
+    return ProcessShares(role, busy, waiting, max(1.0 - told, 0.0), over_s)
+
+
+def _plain_shares(found: Mapping[str, object]) -> dict[str, float]:
+    numbers = {what: as_number(share) for what, share in found.items()}
+    return {what: min(max(share, 0.0), 1.0) for what, share in numbers.items() if share is not None}

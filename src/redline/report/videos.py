@@ -1,0 +1,183 @@
+"""The part of a page on what can be seen of a run: its recorded episodes, and the videos that were made of them.
+
+A small video is embedded, so that the page stays one file; a larger one is linked from where it lies.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from redline.errors import UserError
+from redline.recordings.episode import EPISODE
+from redline.report.amounts import DASH, amount, size
+from redline.report.parts import Cell, Content, Facts, Fold, Part, Section, Table, Text, Video
+from redline.runs.blocks import Block, iterate_blocks
+from redline.runs.directory import RECORDINGS
+
+VIDEOS = "videos"
+SHOWS = {"best": "the best so far", "checkpoint": "the agent at a checkpoint"}
+PLAYED = {
+    "best": "Best episode so far",
+    "checkpoint": "Newest checkpoint",
+}  # kinds that play in the page, the newest each
+TYPES = {".mp4": "video/mp4", ".gif": "image/gif", ".webp": "image/webp"}
+MAX_EMBEDDED_BYTES = 500_000
+MAX_VIDEOS = 100  # in the table, the newest
+NUMBER = r"-?[0-9]{1,15}(?:\.[0-9]{1,12})?(?![0-9a-z.+])"
+# as `redline play` names them: best_step1200_return-3_episode17.mp4; or with dashes, where two dashes are a minus
+NAMES = (
+    re.compile(
+        rf"(?:(?P<kind>[a-z]{{1,20}})[0-9]{{0,18}}_)?step(?P<steps>[0-9]{{1,18}})_return(?P<value>{NUMBER})"
+        r"(?:_episode(?P<id>p?[0-9]{1,18}))?",
+        re.ASCII,
+    ),
+    re.compile(
+        rf"(?P<kind>[a-z]{{1,20}})-(?:step-(?P<steps>[0-9]{{1,18}})|(?P<id>p?[0-9]{{1,18}}))-return-(?P<value>{NUMBER})",
+        re.ASCII,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class VideoFile:
+    """A file that shows an episode, and what its name tells of it."""
+
+    path: Path
+    kind: str  # "best" so far, at a "checkpoint", or "" for any other
+    episode: str | None  # its id
+    steps: int | None
+    value: float | None  # the return
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is recorded of a run."""
+
+    num_episodes: int
+    num_bytes: int
+    problem: str | None  # why there may be more
+
+
+def video_section(run: Path, key: str, page_folder: Path | None, *, level: int) -> Section | None:
+    """Return a part with the videos and how to watch the rest; None where nothing is recorded and nothing was made."""
+    recorded, videos = find_recordings(run), find_videos(run)
+    if not recorded.num_episodes and recorded.problem is None and not videos:
+        return None
+    parts: list[Part] = []
+    for kind, words in PLAYED.items():
+        newest = next((video for video in videos if video.kind == kind), None)
+        if newest is not None:
+            parts.append(_player(newest, words, page_folder))
+    parts += _recorded(recorded, run)
+    if videos:
+        parts.append(_video_list(videos, page_folder))
+    return Section("Recorded episodes and videos", parts, identity=f"{key}-recordings", level=level)
+
+
+def find_recordings(run: Path) -> Recorded:
+    """Count the episodes that a run has recorded, and those that were played afterwards."""
+    count = num_bytes = 0
+    problems = []
+    for path in _files((run / RECORDINGS).parent, ".rec"):
+        if path.stem.endswith(".lost"):  # of a past that a resume has undone
+            continue
+        try:
+            num_bytes += path.stat().st_size
+            count += sum(isinstance(found, Block) and found.kind == EPISODE for found in iterate_blocks(path))
+        except UserError as error:
+            problems.append(str(error))
+        except OSError as error:
+            problems.append(f"{path.name}: {(error.strerror or str(error)).lower()}")
+    return Recorded(count, num_bytes, "; ".join(problems) or None)
+
+
+def find_videos(run: Path) -> list[VideoFile]:
+    """Return the videos in a run's folder of them, those of the newest steps first."""
+    found = [_describe(path) for path in _files(run / VIDEOS, *TYPES)]
+    return sorted(found, key=lambda video: (-1 if video.steps is None else video.steps, video.path.name), reverse=True)
+
+
+def _files(folder: Path, *suffixes: str) -> list[Path]:
+    """Return the plain files in a folder; a link may lead anywhere."""
+    try:
+        return sorted(
+            path for path in folder.iterdir() if path.suffix in suffixes and path.is_file() and not path.is_symlink()
+        )
+    except OSError:  # there is none, or it may not be read
+        return []
+
+
+def _describe(path: Path) -> VideoFile:
+    found = next((match for name in NAMES if (match := name.match(path.stem))), None)
+    if found is None:
+        return VideoFile(path, kind="", episode=None, steps=None, value=None)
+    steps = None if found["steps"] is None else int(found["steps"])
+    kind = found["kind"] if found["kind"] in SHOWS else ""
+    return VideoFile(path, kind=kind, episode=found["id"], steps=steps, value=float(found["value"]))
+
+
+def _recorded(recorded: Recorded, run: Path) -> list[Part]:
+    told = "1 episode is" if recorded.num_episodes == 1 else f"{recorded.num_episodes:,} episodes are"
+    words = f"{told} recorded in {size(recorded.num_bytes)}." if recorded.num_episodes else "No episode is recorded."
+    if recorded.problem is not None:
+        words += f" There may be more: {recorded.problem}."
+    if not recorded.num_episodes:
+        return [Text(words)]
+    name = shlex.quote(str(run))
+    commands = [
+        ("list them", f"redline episodes {name} --recorded"),
+        ("watch one", f"redline play {name} --episode best --out best.mp4"),
+        ("verify all", f"redline play {name} --verify"),
+    ]
+    return [Text(words), Facts(commands, is_code=True)]
+
+
+def _video_list(videos: Sequence[VideoFile], page_folder: Path | None) -> Fold:
+    rows: list[list[Content]] = [
+        [
+            SHOWS.get(video.kind, DASH),
+            video.episode or DASH,
+            amount(video.steps),
+            amount(video.value),
+            size(_size_bytes(video.path)),
+            Cell(video.path.name, href=_address(video.path, page_folder)),
+        ]
+        for video in videos[:MAX_VIDEOS]
+    ]
+    head = ("shows", "episode", "steps", "return", "size", "file")
+    listed = Table("Videos", head, rows, numeric=(1, 2, 3, 4), css="card long")
+    count = len(videos)
+    words = f"The newest {len(rows)} of {count:,} videos" if count > len(rows) else f"{count} video{'s' * (count > 1)}"
+    return Fold(words, [listed], is_open=count <= 10)
+
+
+def _player(video: VideoFile, words: str, page_folder: Path | None) -> Video:
+    caption = f"{words}: return {amount(video.value)}" + (
+        f" at step {video.steps:,}" if video.steps is not None else ""
+    )
+    address = _address(video.path, page_folder)
+    if (_size_bytes(video.path) or math.inf) <= MAX_EMBEDDED_BYTES:
+        data = base64.b64encode(video.path.read_bytes()).decode()
+        address = f"data:{TYPES[video.path.suffix]};base64,{data}"
+    return Video(address, caption, is_picture=video.path.suffix != ".mp4")
+
+
+def _address(path: Path, page_folder: Path | None) -> str:
+    """Return where a file is, seen from the page; quoted, so that no name can be taken for anything else."""
+    relative = os.path.relpath(path.resolve(), (page_folder or Path()).resolve())
+    return quote(f"./{relative}" if not relative.startswith("..") else relative)
+
+
+def _size_bytes(path: Path) -> float | None:
+    try:
+        return float(path.stat().st_size)
+    except OSError:  # it is gone
+        return None
