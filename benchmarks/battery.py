@@ -16,8 +16,7 @@ from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import parse_train
 from redline.records import RecordWriter, read_records
 from redline.runs.host import commit
-from redline.runtime.limits import SOLVED
-from redline.runtime.settings import to_settings
+from redline.runtime.config import SOLVED, to_settings
 from redline_process import run_redline
 
 DIGEST_CHARACTERS = 12

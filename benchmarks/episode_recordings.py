@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.bench.recorded_training import NoDisplay
 from redline.cli.flags import parse_train
 from redline.recordings import tracing
 from redline.recordings.library import open_library, recordings_path
 from redline.records import read_records
-from redline.runtime import actor, recording
-from redline.runtime.starting import start_run
+from redline.runtime import actor
+from redline.runtime.gauges import NoDisplay
+from redline.runtime.launch import start_run
+from redline.runtime.run_log import RunLog
 from redline_process import redline_command
 
 GAMES = (
@@ -168,7 +169,7 @@ class Clock:
     def around_recording(self) -> "Replaced":
         """Return a context in which all that recording does is timed."""
         places: list[tuple[Any, str]] = [(tracing.Tracer, "acted"), (tracing.Tracer, "stepped")]
-        places += [(actor, "encode_trace"), (recording.Recorder, "_recording")]
+        places += [(actor, "encode_trace"), (RunLog, "_recording")]
         return Replaced({place: self.timed(getattr(*place)) for place in places})
 
 

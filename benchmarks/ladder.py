@@ -24,7 +24,7 @@ from redline.bench.measuring import rate_of
 from redline.bench.results import why_not_judged
 from redline.cli.spinning import choose_spin
 from redline.records import Row
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
 from redline_process import (
     SETTLE_STEPS,
     WatchedProcess,

@@ -22,7 +22,8 @@ from redline.cli.flags import parse_train
 from redline.monitor import record
 from redline.records import Row, read_records
 from redline.report.statistics import mean_interval
-from redline.runtime.building import build_trainer, prepare_process, settle
+from redline.runtime.building import build_trainer, prepare_process
+from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 
 NAME = "monitor-overhead"
@@ -119,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train, watch by turns, record."""
     options = parse(argv)
     others_percent = psutil.cpu_percent(interval=1.0)
-    settled = settle(parse_train(FLAGS).job)
+    settled = resolve_job(parse_train(FLAGS).job)
     prepare_process(settled)
     trainer = build_trainer(settled, env_seed=settled.job.seed)
     try:

@@ -35,8 +35,8 @@ from plain_parts import (
 from redline.bench.results import own_cpu_s
 from redline.exploration import epsilon_greedy
 from redline.records import RecordWriter
-from redline.runtime.allocator import keep_freed_memory
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.building import keep_freed_memory
 from redline.schedules import Linear
 from redline.types import Array, IntArray
 

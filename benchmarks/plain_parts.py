@@ -18,8 +18,8 @@ from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
 from redline.experience import BatchBuffers, BatchLoader, ReplayLayout, ReplayMemory, UniformSampler
+from redline.runs.host import usable_cores
 from redline.runtime.pacing import Pacing
-from redline.runtime.roles import usable_cores
 from redline.types import Array, Batch, BoolArray, FloatArray, IntArray
 
 STACK = 4

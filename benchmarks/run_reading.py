@@ -9,7 +9,7 @@ from typing import Any
 from redline.algorithms.catalog import PARTS
 from redline.cli.flags import default_job, with_parts
 from redline.records import Row, read_records
-from redline.runtime.settings import flatten, to_settings
+from redline.runtime.config import flatten, to_settings
 
 WINDOW_EPISODES = 100
 # paths of the machine, and settings that Redline chooses itself

@@ -106,9 +106,9 @@ def test_updates_foreseen_together_are_those_done_one_by_one_across_a_sync_of_th
     together, alone = (Learner(algorithm, PICTURES, seed=1, device=CPU) for _ in range(2))
     batches = [batch_for(PICTURES, seed=number) for number in range(6)]
     for group in (batches[:1], batches[1:6]):  # the target changes after updates 2, 4 and 6
-        foreseen = together.foresee(group)
-        for batch, known in zip(group, foreseen, strict=True):
-            together.update(batch, steps=0, rng=np.random.default_rng(0), foreseen=known)
+        precomputed = together.precompute_targets(group)
+        for batch, known in zip(group, precomputed, strict=True):
+            together.update(batch, steps=0, rng=np.random.default_rng(0), precomputed=known)
             alone.update(batch, steps=0, rng=np.random.default_rng(0))
     for name, value in weights(together).items():
         torch.testing.assert_close(value, weights(alone)[name], atol=1e-5, rtol=1e-4)
@@ -117,9 +117,9 @@ def test_updates_foreseen_together_are_those_done_one_by_one_across_a_sync_of_th
 def test_nothing_is_foreseen_beyond_the_next_sync_nor_through_noise() -> None:
     batches = [batch_for(PICTURES, seed=number) for number in range(4)]
     learner = Learner(replace(PICTURE_DQN, target_sync_updates=3), PICTURES, seed=1, device=CPU)
-    assert [known is not None for known in learner.foresee(batches)] == [True, True, True, False]
+    assert [known is not None for known in learner.precompute_targets(batches)] == [True, True, True, False]
     noisy = Learner(replace(PICTURE_DQN, layers=Noisy()), PICTURES, seed=1, device=CPU)
-    assert noisy.foresee(batches) == [None] * 4
+    assert noisy.precompute_targets(batches) == [None] * 4
 
 
 def test_weights_of_another_network_are_refused() -> None:

@@ -14,9 +14,9 @@ from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
 from redline.monitor.process_files import Usage
 from redline.runtime.actor import Episode
+from redline.runtime.config import Job
 from redline.runtime.counters import Counters
 from redline.runtime.gauges import Gauges, RoleGauges
-from redline.runtime.job import Job
 from redline.types import EnvSpec
 
 UNITS = {

@@ -27,22 +27,21 @@ from redline.errors import UserError
 from redline.recipes import find_recipe
 from redline.records import Row, read_records
 from redline.runs.directory import read_run_json
-from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.locating import locate_run
-from redline.runtime.agent import Agent
-from redline.runtime.evaluation import EvaluationConfig, evaluate
+from redline.runs.manifest import NEWEST, find_checkpoint
+from redline.runtime.config import flatten, from_settings
 from redline.runtime.gauges import Gauges
-from redline.runtime.resuming import read_run, resume_run
+from redline.runtime.launch import AnySession, resume_run, start_run
+from redline.runtime.playing import Agent, EvaluationConfig, evaluate
+from redline.runtime.resolve import reopened, share_out
+from redline.runtime.resuming import read_run
 from redline.runtime.session import Outcome
-from redline.runtime.settings import flatten, from_settings
 from redline.runtime.sinks import RunStart, Sink
-from redline.runtime.starting import AnySession, start_run
-from redline.runtime.topology import reopened, share_out
 from redline.types import Array, FloatArray
 
-Callback = Callable[[Row], object]  # is given every reading; what it returns stops the run if it is true
+Callback = Callable[[Row], object]  # called with every reading; a true result stops the run
 
-WARNING = "warning: "  # begins what a run tells that is not as it should be
+WARNING = "warning: "  # prefix of a warning among the lines of a run
 
 logger = logging.getLogger("redline")
 
@@ -61,7 +60,7 @@ def train(
     """Train an agent to the end and return its run; on Pong with DQN if neither names nor a recipe say otherwise.
 
     `settings` are named as in a file for `--config`: `num_envs=16`, `optimizer={"lr": 1e-3}`, `env={"size": 60}`. With
-    `sets_process=False` the run leaves alone what is set once per process: PyTorch's threads, denormals, the allocator.
+    `sets_process=False` the run does not change settings of the process: PyTorch's threads, denormals, the allocator.
     """
     begun = training(env_id, algorithm, recipe=recipe, seed=seed, sinks=sinks, sets_process=sets_process, **settings)
     return begun.finish(callbacks)
@@ -77,7 +76,7 @@ def training(
     sets_process: bool = True,
     **settings: Any,
 ) -> Training:
-    """Begin to train an agent, and return an iterator over the run's readings. Who leaves the loop stops the run."""
+    """Begin to train an agent, and return an iterator over the run's readings. Leaving the loop stops the run."""
     if env_id:
         allow_module(env_id)
     names = {"env": env_id, "algo": algorithm, "recipe": recipe}
@@ -108,9 +107,9 @@ class Training(Iterator[Row]):
         self.path = session.run.path
         self._session = session
         self._stop = StopRequest()
-        # it knows nothing of this object: as soon as nobody holds the loop any more, it is closed
+        # it has no reference to this object, so it is closed as soon as the script drops the loop
         self._readings = _drive(session, self._stop)
-        next(self._readings)  # now it holds the session, and closes it in any case
+        next(self._readings)  # enters the session, which is then closed in any case
         _open.add(self)
 
     @property
@@ -147,7 +146,7 @@ class Training(Iterator[Row]):
         return self._stop if threading.current_thread() is threading.main_thread() else nullcontext()
 
     def _raise_signal(self) -> None:
-        """Let a signal take effect that came while the run was at work."""
+        """Raise a signal again that came while the run was at work."""
         number, self._stop.signal = self._stop.signal, None
         if number is not None:
             signal.raise_signal(number)
@@ -167,7 +166,7 @@ _open: weakref.WeakSet[Training] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Save the runs that a script still holds when it ends: their processes would outlive it."""
+    """Stop and save the runs that a script still holds when it ends: their processes would outlive it."""
     for training in list(_open):
         training.close()
 
@@ -179,7 +178,7 @@ def _drive(session: AnySession, stop: StopRequest) -> Generator[Gauges | None, N
 
 
 class Run:
-    """A run on the disk: what it was asked, what it wrote, and what can be done with it."""
+    """A run on the disk: its settings, its rows, and what can be done with it."""
 
     def __init__(self, path: str | Path) -> None:
         """Take a run directory, the newest run of a folder, or `last`."""
@@ -248,10 +247,10 @@ class Run:
 
 
 class Rows(list[Row]):
-    """Rows of a file of a run, as dicts; as columns where that is handier."""
+    """Rows of a file of a run, as dicts or as columns."""
 
     def columns(self) -> dict[str, Array]:
-        """Return an array for each name; what a row does not tell is NaN where numbers are, None elsewhere."""
+        """Return an array for each name; missing values are NaN among numbers, None elsewhere."""
         names = dict.fromkeys(name for row in self for name in row)
         return {name: _column([row.get(name) for row in self]) for name in names}
 
@@ -265,11 +264,11 @@ class Rows(list[Row]):
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an agent reached in whole episodes."""
+    """Returns of an agent in whole episodes."""
 
     returns: list[float]  # unclipped
     lengths_steps: list[int]
-    weights_steps: int  # that the weights had learnt from
+    weights_steps: int  # of the run when the weights were saved
 
     @property
     def mean_return(self) -> float:
@@ -278,14 +277,14 @@ class Evaluated:
 
 
 class _Log:
-    """Takes what a run tells to Python's logging."""
+    """Hands the lines of a run to Python's logging."""
 
     def note(self, text: str) -> None:
         level = logging.WARNING if text.startswith(WARNING) else logging.INFO
         logger.log(level, text.removeprefix(WARNING))
 
     def show(self, gauges: Gauges) -> None:
-        """Readings go to whoever holds the loop."""
+        """Do nothing: the loop yields readings."""
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,14 @@ class UserError(Exception):
     """Bad input or a machine that does not suffice: a fact and a remedy in one line."""
 
 
+class DamagedError(UserError):
+    """A file is missing, cut short or altered: its content cannot be trusted."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint could not be saved; the earlier ones are untouched."""
+
+
 def kind_name(kind: type) -> str:
     """Return the name under which a user knows a kind of part: `OnlineChooses` is online-chooses."""
     return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "-", kind.__name__).lower()

@@ -40,22 +40,22 @@ class Learner:
         self._losses_summed = 0
         self._diagnoses: deque[dict[str, torch.Tensor]] = deque(maxlen=MOST_DIAGNOSES)
 
-    def foresee(self, batches: Sequence[AnyBatch]) -> list[torch.Tensor | None]:
+    def precompute_targets(self, batches: Sequence[AnyBatch]) -> list[torch.Tensor | None]:
         """Return for each batch of the next updates what the target network says of it, None if it is to be asked then.
 
         Beyond its next sync the target is another one.
         """
         sync = self.algorithm.target_sync_updates
         known = batches if sync is None else batches[: sync - self.updates % sync]
-        foreseen = self.algorithm.foresee(known, stack=self._stack, target=self.target)
-        return [*foreseen, *[None] * (len(batches) - len(known))]
+        precomputed = self.algorithm.precompute_targets(known, stack=self._stack, target=self.target)
+        return [*precomputed, *[None] * (len(batches) - len(known))]
 
     def update(
-        self, batch: AnyBatch, *, steps: int, rng: np.random.Generator, foreseen: torch.Tensor | None = None
+        self, batch: AnyBatch, *, steps: int, rng: np.random.Generator, precomputed: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Learn from one batch on the learner's device, after `steps` steps; return a priority per row drawn.
 
-        Noisy networks draw their noise from `rng`; `foreseen` is what `foresee` gave.
+        Noisy networks draw their noise from `rng`; `precomputed` is what `precompute_targets` gave.
         """
         recipe = self.algorithm.optimizer
         if self.online.is_noisy:
@@ -63,7 +63,7 @@ class Learner:
             if self.target is not self.online:
                 self.target.resample(rng)
         losses, weights, priorities = self.algorithm.losses(
-            batch, stack=self._stack, online=self.online, target=self.target, foreseen=foreseen, steps=steps
+            batch, stack=self._stack, online=self.online, target=self.target, precomputed=precomputed, steps=steps
         )
         loss = weighted_mean(losses, weights)
         self.optimizer.zero_grad(set_to_none=True)

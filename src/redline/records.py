@@ -1,9 +1,8 @@
 """JSON Lines: one writer, one reader, the rule for a torn line.
 
-A row is one JSON object and a newline, and carries `schema`. A last line without a newline counts if it
-is a whole object, and is a torn line otherwise: readers skip it, the next writer removes it. Unreadable
-lines elsewhere are skipped and counted. Anybody may have written a file: what it says is shown only as
-`tamed` and `plain_text` let it through.
+A row is one JSON object and a newline, and carries `schema`. A last line without a newline counts if it is a whole
+object, and is a torn line otherwise: readers skip it, the next writer removes it. Unreadable lines elsewhere are
+skipped and counted. Anybody may have written a file, so its content is shown only after `tamed` and `plain_text`.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Self
+from typing import Any
+
+from redline.files import AppendedFile, open_regular, write_all
 
 SCHEMA = 1
 MAX_LINE_BYTES = 1_000_000
 MAX_TAIL_BYTES = 16_000_000  # that are read at once of a file that is followed
-LARGEST = 1e39  # beyond int64 and float32: nothing is counted or measured that is larger
+LARGEST = 1e39  # beyond int64 and float32: no count or measurement is larger
 MAX_DEPTH = 32
 MAX_CHARACTERS = 200
 
@@ -53,14 +53,14 @@ def as_json_value(value: object) -> object:
 
 
 def measured(value: object) -> int | float | None:
-    """Return a number that may have been counted or measured; None for anything else, infinities and NaN included."""
+    """Return a finite number of plausible size; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -LARGEST < value < LARGEST else None  # false for NaN
 
 
 def tamed(row: Row) -> Row:
-    """Return a row with None for numbers that nobody can have measured, and for what is nested beyond all need."""
+    """Return a row with None for implausible numbers, and for values that are nested too deeply."""
     return {key: _tamed(value, MAX_DEPTH) for key, value in row.items()}
 
 
@@ -75,65 +75,10 @@ def _tamed(value: object, depth: int) -> object:
 
 
 def plain_text(value: object) -> str:
-    """Return what a file says on one line, without anything that a terminal would obey."""
+    """Return a value as one short line without control characters."""
     text = str(value)[: MAX_CHARACTERS + 1]
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
-
-
-def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write every byte: the kernel may take fewer than it is given."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-class AppendedFile:
-    """A file that grows by whole pieces, each visible to readers at once."""
-
-    def __init__(self, path: Path, flags: int = 0) -> None:
-        self.path = path
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o644)
-        try:
-            self._mend(self._descriptor)
-        except BaseException:
-            self.close()
-            raise
-
-    def _mend(self, descriptor: int) -> None:
-        """Remove what a killed writer left half written."""
-        raise NotImplementedError
-
-    def _append(self, piece: bytes) -> None:
-        """Append a piece; where the disk takes only a part of it, remove the part and raise."""
-        descriptor = self._open_descriptor()
-        size_bytes = os.fstat(descriptor).st_size
-        try:
-            write_all(descriptor, piece)
-        except OSError as error:
-            os.ftruncate(descriptor, size_bytes)
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
-
-    def sync(self) -> None:
-        """Return when all of it is on the disk."""
-        os.fsync(self._open_descriptor())
-
-    def close(self) -> None:
-        """Close the file; closing twice is harmless."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _open_descriptor(self) -> int:
-        if self._descriptor is None:
-            raise ValueError(f"{self.path} is closed")
-        return self._descriptor
 
 
 class RecordWriter(AppendedFile):
@@ -164,7 +109,7 @@ def encode_row(row: Mapping[str, object]) -> bytes:
     value = {"schema": SCHEMA, **row}
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError):  # most rows hold plain numbers: to look at each of them first would cost more
+    except (TypeError, ValueError):  # rare, so a check of every row beforehand would cost more
         text = json.dumps(as_json_value(value), allow_nan=False, separators=(",", ":"))
     line = text.encode() + b"\n"
     if len(line) > MAX_LINE_BYTES:
@@ -187,7 +132,7 @@ def iterate_lines(path: Path) -> Iterator[tuple[bytes, Row | None]]:
 
     A line beyond `MAX_LINE_BYTES` comes in pieces without a row, so that memory stays bounded.
     """
-    with path.open("rb") as file:
+    with open_regular(path, follow_links=True) as file:
         is_continued = False
         while piece := file.readline(MAX_LINE_BYTES):
             yield piece, None if is_continued else parse_row(piece)
@@ -223,7 +168,7 @@ class RecordTail:
 
     def __init__(self, path: Path, *, last_bytes: int | None = None) -> None:
         self.path = path
-        self._last_bytes = last_bytes  # to begin with: whoever wants the newest row need not read a week of them
+        self._last_bytes = last_bytes  # to begin with: the newest row does not need a week of rows
         self._file_id: tuple[int, int] | None = None  # device and inode
         self._read_bytes = 0
         self._is_continued = False  # in the middle of a line beyond `MAX_LINE_BYTES`
@@ -234,7 +179,7 @@ class RecordTail:
         Of very many, the first `MAX_TAIL_BYTES`: the next calls return the rest.
         """
         rows: list[Row] = []
-        with suppress(OSError), _open_unblocked(self.path) as file:
+        with suppress(OSError), open_regular(self.path, follow_links=True) as file:
             self._find_begin(os.fstat(file.fileno()))
             file.seek(self._read_bytes)
             end_bytes = self._read_bytes + MAX_TAIL_BYTES
@@ -253,15 +198,6 @@ class RecordTail:
         if file_id != self._file_id or status.st_size < self._read_bytes:
             skipped_bytes = 0 if self._last_bytes is None else max(0, status.st_size - self._last_bytes)
             self._file_id, self._read_bytes, self._is_continued = file_id, skipped_bytes, False
-
-
-def _open_unblocked(path: Path) -> BinaryIO:
-    """Open a file for reading; refuse pipes and devices, which could block or never end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(None, "not a regular file", str(path))
-    return os.fdopen(descriptor, "rb")
 
 
 def read_records(path: Path) -> list[Row]:

@@ -42,8 +42,9 @@ from redline.experience import ReplayConfig, RolloutBuffer
 from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp, Small, Torso
 from redline.returns import NStep
-from redline.runtime.building import build_trainer, settle
-from redline.runtime.job import Job
+from redline.runtime.building import build_trainer
+from redline.runtime.config import Job
+from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 from redline.schedules import Linear
 from redline.types import AnyBatch, Batch, EnvSpec, SequenceBatch
@@ -61,7 +62,7 @@ def small(algorithm: QLearning | OnPolicy, network: Torso) -> QLearning | OnPoli
 
 
 def trainer_for(algorithm: QLearning | OnPolicy, env: EnvConfig, num_envs: int = 6) -> Trainer:
-    trainer = build_trainer(settle(Job(env=env, algorithm=algorithm, num_envs=num_envs)), env_seed=1)
+    trainer = build_trainer(resolve_job(Job(env=env, algorithm=algorithm, num_envs=num_envs)), env_seed=1)
     trainer.begin()
     return trainer
 

@@ -12,11 +12,11 @@ from redline.bench.example_batches import example_batches, num_bytes
 from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.runtime.building import Settled
-from redline.runtime.job import Job
+from redline.runtime.config import Job
+from redline.runtime.resolve import ResolvedJob
 
 
-def settled_on_pong(name: str, batch_size: int | None = None) -> Settled:
+def settled_on_pong(name: str, batch_size: int | None = None) -> ResolvedJob:
     return LearnerBench(algo=name, batch_size=batch_size)._settle()
 
 

@@ -10,7 +10,8 @@ import pytest
 from redline.bench import recorded_training
 from redline.bench.recorded_training import recorded, waker
 from redline.cli.flags import parse_train
-from redline.runtime.building import build_trainer, settle
+from redline.runtime.building import build_trainer
+from redline.runtime.resolve import resolve_job
 
 
 def test_a_monitor_that_cannot_be_started_is_said_and_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +20,7 @@ def test_a_monitor_that_cannot_be_started_is_said_and_missing(tmp_path: Path, mo
 
     monkeypatch.setattr(recorded_training, "MonitorProcess", refuse)
     notes: list[str] = []
-    trainer = build_trainer(settle(parse_train(["--env", "CartPole-v1", "--num-envs", "1"]).job), env_seed=1)
+    trainer = build_trainer(resolve_job(parse_train(["--env", "CartPole-v1", "--num-envs", "1"]).job), env_seed=1)
     try:
         with recorded(trainer, tmp_path, algorithm="dqn", note=notes.append) as training, training.without_records():
             pass

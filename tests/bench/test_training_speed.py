@@ -18,7 +18,8 @@ from redline.bench.training_speed import (
     train_window,
 )
 from redline.cli.flags import parse_train
-from redline.runtime.building import build_trainer, settle
+from redline.runtime.building import build_trainer
+from redline.runtime.resolve import resolve_job
 
 LIMIT = Limit(sgemm_gflops=100.0, work=Work(flop_per_update=1e9, flop_per_step=2.5e8), env_s_per_step=0.0025)
 assert LIMIT.steps_per_s == pytest.approx(200.0)
@@ -95,7 +96,7 @@ def test_dqn_differs_from_the_default_only_in_what_a_short_run_needs() -> None:
 def test_a_window_holds_whole_rollouts_with_their_updates(tmp_path: Path) -> None:
     flags = ["--algo", "ppo", "--rollout-steps", "4", "--batch-size", "4", "--epochs", "1", "--monitor.hz", "0"]
     job = parse_train(["--env", "CartPole-v1", "--num-envs", "2", *flags]).job
-    trainer = build_trainer(settle(job), env_seed=1)
+    trainer = build_trainer(resolve_job(job), env_seed=1)
     try:
         with recorded(trainer, tmp_path, algorithm="ppo", note=pytest.fail) as training:
             trainer.begin()

@@ -16,7 +16,7 @@ from recording import make_record
 from redline.algorithms import catalog
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import default_job, parse_train
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
 from run_reading import Point
 
 TRAININGS = [Training("task", name, 1, ("--max-steps", "8")) for name in ("dqn", "ppo")]

@@ -15,8 +15,8 @@ from redline.bench.training_speed import make_job
 from redline.cli.bench import ended_by_signals
 from redline.cli.main import BAD_INPUT, FAILED, main
 from redline.envs.vector import EnvError
-from redline.runtime.job import Job
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job
 
 QUICK = ["bench", "train", "--algo", "a2c", "--rounds", "1", "--seconds", "0.5", "--warmup-steps", "100"]
 

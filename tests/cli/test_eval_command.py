@@ -16,8 +16,9 @@ from redline.cli.atari_scores import REFERENCES
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 from redline.envs.ledger import reset_seed
 from redline.runs.directory import RunDirectory
-from redline.runs.finding import NEWEST, find_checkpoint
-from redline.runtime.evaluation import evaluation_seed, load_weights
+from redline.runs.manifest import NEWEST, find_checkpoint
+from redline.runtime.evaluation import evaluation_seed
+from redline.runtime.playing import load_weights
 from redline.runtime.resuming import read_run
 from redline.types import EnvSpec
 

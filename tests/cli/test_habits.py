@@ -9,7 +9,7 @@ import pytest
 from redline.cli.flags import config_of, parse_train
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.cli.output import command
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
 
 Output = pytest.CaptureFixture[str]
 

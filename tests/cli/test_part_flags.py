@@ -12,7 +12,7 @@ from redline.algorithms.predictions import Categorical, Quantiles
 from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.networks import Dueling, Gru
-from redline.runtime.building import settle
+from redline.runtime.resolve import resolve_job
 
 CARTPOLE = ("--env", "CartPole-v1")
 
@@ -77,12 +77,12 @@ def test_flags_and_file_name_parts_together(tmp_path: Path) -> None:
 def test_a_batch_of_sequences_holds_whole_ones() -> None:
     flags = parse_train([*CARTPOLE, "--algo", "dqn", "--core", "gru", "--batch-size", "30"])
     assert isinstance(flags.job.algorithm.core, Gru)  # type: ignore[union-attr]
-    settled = settle(flags.job)
+    settled = resolve_job(flags.job)
     assert settled.job.algorithm.batch_size == 24
     assert [str(item) for item in settled.adjustments] == ["batch-size: 30 → 24 (whole sequences of 8 steps)"]
 
 
 def test_a_learning_rate_that_is_zero_before_the_run_ends_is_said() -> None:
     flags = parse_train([*CARTPOLE, *["--algo", "ppo", "--optimizer.anneal-steps", "1000", "--max-steps", "4000"]])
-    (said,) = settle(flags.job).adjustments
+    (said,) = resolve_job(flags.job).adjustments
     assert str(said).startswith("optimizer.lr: 0.001 → 0 from step 1,000 on")

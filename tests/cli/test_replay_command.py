@@ -126,7 +126,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named(
     assert "warning: checkpoint 400 skipped" in err
     assert main(["replay", "inspect", str(run), "--checkpoint", "400"]) == BAD_INPUT
     err = capsys.readouterr().err
-    assert "has not the sha256 that was written" in err
+    assert "does not have the sha256 that was written" in err
     assert err.count("\n") == 1
 
 

@@ -269,9 +269,9 @@ def test_the_last_of_two_spellings_counts(tmp_path: Path, capsys: pytest.Capture
 def test_without_tensorboard_one_line_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from redline.runtime import trackers
+    from redline.runtime import sinks
 
-    monkeypatch.setattr(trackers, "find_spec", lambda name: None)  # as on a machine without the extra
+    monkeypatch.setattr(sinks, "find_spec", lambda name: None)  # as on a machine without the extra
     assert main(["train", *CARTPOLE, "--max-steps", "80", "--log-dir", str(tmp_path), "--plain"]) == DONE
     assert capsys.readouterr().out.count("pip install 'redline[tensorboard]'") == 1
     assert not list(tmp_path.glob("*/*/*/tensorboard"))

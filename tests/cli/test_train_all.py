@@ -11,7 +11,7 @@ from redline.cli import train
 from redline.cli.flags import parse_runs, parse_train, read_seeds, requested_algorithm
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
-from redline.runtime.starting import start_run
+from redline.runtime.launch import start_run
 
 SHORT = ("--env", "CartPole-v1", "--max-steps", "80", "--num-envs", "4")
 

@@ -17,7 +17,7 @@ from redline.cli.main import DONE, main
 from redline.cli.watch import WORDS, describe_event, moment
 from redline.records import encode_row
 from redline.runs.directory import RunDirectory
-from redline.runs.following import FollowedRun
+from redline.runs.locating import FollowedRun
 from redline.runtime.gauges import Gauges
 
 Output = pytest.CaptureFixture[str]

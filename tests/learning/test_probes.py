@@ -18,8 +18,9 @@ from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp
 from redline.returns import NStep
-from redline.runtime.building import build_trainer, settle
-from redline.runtime.job import Job
+from redline.runtime.building import build_trainer
+from redline.runtime.config import Job
+from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 from redline.schedules import Linear
 
@@ -89,7 +90,7 @@ def learnt(
     probe: str, *, steps: int, algorithm: QLearning | OnPolicy = PROBE_DQN, stack: int = 1, **env: Any
 ) -> Trainer:
     config = EnvConfig(f"redline/{probe}-v0", stack=stack, skip=1, **env)
-    trainer = build_trainer(settle(Job(env=config, algorithm=algorithm, num_envs=4)), env_seed=1)
+    trainer = build_trainer(resolve_job(Job(env=config, algorithm=algorithm, num_envs=4)), env_seed=1)
     trainer.begin()
     while trainer.counters.steps < steps:
         trainer.vector_step()

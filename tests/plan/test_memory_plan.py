@@ -7,7 +7,7 @@ import pytest
 
 from redline.experience import ReplayLayout, check_fits, with_budget
 from redline.plan.memory import MemoryPlan, Room, plan_memory
-from redline.runtime.compression import Measured
+from redline.runtime.replay_sizing import Measured
 from redline.types import EnvSpec
 
 PONG = EnvSpec("pong", (84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)

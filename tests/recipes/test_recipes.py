@@ -10,7 +10,7 @@ from redline.cli.flags import parse_train
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.errors import UserError
 from redline.recipes import find_recipe, parse_recipe, recipe_names
-from redline.runtime.settings import flatten
+from redline.runtime.config import flatten
 
 NAMES = ("atari-small", "boxing", "breakout", "pong", "pong-dqn", "pong-ppo")
 

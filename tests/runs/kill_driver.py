@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.cutting import cut_after
-from redline.runs.directory import RunDirectory
+from redline.runs.directory import RunDirectory, cut_after
 
 KILLED_AT = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "write", "ftruncate")
 

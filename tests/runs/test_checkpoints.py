@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from redline.errors import UserError
+from redline.errors import CheckpointError, DamagedError, UserError
 from redline.records import read_records
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
-from redline.runs.errors import CheckpointError, DamagedError
 from redline.runs.manifest import encode_manifest, load_checkpoint, newest_valid
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -167,7 +166,7 @@ def test_run_without_a_valid_checkpoint_is_an_error(store: CheckpointStore) -> N
     with pytest.raises(UserError, match="holds no valid checkpoint to resume from: none was ever completed"):
         store.newest_valid()
     flip_bit(save(store, 100) / WEIGHTS)
-    with pytest.raises(UserError, match=r"holds no valid checkpoint .*weights\.safetensors has not the sha256"):
+    with pytest.raises(UserError, match=r"holds no valid checkpoint .*weights\.safetensors does not have the sha256"):
         store.newest_valid()
 
 
@@ -293,7 +292,7 @@ import resource, sys
 from pathlib import Path
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
-from redline.runs.errors import CheckpointError
+from redline.errors import CheckpointError
 
 with RunDirectory.create(Path(sys.argv[1]), game="pong", algorithm="dqn", seed=1) as run, CheckpointStore(run) as store:
     run.write_run_json({})

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from redline.errors import UserError
+from redline.errors import DamagedError, UserError
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
-from redline.runs.errors import DamagedError
-from redline.runs.finding import BEST, NEWEST, find_checkpoint
+from redline.runs.manifest import BEST, NEWEST, find_checkpoint
 
 
 @pytest.fixture

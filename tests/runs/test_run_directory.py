@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UserError
+from redline.files import explain
 from redline.records import read_records
 from redline.runs.directory import MAX_RUN_JSON_BYTES, RunDirectory, read_run_json, slug
-from redline.runs.errors import explain
 from redline.runs.host import host_facts, version
 from redline.runs.lock import is_held
 
@@ -122,8 +122,8 @@ def test_run_json_comes_back_with_its_schema(run: RunDirectory) -> None:
     ("content", "message"),
     [
         (b'{"schema": 1', "is damaged"),
-        (b"[]", "has not schema 1"),
-        (b'{"schema": 2}', "has not schema 1"),
+        (b"[]", "holds no JSON object"),
+        (b'{"schema": 2}', "does not have schema 1"),
         (b" " * (MAX_RUN_JSON_BYTES + 1), "is larger than 16_000_000 bytes"),
     ],
     ids=["torn", "list", "schema", "size"],

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.errors import CheckpointError, DamagedError
 from redline.runs import segments
-from redline.runs.errors import CheckpointError, DamagedError
 from redline.runs.segments import Location, SegmentStore, find_locations
 
 
@@ -93,7 +93,7 @@ def test_altered_missing_and_truncated_chunks_are_damage(folder: Path) -> None:
         first, second = store.append(b"first"), store.append(b"second")
     path = folder / first["segment"]
     path.write_bytes(b"fiRst" + b"secon")
-    with pytest.raises(DamagedError, match=r"chunk at 0 has not the sha256"):
+    with pytest.raises(DamagedError, match=r"chunk at 0 does not have the sha256"):
         store.read(first)
     with pytest.raises(DamagedError, match=r"ends at 10, before its chunk at 5 \+ 6"):
         store.read(second)
@@ -149,7 +149,7 @@ def test_locations_are_found_at_any_depth() -> None:
 FILE_SIZE_LIMITED = """
 import sys
 from pathlib import Path
-from redline.runs.errors import CheckpointError
+from redline.errors import CheckpointError
 from redline.runs.segments import SegmentStore
 
 with SegmentStore(Path(sys.argv[1])) as store:

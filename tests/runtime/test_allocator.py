@@ -6,7 +6,7 @@ import sys
 FAULTS = """
 import resource
 import numpy as np
-from redline.runtime.allocator import keep_freed_memory
+from redline.runtime.building import keep_freed_memory
 
 if {keep}:
     assert keep_freed_memory()

@@ -11,16 +11,15 @@ from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
 from redline.networks import Mlp
 from redline.records import read_records
-from redline.runtime.job import Job
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.run_monitor import MonitorConfig
-from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
+from redline.runtime.config import Job, MonitorConfig
+from redline.runtime.gauges import Display
+from redline.runtime.launch import resume_run, start_run
+from redline.runtime.resuming import read_run
 
 UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 
-def test_a_full_disk_costs_a_checkpoint_and_nothing_else(mount_disk: Callable[[str], Path], listener: Watcher) -> None:
+def test_a_full_disk_costs_a_checkpoint_and_nothing_else(mount_disk: Callable[[str], Path], listener: Display) -> None:
     disk = mount_disk("8m")
     algorithm = replace(DQN_CLASSIC, network=Mlp((32,)), replay=ReplayConfig(capacity=2_000), warmup_steps=100)
     job = Job(

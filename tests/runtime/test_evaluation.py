@@ -23,6 +23,7 @@ from redline.exploration import Greedy
 from redline.networks import Mlp, Noisy, Small
 from redline.recordings.tracing import RecordingConfig
 from redline.records import Row, read_records
+from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.evaluation import (
     Evaluator,
     NumberedEvaluation,
@@ -33,13 +34,9 @@ from redline.runtime.evaluation import (
     greedy_seed,
     make_player,
 )
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
-from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.launch import resume_run, start_run
+from redline.runtime.resuming import read_run
 from redline.runtime.session import Session
-from redline.runtime.starting import start_run
 from redline.types import EnvSpec, VectorStep
 
 SPEC = EnvSpec(name="stub", frame_shape=(2,), frame_dtype="float32", stack=1, num_actions=2, frames_per_step=1)

@@ -7,15 +7,14 @@ import pytest
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
+from redline.runtime.config import Job, Limits
+from redline.runtime.gauges import Display
+from redline.runtime.launch import resume_run, start_run
+from redline.runtime.resuming import read_run
 
 
 @pytest.mark.gpu
-def test_a_run_on_a_gpu_learns_stops_and_goes_on(tmp_path: Path, listener: Watcher) -> None:
+def test_a_run_on_a_gpu_learns_stops_and_goes_on(tmp_path: Path, listener: Display) -> None:
     algorithm = replace(DQN_CLASSIC, warmup_steps=200)
     env = EnvConfig("CartPole-v1", stack=1, skip=1)
     job = Job(env=env, algorithm=algorithm, log_dir=tmp_path, device="cuda", limits=Limits(max_steps=1_000))

@@ -11,8 +11,9 @@ from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
 from redline.learner import NonFiniteError
-from redline.runtime.building import build_trainer, settle
-from redline.runtime.job import Job
+from redline.runtime.building import build_trainer
+from redline.runtime.config import Job
+from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 from redline.schedules import Linear
 from redline.types import Batch, IntArray, VectorStep
@@ -22,7 +23,7 @@ def trainer_for(**changes: Any) -> Trainer:
     explore = EpsilonGreedy(Linear(1.0, 0.02, over_steps=5_000))
     algorithm = replace(DQN_CLASSIC, explore=explore, warmup_steps=40, batch_size=16, samples_per_step=4.0, **changes)
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, num_envs=4)
-    trainer = build_trainer(settle(job), env_seed=1)
+    trainer = build_trainer(resolve_job(job), env_seed=1)
     trainer.begin()
     return trainer
 
@@ -106,7 +107,7 @@ def test_pictures_of_forty_pixels_and_three_frames_train_too(tmp_path: Path) -> 
 
     algorithm = replace(DQN, network=Small(), warmup_steps=40, replay=ReplayConfig(capacity=1_000))
     job = Job(env=EnvConfig("breakout", size=40, stack=3), algorithm=algorithm, num_envs=2)
-    trainer = build_trainer(settle(job), env_seed=1)
+    trainer = build_trainer(resolve_job(job), env_seed=1)
     trainer.begin()
     for _ in range(40):
         trainer.vector_step()

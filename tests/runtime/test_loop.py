@@ -1,5 +1,6 @@
 """The loop: what counts as training time, and when something is due."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,8 +8,8 @@ import pytest
 
 from redline.runtime import loop as module
 from redline.runtime.counters import Counters
-from redline.runtime.loop import Every, Loop
-from redline.runtime.phases import Stopwatch
+from redline.runtime.loop import Every, Loop, busy_shares
+from redline.runtime.training import PHASES, Stopwatch
 
 
 class Clock:
@@ -95,3 +96,53 @@ def test_an_interval_begins_when_something_was_done(clock: Clock) -> None:
     assert (at_once.is_due(), later.is_due()) == (True, True)
     clock.now_s += 4.0
     assert (at_once.is_due(), later.is_due()) == (False, False)
+
+
+class PhaseClock:
+    """Stands still unless it is told to go on."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def go_on(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.fixture
+def phase_clock(monkeypatch: pytest.MonkeyPatch) -> PhaseClock:
+    clock = PhaseClock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return clock
+
+
+def test_every_moment_belongs_to_one_phase(phase_clock: PhaseClock) -> None:
+    watch = Stopwatch()
+    phase_clock.go_on(2.0)
+    watch.lap("learn")
+    phase_clock.go_on(0.5)
+    watch.lap("keep")
+    phase_clock.go_on(1.0)
+    watch.lap("learn")
+    assert watch.seconds == dict.fromkeys(PHASES, 0.0) | {"learn": 3.0, "keep": 0.5}
+
+
+def test_what_is_skipped_belongs_to_none(phase_clock: PhaseClock) -> None:
+    watch = Stopwatch()
+    phase_clock.go_on(2.0)
+    watch.skip()
+    phase_clock.go_on(0.5)
+    watch.lap("learn")
+    assert watch.seconds["learn"] == 0.5
+    phase_clock.go_on(2.0)
+    watch.lap("act")
+    watch.forget()
+    assert set(watch.seconds.values()) == {0.0}
+
+
+def test_waiting_is_not_work() -> None:
+    spent_s = {"act": 1.0, "draw": 2.0, "learn": 4.0, "keep": 2.0, "other": 1.0}
+    waited_s = {"envs": 1.5, "gather": 0.5, "rest": 9.0}
+    busy = busy_shares(spent_s, waited_s, seconds=10.0)
+    assert busy == pytest.approx({"act": 0.1, "draw": 0.15, "learn": 0.4, "keep": 0.05, "other": 0.1})

@@ -16,15 +16,12 @@ from redline.errors import UserError
 from redline.experience import ReplayConfig
 from redline.networks import Small
 from redline.records import read_records
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.resuming import MAY_CHANGE, StoppedWhileResumingError, read_run, resume_run
-from redline.runtime.roles import ActorConfig, LearnerConfig
-from redline.runtime.run_monitor import MonitorConfig
-from redline.runtime.session import Session
-from redline.runtime.starting import start_run
-from redline.runtime.topology import share_out
-from redline.runtime.watching import Watcher
+from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.gauges import Display
+from redline.runtime.launch import resume_run, start_run
+from redline.runtime.resolve import share_out
+from redline.runtime.resuming import MAY_CHANGE, read_run
+from redline.runtime.session import Session, StoppedWhileResumingError
 
 UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
@@ -83,7 +80,7 @@ def episodes(run: Path) -> list[dict[str, Any]]:
     ],
 )
 def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
-    make_job: Callable[..., Job], prefetch: int, sample: Sampling, tmp_path: Path, listener: Watcher
+    make_job: Callable[..., Job], prefetch: int, sample: Sampling, tmp_path: Path, listener: Display
 ) -> None:
     job = make_job(tmp_path)
     replay = replace(job.algorithm.replay, prefetch=prefetch)
@@ -100,7 +97,7 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
     assert not any("not bit-exact" in note for note in listener.notes)  # type: ignore[attr-defined]
 
 
-def test_the_seed_decides_everything(tmp_path: Path, listener: Watcher) -> None:
+def test_the_seed_decides_everything(tmp_path: Path, listener: Display) -> None:
     first, again, other = (
         checkpoint_bytes(play(start_run(cartpole(tmp_path, seed=seed), "dqn", listener)), 2_000) for seed in (1, 1, 2)
     )
@@ -108,7 +105,7 @@ def test_the_seed_decides_everything(tmp_path: Path, listener: Watcher) -> None:
     assert first["weights"] != other["weights"]
 
 
-def test_another_number_of_envs_cuts_the_episodes_under_way_and_goes_on(tmp_path: Path, listener: Watcher) -> None:
+def test_another_number_of_envs_cuts_the_episodes_under_way_and_goes_on(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
     saved = read_run(run)
     session = resume_run(saved, share_out(replace(saved.job, num_envs=8), ["num-envs"]), listener)
@@ -122,7 +119,7 @@ def test_another_number_of_envs_cuts_the_episodes_under_way_and_goes_on(tmp_path
     assert len(seeds) == len(set(seeds))
 
 
-def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener: Watcher) -> None:
+def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
     saved = read_run(run)
     session = resume_run(saved, replace(saved.job, algorithm=replace(saved.job.algorithm, batch_size=32)), listener)
@@ -134,7 +131,7 @@ def test_another_batch_size_keeps_the_samples_per_step(tmp_path: Path, listener:
 
 
 @pytest.mark.parametrize("capacity", [980, 940, 600])
-def test_a_smaller_replay_draws_anew_what_was_drawn_ahead(capacity: int, tmp_path: Path, listener: Watcher) -> None:
+def test_a_smaller_replay_draws_anew_what_was_drawn_ahead(capacity: int, tmp_path: Path, listener: Display) -> None:
     job = cartpole(tmp_path)
     ahead = replace(job.algorithm, replay=ReplayConfig(capacity=1_000, prefetch=24))
     run = play(start_run(replace(job, algorithm=ahead), "dqn", listener), until_steps=1_600)
@@ -146,7 +143,7 @@ def test_a_smaller_replay_draws_anew_what_was_drawn_ahead(capacity: int, tmp_pat
     assert any("24 batches drawn ahead are drawn anew" in note for note in listener.notes)  # type: ignore[attr-defined]
 
 
-def test_a_stop_while_the_envs_come_back_leaves_the_checkpoint_as_it_was(tmp_path: Path, listener: Watcher) -> None:
+def test_a_stop_while_the_envs_come_back_leaves_the_checkpoint_as_it_was(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=500)
     before = checkpoint_bytes(run, 500)
     saved = read_run(run)
@@ -156,21 +153,21 @@ def test_a_stop_while_the_envs_come_back_leaves_the_checkpoint_as_it_was(tmp_pat
     play(resume_run(saved, saved.job, listener), until_steps=600)
 
 
-def test_what_can_not_change_is_refused_by_name(tmp_path: Path, listener: Watcher) -> None:
+def test_what_can_not_change_is_refused_by_name(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=100)
     saved = read_run(run)
     with pytest.raises(UserError, match="--seed can't change on resume"):
         resume_run(saved, replace(saved.job, seed=5), listener)
 
 
-def test_a_run_in_use_is_refused(tmp_path: Path, listener: Watcher) -> None:
+def test_a_run_in_use_is_refused(tmp_path: Path, listener: Display) -> None:
     with start_run(cartpole(tmp_path), "dqn", listener) as session:
         saved = read_run(session.run.path)
         with pytest.raises(UserError, match="in use by process"):
             resume_run(saved, saved.job, listener)
 
 
-def test_a_damaged_checkpoint_is_skipped_and_said(tmp_path: Path, listener: Watcher) -> None:
+def test_a_damaged_checkpoint_is_skipped_and_said(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=500)
     (run / "checkpoints" / "500" / "weights.safetensors").write_bytes(b"torn")
     saved = read_run(run)
@@ -184,7 +181,7 @@ def test_a_damaged_checkpoint_is_skipped_and_said(tmp_path: Path, listener: Watc
     assert all(row["steps"] <= 500 for row in lost)
 
 
-def test_damaged_replay_costs_experience_and_no_weights(tmp_path: Path, listener: Watcher) -> None:
+def test_damaged_replay_costs_experience_and_no_weights(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=1_000)
     weights = checkpoint_bytes(run, 1_000)["weights"]
     segment = sorted((run / "replay").iterdir())[0]
@@ -207,7 +204,7 @@ def test_every_setting_that_may_change_is_documented() -> None:
     assert documented == MAY_CHANGE
 
 
-def test_counters_and_scores_of_the_checkpoint_agree_with_the_records(tmp_path: Path, listener: Watcher) -> None:
+def test_counters_and_scores_of_the_checkpoint_agree_with_the_records(tmp_path: Path, listener: Display) -> None:
     run = play(start_run(cartpole(tmp_path), "dqn", listener))
     state = json.loads((run / "checkpoints" / "2000" / "state.json").read_text())
     rows = episodes(run)

@@ -11,15 +11,12 @@ from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.experience import ReplayConfig
 from redline.networks.torsos import Small
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.roles import ActorConfig, LearnerConfig
-from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.gauges import Display
+from redline.runtime.launch import resume_run, start_run
+from redline.runtime.resolve import share_out
+from redline.runtime.resuming import read_run
 from redline.runtime.session import Session
-from redline.runtime.starting import start_run
-from redline.runtime.topology import share_out
-from redline.runtime.watching import Watcher
 
 UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
@@ -73,7 +70,7 @@ def final_bytes(run: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
-    case: str, tmp_path: Path, listener: Watcher
+    case: str, tmp_path: Path, listener: Display
 ) -> None:
     name, (env, algorithm) = case.partition(",")[0], CASES[case]
     job = Job(
@@ -101,7 +98,7 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
 
 
 @pytest.mark.parametrize("name", ["a2c", "ppo", "pqn"])
-def test_another_number_of_envs_drops_the_rollout_under_way(name: str, tmp_path: Path, listener: Watcher) -> None:
+def test_another_number_of_envs_drops_the_rollout_under_way(name: str, tmp_path: Path, listener: Display) -> None:
     job = Job(
         monitor=UNWATCHED,
         env=EnvConfig("CartPole-v1", stack=1, skip=1),

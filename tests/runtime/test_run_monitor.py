@@ -13,12 +13,9 @@ from redline.errors import UserError
 from redline.experience.sizing import ReplayConfig
 from redline.monitor.process_files import read_stat
 from redline.records import Row, read_records
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.roles import EvaluatorConfig
-from redline.runtime.run_monitor import MonitorConfig
-from redline.runtime.starting import AnySession, start_run
-from redline.runtime.watching import Watcher
+from redline.runtime.config import EvaluatorConfig, Job, Limits, MonitorConfig
+from redline.runtime.gauges import Display
+from redline.runtime.launch import AnySession, start_run
 
 SHORT = replace(DQN_CLASSIC, warmup_steps=100, replay=ReplayConfig(capacity=1_000), samples_per_step=8.0)
 
@@ -36,7 +33,7 @@ def play(session: AnySession) -> tuple[list[Row], list[Row]]:
     return read_records(session.run.path / "hardware.jsonl"), read_records(session.run.path / "events.jsonl")
 
 
-def test_a_run_records_its_hardware_and_says_what_that_cost(tmp_path: Path, listener: Watcher) -> None:
+def test_a_run_records_its_hardware_and_says_what_that_cost(tmp_path: Path, listener: Display) -> None:
     rows, events = play(start_run(job(tmp_path), "dqn", listener))
     (own,) = (process for process in rows[-1]["watched"] if process["pid"] == os.getpid())
     assert own["role"] == "inline"
@@ -49,7 +46,7 @@ def test_a_run_records_its_hardware_and_says_what_that_cost(tmp_path: Path, list
     assert {"steps", "time_s", "unix_s"} <= stop.keys()
 
 
-def test_the_roles_of_a_run_with_processes_of_its_own_are_told_apart(tmp_path: Path, listener: Watcher) -> None:
+def test_the_roles_of_a_run_with_processes_of_its_own_are_told_apart(tmp_path: Path, listener: Display) -> None:
     changes = {"evaluator": EvaluatorConfig(every_minutes=0.0), "limits": Limits(max_steps=None, max_minutes=0.03)}
     rows, events = play(start_run(job(tmp_path, topology="async", actors=2, **changes), "dqn", listener))
     named = {row["pid"]: row["role"] for row in events if row["event"] == "process"}
@@ -59,7 +56,7 @@ def test_the_roles_of_a_run_with_processes_of_its_own_are_told_apart(tmp_path: P
     assert any(row["roles"].get("learner", {}).get("cpu_cores_used", 0.0) > 0.0 for row in rows)
 
 
-def test_no_monitor_leaves_no_trace(tmp_path: Path, listener: Watcher) -> None:
+def test_no_monitor_leaves_no_trace(tmp_path: Path, listener: Display) -> None:
     limits = Limits(max_steps=200)
     session = start_run(job(tmp_path, monitor=MonitorConfig(hz=0), limits=limits), "dqn", listener)
     with session:
@@ -68,13 +65,13 @@ def test_no_monitor_leaves_no_trace(tmp_path: Path, listener: Watcher) -> None:
     assert "monitor-start" not in {row["event"] for row in read_records(session.run.path / "events.jsonl")}
 
 
-def test_a_run_goes_on_when_its_monitor_is_lost(tmp_path: Path, listener: Watcher) -> None:
+def test_a_run_goes_on_when_its_monitor_is_lost(tmp_path: Path, listener: Display) -> None:
     session = start_run(job(tmp_path, limits=Limits(max_steps=None, max_minutes=0.03)), "dqn", listener)
     killed: list[int] = []
 
     def kill_monitor() -> None:
         """Kill the monitor, once it has begun."""
-        monitor = session._monitor._monitor  # type: ignore[union-attr]
+        monitor = session._monitor._process  # type: ignore[union-attr]
         if (
             not killed
             and monitor is not None

@@ -16,11 +16,11 @@ from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
 from redline.records import read_records
 from redline.runtime import evaluation, session
+from redline.runtime.config import SOLVED, Job, Limits, MonitorConfig
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
 from redline.runtime.evaluation import PlayedEpisode, Player, StoppedWhileEvaluatingError
-from redline.runtime.job import Job
-from redline.runtime.limits import SOLVED, Limits
-from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.gauges import NoDisplay
+from redline.runtime.launch import start_run
 from redline.runtime.session import Outcome
 from redline.runtime.solving import (
     CONFIRMING_EPISODES,
@@ -32,8 +32,6 @@ from redline.runtime.solving import (
     projected_s,
     way_done,
 )
-from redline.runtime.starting import start_run
-from redline.runtime.watching import Watcher
 
 TARGET = 18.0
 
@@ -174,17 +172,11 @@ def test_a_target_is_a_finite_number(target: float) -> None:
         Limits(target_eval_return=target)
 
 
-class Silent(Watcher):
-    def note(self, text: str) -> None: ...
-
-    def show(self, gauges: object) -> None: ...
-
-
 def train(log_dir: Path, target: float, **changes: object) -> Outcome:
     env = EnvConfig("CartPole-v1", stack=1, skip=1)
     limits = Limits(max_steps=6_000, target_eval_return=target)
     job = Job(monitor=MonitorConfig(hz=0), env=env, limits=limits, log_dir=log_dir, num_envs=4)
-    with start_run(replace(job, **changes), "test", Silent()) as run:  # type: ignore[arg-type]
+    with start_run(replace(job, **changes), "test", NoDisplay()) as run:  # type: ignore[arg-type]
         return run.train(lambda: None)
 
 

@@ -10,7 +10,7 @@ from redline.cli.flags import train_defaults
 from redline.cli.tune import checked_job, checker
 from redline.errors import UserError
 from redline.networks import Mlp
-from redline.runtime.settings import flatten, to_settings
+from redline.runtime.config import flatten, to_settings
 from redline.tune.settings_file import canonical_key, read_toml, to_toml
 from redline.tune.space import Choices, Range, Space, check_space, parse_space, shipped_space
 

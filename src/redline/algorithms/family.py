@@ -70,7 +70,9 @@ class Algorithm(Protocol):
     def preferences(self, out: torch.Tensor) -> torch.Tensor:
         """Turn the network's outputs into preferences [N, A], from which `explore` chooses."""
 
-    def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
+    def precompute_targets(
+        self, batches: Sequence[AnyBatch], *, stack: int, target: Network
+    ) -> Sequence[torch.Tensor | None]:
         """Return for each batch what the target network says of what follows, None where `losses` is to ask it.
 
         One pass over several batches is cheaper than one over each, and the same as long as the target is.
@@ -83,7 +85,7 @@ class Algorithm(Protocol):
         stack: int,
         online: Network,
         target: Network,
-        foreseen: torch.Tensor | None = None,
+        precomputed: torch.Tensor | None = None,
         steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and their weights after `steps` steps, of one shape, and a new priority for each row drawn."""

@@ -108,7 +108,9 @@ class OnPolicy:
         """Return logits or values [N, A]."""
         return self.objective.preferences(out)
 
-    def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
+    def precompute_targets(
+        self, batches: Sequence[AnyBatch], *, stack: int, target: Network
+    ) -> Sequence[torch.Tensor | None]:
         """Return nothing: what followed is in the rollout."""
         return [None] * len(batches)
 
@@ -119,7 +121,7 @@ class OnPolicy:
         stack: int,
         online: Network,
         target: Network,
-        foreseen: torch.Tensor | None = None,
+        precomputed: torch.Tensor | None = None,
         steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and weights [B]; nothing is drawn by priority."""

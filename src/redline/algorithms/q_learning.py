@@ -129,7 +129,9 @@ class QLearning:
         """Return expected values [N, A]."""
         return self.predict.values(out)
 
-    def foresee(self, batches: Sequence[AnyBatch], *, stack: int, target: Network) -> Sequence[torch.Tensor | None]:
+    def precompute_targets(
+        self, batches: Sequence[AnyBatch], *, stack: int, target: Network
+    ) -> Sequence[torch.Tensor | None]:
         """Return what the target network predicts [B, A, outputs] for what follows in each batch, in one pass.
 
         None for sequences, which it must go through step by step, and where its noise is drawn for each update.
@@ -148,7 +150,7 @@ class QLearning:
         stack: int,
         online: Network,
         target: Network,
-        foreseen: torch.Tensor | None = None,
+        precomputed: torch.Tensor | None = None,
         steps: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return losses and weights [B] or [length, B], and a priority for each row drawn [B]."""
@@ -156,7 +158,7 @@ class QLearning:
             return sequence_losses(self, batch, stack=stack, online=online, target=target)
         if not isinstance(batch, Batch):
             raise TypeError(f"value learners learn from replay, not from a {type(batch).__name__}")
-        losses, priorities = td_losses(self, batch, stack=stack, online=online, target=target, foreseen=foreseen)
+        losses, priorities = td_losses(self, batch, stack=stack, online=online, target=target, precomputed=precomputed)
         return losses, batch.weight, priorities
 
     def diagnose(
@@ -176,14 +178,14 @@ def td_losses(
     stack: int,
     online: Network,
     target: Network,
-    foreseen: torch.Tensor | None = None,
+    precomputed: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return one loss and one priority per row; the one place where bootstrap and prediction meet."""
     with torch.no_grad():
         next_frames = following_frames(batch, stack)
         following = algorithm.bootstrap.following(
             online=lambda: online(next_frames),
-            target=lambda: target(next_frames) if foreseen is None else foreseen,
+            target=lambda: target(next_frames) if precomputed is None else precomputed,
             predict=algorithm.predict,
         )
     predicted = take_actions(online(batch.frames[:, :stack]), batch.action)  # [B, outputs]

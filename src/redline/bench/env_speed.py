@@ -24,7 +24,7 @@ from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import reset_seed
 from redline.errors import UserError
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
 from redline.types import IntArray
 
 GOAL_RATIO = 0.95

@@ -18,12 +18,11 @@ from redline.bench.results import OtherWork, busy_facts, goal, result_head, why_
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.learner import Learner
-from redline.runtime.building import Settled, prepare_process, settle
-from redline.runtime.job import Job
+from redline.runtime.building import prepare_process
+from redline.runtime.config import Job, LearnerConfig
 from redline.runtime.randomness import Purpose, stream
-from redline.runtime.replay_source import largest_group
-from redline.runtime.roles import LearnerConfig
-from redline.runtime.rollout_source import RolloutSource
+from redline.runtime.resolve import ResolvedJob, resolve_job
+from redline.runtime.sources import RolloutSource, largest_group
 from redline.types import AnyBatch, EnvSpec
 
 GOAL_FRACTION = 0.60  # of the limit, for DQN at batch 32
@@ -83,7 +82,7 @@ class LearnerBench:
             "duration_s": time.perf_counter() - begun_s,
         }
 
-    def _settle(self) -> Settled:
+    def _settle(self) -> ResolvedJob:
         preset = find_algorithm(self.algo).atari
         algorithm = preset.algorithm
         if self.batch_size is not None:
@@ -98,7 +97,7 @@ class LearnerBench:
             seed=self.seed,
             device="cpu",
         )
-        return settle(job)
+        return resolve_job(job)
 
     def _config(self, job: Job, ours: Learning) -> dict[str, Any]:
         algorithm = job.algorithm
@@ -124,7 +123,7 @@ class Learning:
     Where a training reuses the forward pass of acting, the update here computes its own.
     """
 
-    def __init__(self, settled: Settled, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
+    def __init__(self, settled: ResolvedJob, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
         algorithm, num_envs = settled.job.algorithm, settled.job.num_envs
         self._seed = seed
         self.learner = Learner(algorithm, spec, seed=seed, device=settled.device)
@@ -145,9 +144,9 @@ class Learning:
 
     def _learn(self, group: Sequence[AnyBatch]) -> None:
         """Learn from the batches that are due together, as a trainer does."""
-        for batch, foreseen in zip(group, self.learner.foresee(group), strict=True):
+        for batch, precomputed in zip(group, self.learner.precompute_targets(group), strict=True):
             rng = stream(self._seed, Purpose.LEARN, self.learner.updates)
-            self.learner.update(batch, steps=0, rng=rng, foreseen=foreseen)
+            self.learner.update(batch, steps=0, rng=rng, precomputed=precomputed)
 
 
 def batches_at_once(job: Job) -> int:

@@ -17,7 +17,7 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.bench.example_batches import example_batch
 from redline.losses import weighted_mean
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
 from redline.types import EnvSpec
 
 SIZES = (256, 512, 1024, 2048)  # of the square matrices

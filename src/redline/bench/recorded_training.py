@@ -13,22 +13,11 @@ import torch
 
 from redline.monitor.attaching import MonitorProcess
 from redline.runs.directory import RunDirectory
-from redline.runtime.gauges import Gauges
+from redline.runtime.gauges import NoDisplay
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
-from redline.runtime.recording import Recorder, recording_setting
-from redline.runtime.sinks import RunStart
-from redline.runtime.trackers import open_sinks
+from redline.runtime.run_log import RunLog
+from redline.runtime.sinks import RunStart, open_sinks
 from redline.runtime.training import Trainer
-
-
-class NoDisplay:
-    """A run that is only measured shows nothing."""
-
-    def note(self, text: str) -> None:
-        """Ignore a fact."""
-
-    def show(self, gauges: Gauges) -> None:
-        """Ignore a reading."""
 
 
 class RecordedTraining:
@@ -37,11 +26,12 @@ class RecordedTraining:
     def __init__(self, trainer: Trainer, run: RunDirectory, monitor: MonitorProcess | None) -> None:
         self.trainer = trainer
         self._loop = Loop(trainer, folder=run.path)
-        self._recorder = Recorder(
+        self._recorder = RunLog(
             run,
+            trainer.job,
+            trainer.spec,
             trainer.counters,
-            NoDisplay(),
-            setting=recording_setting(trainer.job, trainer.spec),
+            display=NoDisplay(),
             sinks=open_sinks((), RunStart(run.path, {}, 0)),
         )
         self._monitor = monitor

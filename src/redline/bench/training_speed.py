@@ -34,9 +34,9 @@ from redline.bench.results import (
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
-from redline.runtime.building import build_trainer, prepare_process, settle
-from redline.runtime.job import Job
-from redline.runtime.settings import to_settings
+from redline.runtime.building import build_trainer, prepare_process
+from redline.runtime.config import Job, to_settings
+from redline.runtime.resolve import resolve_job
 from redline.schedules import Linear
 
 ALGORITHMS = ("dqn", "ppo", "a2c")
@@ -66,7 +66,7 @@ class TrainBench:
     def run(self, progress: Progress = silent) -> Row:
         """Measure everything and return it as one plain object."""
         begun_s = time.perf_counter()
-        settled = settle(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
+        settled = resolve_job(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
         prepare_process(settled)
         job = settled.job
         with ExitStack() as stack:

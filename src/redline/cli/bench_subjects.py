@@ -32,7 +32,7 @@ from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import ReplayError
-from redline.runs.errors import explain
+from redline.files import explain
 from redline.units import number
 
 Output = Annotated[OutputFlags, tyro.conf.arg(name="")]

@@ -12,7 +12,7 @@ import torch
 from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_facts, print_json
 from redline.cli.parsing import Json, Plain, parse
-from redline.runs.errors import free_bytes
+from redline.files import free_bytes
 from redline.runs.host import host_facts, version
 from redline.units import size
 

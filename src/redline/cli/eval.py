@@ -15,10 +15,10 @@ from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
 from redline.report.statistics import LEVEL, bootstrap_interval
-from redline.runs.finding import NEWEST, find_checkpoint
 from redline.runs.locating import locate_run
-from redline.runs.manifest import Checkpoint
-from redline.runtime.evaluation import Evaluation, EvaluationConfig, StoppedWhileEvaluatingError, evaluate
+from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
+from redline.runtime.evaluation import StoppedWhileEvaluatingError
+from redline.runtime.playing import Evaluation, EvaluationConfig, evaluate
 from redline.runtime.resuming import SavedRun, check_env, read_run
 from redline.units import duration, number
 

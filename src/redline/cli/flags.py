@@ -24,10 +24,9 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.recipes import find_recipe, without_table
 from redline.runs.directory import RUN_JSON
-from redline.runtime.job import Job
+from redline.runtime.config import NONE, Job, flatten, from_settings, to_settings
+from redline.runtime.resolve import share_out
 from redline.runtime.resuming import read_run
-from redline.runtime.settings import NONE, flatten, from_settings, to_settings
-from redline.runtime.topology import share_out
 from redline.tune.settings_file import read_toml, to_toml
 
 # settings that a new optimiser takes over from the one that it replaces

@@ -20,15 +20,16 @@ from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
 from redline.experience import available_bytes
 from redline.experience.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
+from redline.files import explain, free_bytes
 from redline.plan.disk import DiskPlan
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.recordings.estimate import measure_recordings
 from redline.recordings.tracing import RecordingConfig
-from redline.runs.errors import explain, free_bytes
-from redline.runtime.building import KEPT_CHECKPOINTS, Settled, checkpoint_bytes, settle
-from redline.runtime.compression import measure_codecs
-from redline.runtime.job import Job
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
+from redline.runtime.config import Job
+from redline.runtime.replay_sizing import measure_codecs
+from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.units import size
 
 SUBJECTS = ("memory", "disk")
@@ -230,7 +231,7 @@ def run_disk(args: Sequence[str]) -> int:
     free = free_at(flags.path)
     plain = is_plain(plain=flags.plain, as_json=flags.json)
     with progress_bar(f"playing {env.id}", plain=plain) as progress:
-        settled = settle(with_replay(replace(usual, env=env), flags.replay))
+        settled = resolve_job(with_replay(replace(usual, env=env), flags.replay))
         measured = measure_recordings(
             settled.job.env,
             values=flags.recording.record_values,
@@ -270,7 +271,7 @@ def with_replay(job: Job, replay: ReplayConfig) -> Job:
     return job
 
 
-def checkpoints_of(settled: Settled) -> tuple[int, int]:
+def checkpoints_of(settled: ResolvedJob) -> tuple[int, int]:
     """Return the largest size of all kept checkpoints: without their replay memories, and of these alone."""
     weights_bytes = checkpoint_bytes(replace(settled, layout=None))
     in_use_bytes = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path

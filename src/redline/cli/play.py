@@ -23,6 +23,7 @@ from redline.cli.play_videos import (
 )
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
+from redline.files import explain
 from redline.recordings.drawing import MAX_SCALE
 from redline.recordings.episode import RecordingError
 from redline.recordings.library import BEST, Entry, Library, Listed, list_episodes, open_library, select
@@ -30,9 +31,8 @@ from redline.recordings.replaying import StoppedWhilePlayingError
 from redline.recordings.video import check_target
 from redline.records import plain_text
 from redline.runs.directory import read_run_json
-from redline.runs.errors import explain
-from redline.runs.finding import NEWEST
 from redline.runs.locating import locate_run
+from redline.runs.manifest import NEWEST
 from redline.runtime.resuming import check_env, read_run
 from redline.units import number, size
 
@@ -166,8 +166,8 @@ def play(folder: Path, flags: PlayFlags) -> int:
 def play_new(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
     """Let the policy play new episodes, and return their recordings."""
     from redline.envs.vector import EnvError
-    from redline.runtime.evaluation import EvaluationConfig, StoppedWhileEvaluatingError
-    from redline.runtime.policy_play import play_policy
+    from redline.runtime.evaluation import StoppedWhileEvaluatingError
+    from redline.runtime.playing import EvaluationConfig, play_policy
 
     config = EvaluationConfig(
         episodes=flags.episodes,

@@ -12,7 +12,7 @@ from redline.cli.stopping import StopRequest
 from redline.recordings.library import Entry, Library, Listed
 from redline.recordings.verifying import StoppedWhileVerifyingError, Verdict, verify
 from redline.records import plain_text
-from redline.runtime.roles import usable_cores
+from redline.runs.host import usable_cores
 from redline.units import duration
 
 MAX_LINES = 20

@@ -10,6 +10,7 @@ from redline.cli.main import DONE
 from redline.cli.output import print_json, progress_bar
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
+from redline.files import explain, replace_file
 from redline.recordings.library import BEST, POLICY, Entry, Library, Listed, list_episodes, open_library, select
 from redline.recordings.overlay import (
     TARGET_HEIGHT,
@@ -26,8 +27,6 @@ from redline.recordings.replaying import RequestedStop, StoppedWhilePlayingError
 from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
 from redline.recordings.video import Video, check_target, find_encoder, write_video
 from redline.records import measured, plain_text, read_records
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
 from redline.types import Array, Progress
 from redline.units import number, size
 

@@ -15,6 +15,7 @@ from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_table, progress_bar
 from redline.cli.parsing import parse
 from redline.errors import UserError
+from redline.files import explain, replace_file
 from redline.records import as_json_value, encode_row
 from redline.report.caveats import choose_runs
 from redline.report.page import Page, build_page
@@ -22,8 +23,6 @@ from redline.report.relation import Relation, relate
 from redline.report.run_files import RunFiles, load_runs
 from redline.report.run_series import joined_rows
 from redline.report.run_summary import RunSummary, summarise
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
 from redline.units import number, size
 
 WITH_VALUE = ("--out", "--png", "--episodes")

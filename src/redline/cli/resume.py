@@ -14,9 +14,10 @@ from redline.cli.stopping import StopRequest
 from redline.cli.train import command_begun_s, train
 from redline.errors import UserError
 from redline.runs.locating import locate_run
-from redline.runtime.job import Job
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.topology import reopened, share_out
+from redline.runtime.config import Job
+from redline.runtime.launch import resume_run
+from redline.runtime.resolve import reopened, share_out
+from redline.runtime.resuming import read_run
 
 # flags that decide the defaults of others
 DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}

@@ -27,8 +27,7 @@ from redline.experience import (
 from redline.experience.batches import needed_frames
 from redline.experience.prioritized import PrioritizedSampler
 from redline.recordings.sheet import DrawnTransition
-from redline.runs.finding import NEWEST, find_checkpoint
-from redline.runs.manifest import REPLAY, Checkpoint
+from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run

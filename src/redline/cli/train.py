@@ -25,18 +25,16 @@ from redline.cli.output import command, is_plain, print_json, print_table, typed
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
 from redline.envs.vector import EnvError
-from redline.errors import UserError
+from redline.errors import CheckpointError, UserError
 from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.recipes import find_recipe
-from redline.runs.errors import CheckpointError
-from redline.runtime.processes.session import LearnerLostError
-from redline.runtime.resuming import StoppedWhileResumingError
-from redline.runtime.session import Outcome, Solved
-from redline.runtime.settings import to_settings
+from redline.runtime.config import to_settings
+from redline.runtime.gauges import Display
+from redline.runtime.launch import AnySession, start_run
+from redline.runtime.processes.supervisor import LearnerLostError
+from redline.runtime.session import Outcome, Solved, StoppedWhileResumingError
 from redline.runtime.solving import CONFIRMING_EPISODES
-from redline.runtime.starting import AnySession, start_run
-from redline.runtime.watching import Watcher as Display
 from redline.units import duration, number, rate, size
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)

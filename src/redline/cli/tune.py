@@ -21,12 +21,11 @@ from redline.cli.parsing import Json, parse
 from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
+from redline.files import explain
 from redline.runs.directory import slug
-from redline.runs.errors import explain
-from redline.runtime.job import Job
-from redline.runtime.roles import usable_cores
-from redline.runtime.settings import flatten, to_settings
-from redline.runtime.topology import check_topology
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job, flatten, to_settings
+from redline.runtime.resolve import check_topology
 from redline.tune.goals import parse_goal, usual_window
 from redline.tune.settings_file import canonical_key, read_toml, to_toml, write_settings
 from redline.tune.space import SettingsCheck, Space, check_space, parse_space, shipped_space

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from redline.cli.main import FAILED, main
-from redline.runtime.processes.child import end_with_parent
+from redline.runtime.processes.process_pool import end_with_parent
 
 
 def run(args: Sequence[str]) -> int:

@@ -14,8 +14,7 @@ from redline.cli.output import draw_facts, print_json
 from redline.cli.parsing import Run, parse
 from redline.monitor.hardware import flat
 from redline.records import Row, plain_text, tamed
-from redline.runs.following import FollowedRun
-from redline.runs.locating import locate_run, newest_recorded
+from redline.runs.locating import FollowedRun, locate_run, newest_recorded
 from redline.runtime.gauges import Gauges
 from redline.units import duration, size
 

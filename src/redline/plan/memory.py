@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.experience import ReplayLayout, largest_capacity, with_budget
-from redline.runtime.compression import CAPACITY, Measured, layout_for
+from redline.runtime.replay_sizing import CAPACITY, Measured, layout_for
 from redline.types import EnvSpec
 from redline.units import size
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from redline.errors import UserError
+from redline.files import explain
 from redline.recordings.episode import EPISODE, Address, RecordedEpisode, RecordingError, decode_episode
 from redline.recordings.setting import SETTING, Setting, decode_setting
 from redline.records import SCHEMA, Row, iterate_lines, measured, plain_text
 from redline.runs.blocks import Damage, iterate_blocks, read_block
 from redline.runs.directory import RECORDINGS
-from redline.runs.errors import explain
 from redline.types import Array
 
 PLAYED = "played.rec"

@@ -16,8 +16,7 @@ import numpy as np
 from PIL import Image
 
 from redline.errors import UserError
-from redline.runs.atomic import sync_directory
-from redline.runs.errors import explain
+from redline.files import explain, sync_directory
 from redline.types import Array
 
 MP4, GIF = ".mp4", ".gif"

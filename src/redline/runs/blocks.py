@@ -1,10 +1,10 @@
-"""A file of blocks that a crash can't spoil: each is whole and checked, or is skipped and told of.
+"""A file of checked blocks: a crash can spoil only the last one, and readers skip and report damage.
 
     file  = FILE_MAGIC block*
     block = "RLrc" kind(1) 0 0 0 length(4) crc32(4) steps(8) payload(length)
 
 All numbers are unsigned and little-endian. The checksum is over kind, length, steps and payload. A block is appended by
-one write; the last one may be torn, and the next writer removes it.
+one write. The last one may be torn; the next writer removes it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from redline.errors import UserError
-from redline.records import AppendedFile, write_all
-from redline.runs.atomic import READ_BYTES, open_regular, replace_file, sync_directory
+from redline.files import READ_BYTES, AppendedFile, open_regular, replace_file, sync_directory, with_appended, write_all
 
 FILE_MAGIC = b"redline recordings 1\n"
 BLOCK_MAGIC = b"RLrc"
 MAX_PAYLOAD_BYTES = 64 * 1024**2
-SEARCH_FACTOR = 16  # times the size of a file that are read at most in search of blocks behind damage
+SEARCH_FACTOR = 16  # a search for blocks behind damage reads at most this many times the size of the file
 
 _HEAD = struct.Struct("<4sB3sIIQ")  # magic, kind, zeros, length, checksum, steps
 _ZEROS = bytes(3)
@@ -61,7 +59,7 @@ def _checksum(kind: int, steps: int, payload: bytes) -> int:
 
 
 def iterate_blocks(path: Path) -> Iterator[Block | Damage]:
-    """Yield all blocks in order, and what lies between them that is none; UserError for a file of another kind."""
+    """Yield all blocks in order, and the damage between them; UserError for a file of another kind."""
     with open_regular(path) as file:
         if (magic := file.read(len(FILE_MAGIC))) != FILE_MAGIC:
             if FILE_MAGIC.startswith(magic):  # its writer was killed at once
@@ -69,11 +67,11 @@ def iterate_blocks(path: Path) -> Iterator[Block | Damage]:
             raise UserError(f"{path} is no file of recordings: it does not begin with {FILE_MAGIC.decode().strip()!r}")
         offset = len(FILE_MAGIC)
         size = os.fstat(file.fileno()).st_size
-        budget = _Budget(SEARCH_FACTOR * size)
+        search = _Search(file, SEARCH_FACTOR * size)
         while offset < size:
             found = _read_block(file, offset)
             if found is None:
-                following = _find_block(file, offset + 1, budget)
+                following = search.next_block(offset + 1)
                 end = size if following is None else following
                 yield Damage(offset, end - offset, is_torn=following is None and _is_torn(file, offset, size))
                 offset = end
@@ -103,12 +101,12 @@ def _read_block(file: BinaryIO, offset: int) -> Block | None:
 
 
 def _longest(file: BinaryIO, offset: int) -> int:
-    """Return the most that a payload can have, in a file that goes on so far."""
+    """Return the length of the longest payload that fits into the file."""
     return min(MAX_PAYLOAD_BYTES, os.fstat(file.fileno()).st_size - offset - _HEAD.size)
 
 
 def _is_torn(file: BinaryIO, offset: int, size: int) -> bool:
-    """Tell whether the rest of a file is the begin of a block, or zeros that a crash has left."""
+    """Tell whether the rest of a file is the beginning of a block, or zeros left by a crash."""
     file.seek(offset)
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -120,30 +118,31 @@ def _is_torn(file: BinaryIO, offset: int, size: int) -> bool:
     return not any(head) and not any(any(piece) for piece in rest)
 
 
-@dataclass
-class _Budget:
-    """How many bytes may still be read in search of the next block: damage must not keep a reader for ever."""
+class _Search:
+    """Looks for whole blocks behind damage, within a budget of bytes: damage must not keep a reader for ever."""
 
-    bytes: int
+    def __init__(self, file: BinaryIO, budget_bytes: int) -> None:
+        self._file = file
+        self._left_bytes = budget_bytes
 
-
-def _find_block(file: BinaryIO, begin: int, budget: _Budget) -> int | None:
-    """Return where the next whole block begins; its first letters may stand in the midst of another's payload, too."""
-    file.seek(begin)
-    piece, at = file.read(READ_BYTES), begin
-    while len(piece) >= len(BLOCK_MAGIC):
-        place = piece.find(BLOCK_MAGIC)
-        while place >= 0:
-            if budget.bytes <= 0:
-                return None
-            if _read_block(file, at + place) is not None:
-                return at + place
-            budget.bytes -= file.tell() - at - place
-            place = piece.find(BLOCK_MAGIC, place + 1)
-        at += len(piece) - len(BLOCK_MAGIC) + 1
-        file.seek(at)
-        piece = file.read(READ_BYTES)
-    return None
+    def next_block(self, begin: int) -> int | None:
+        """Return where the next whole block begins; its magic may also occur inside another block's payload."""
+        file = self._file
+        file.seek(begin)
+        piece, at = file.read(READ_BYTES), begin
+        while len(piece) >= len(BLOCK_MAGIC):
+            place = piece.find(BLOCK_MAGIC)
+            while place >= 0:
+                if self._left_bytes <= 0:
+                    return None
+                if _read_block(file, at + place) is not None:
+                    return at + place
+                self._left_bytes -= file.tell() - at - place
+                place = piece.find(BLOCK_MAGIC, place + 1)
+            at += len(piece) - len(BLOCK_MAGIC) + 1
+            file.seek(at)
+            piece = file.read(READ_BYTES)
+        return None
 
 
 class BlockWriter(AppendedFile):
@@ -181,10 +180,10 @@ def _end_of_blocks(path: Path) -> int:
 
 
 def set_aside(path: Path) -> str | None:
-    """Give a file that is no file of blocks another name, and say so; None if it is one, or is not there."""
+    """Rename a file that is no file of blocks, and say so; None if it is one, or is missing."""
     try:
         next(iterate_blocks(path), None)
-    except OSError:  # not there, or nothing that could be read: whoever writes will be told
+    except OSError:  # missing or unreadable: the writer will raise it
         return None
     except UserError as error:
         aside = path.with_name(f"{path.stem}.unreadable-{time.time_ns()}{path.suffix}")
@@ -194,20 +193,18 @@ def set_aside(path: Path) -> str | None:
 
 
 def cut_blocks_after(path: Path, steps: int) -> int:
-    """Move the blocks from the first one beyond `steps` on to `<stem>.lost<suffix>`; return how many.
+    """Move the blocks beyond `steps` to `<stem>.lost<suffix>`; return how many.
 
     They are safe there before the file is shortened; a cut that was killed in between stores nothing twice.
     """
-    if not path.exists():
-        return 0
-    beyond = [found for found in iterate_blocks(path) if isinstance(found, Block) and found.steps > steps]
+    beyond = [block for block in _blocks_if_any(path) if block.steps > steps]
     if not beyond:
         return 0
     lost_path = path.with_name(f"{path.stem}.lost{path.suffix}")
     known = {bytes(found.payload) for found in _blocks_if_any(lost_path)}
     lost = b"".join(encode_block(b.kind, b.steps, b.payload) for b in beyond if b.payload not in known)
     if lost:
-        replace_file(lost_path, _followed_by(lost_path, lost))
+        replace_file(lost_path, with_appended(lost_path, lost, if_new=FILE_MAGIC))
     with path.open("rb+") as file:
         file.truncate(beyond[0].offset)
         os.fsync(file.fileno())
@@ -217,13 +214,3 @@ def cut_blocks_after(path: Path, steps: int) -> int:
 def _blocks_if_any(path: Path) -> Iterator[Block]:
     if path.exists():
         yield from (found for found in iterate_blocks(path) if isinstance(found, Block))
-
-
-def _followed_by(path: Path, more: bytes) -> Iterator[bytes]:
-    if path.exists():
-        with open_regular(path) as file:
-            while piece := file.read(READ_BYTES):
-                yield piece
-    else:
-        yield FILE_MAGIC
-    yield more

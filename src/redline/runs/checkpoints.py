@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from redline.runs.atomic import BytesLike, sync_directory, write_synced
-from redline.runs.errors import CheckpointError, DamagedError, explain
+from redline.errors import CheckpointError, DamagedError
+from redline.files import BytesLike, explained, sync_directory, write_synced
 from redline.runs.manifest import (
     CHECKPOINTS,
     FILE_NAME,
@@ -36,16 +36,14 @@ REMOVING = ".removing-"
 
 
 class LockedRun(Protocol):
-    """A run directory that nobody else writes to."""
+    """A run directory that this process has locked."""
 
     @property
     def path(self) -> Path:
         """Where it is."""
-        ...
 
     def sync_records(self) -> None:
         """Return when all rows are on the disk."""
-        ...
 
 
 class CheckpointStore:
@@ -55,13 +53,11 @@ class CheckpointStore:
         self.run = run
         self.path = run.path / CHECKPOINTS
         self._damaged: set[Path] = set()
-        try:
+        with explained(CheckpointError, self.path):
             self.path.mkdir(exist_ok=True)
             self._clean_up_after_kill()
             self.segments = SegmentStore(run.path / REPLAY)
             sync_directory(run.path)
-        except OSError as error:
-            raise CheckpointError(explain(error, self.path)) from error
 
     def save(
         self,
@@ -74,9 +70,8 @@ class CheckpointStore:
     ) -> Path:
         """Write `checkpoints/<steps>` and return its path once it is durable.
 
-        `replay` holds locations from `segments.append`, at any depth. A checkpoint of the same steps is
-        replaced: the state that was saved last is the one to go on from. On any error the earlier
-        checkpoints are as they were.
+        `replay` holds locations from `segments.append`, at any depth. A checkpoint of the same steps is replaced: the
+        state that was saved last is the one to go on from. On any error the earlier checkpoints stay as they were.
         """
         contents = {**_checked(files), STATE: encode_json(state)}
         for location in find_locations(replay):
@@ -90,19 +85,18 @@ class CheckpointStore:
         target = self.path / str(steps)
         temporary = self.path / f"{SAVING}{steps}"
         try:
-            self.run.sync_records()
-            self.segments.sync()
-            _write_folder(temporary, contents | {MANIFEST: manifest})
-            self._publish(temporary, target)
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {steps} is not saved: {explain(error, self.path)}") from error
+            with explained(CheckpointError, self.path, before=f"checkpoint {steps} is not saved: "):
+                self.run.sync_records()
+                self.segments.sync()
+                _write_folder(temporary, contents | {MANIFEST: manifest})
+                self._publish(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         self._damaged.discard(target)
         return target
 
     def prune(self) -> list[int]:
-        """Remove all but the newest three and the best, then the segments none of those names.
+        """Remove all but the newest three and the best, then the segments that none of these names.
 
         Checkpoints known as damaged are not counted and go too. Returns the removed ones' steps.
         """
@@ -115,14 +109,12 @@ class CheckpointStore:
             kept.add(max(scored, key=lambda folder: (manifests[folder]["score"], steps_of(folder))))
         doomed = [folder for folder in checkpoint_folders(self.path) if folder not in kept]
         named = {place["segment"] for folder in kept for place in find_locations(manifests[folder]["replay"])}
-        try:
+        with explained(CheckpointError, self.path, before="cannot remove old checkpoints: "):
             for folder in doomed:
                 self._remove(folder)
             # before the segments go: a checkpoint must not come back without its replay
             sync_directory(self.path)
             self.segments.collect(named)
-        except OSError as error:
-            raise CheckpointError(f"cannot remove old checkpoints: {explain(error, self.path)}") from error
         return [steps_of(folder) for folder in doomed]
 
     def newest_valid(self) -> Checkpoint:

@@ -6,18 +6,24 @@ import json
 import re
 import time
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 from redline.errors import UserError
-from redline.records import SCHEMA, RecordWriter, as_json_value
-from redline.runs.atomic import open_regular, replace_file, sync_directory
+from redline.files import (
+    explain,
+    explained,
+    open_regular,
+    read_json_object,
+    replace_file,
+    sync_directory,
+    with_appended,
+)
+from redline.records import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines
 from redline.runs.blocks import BlockWriter, cut_blocks_after, set_aside
-from redline.runs.cutting import cut_after
-from redline.runs.errors import explain
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
 
 RUN_JSON = "run.json"
@@ -43,20 +49,13 @@ def read_run_json(directory: Path) -> dict[str, Any]:
     """Read `run.json` of any run, also of one that another process is writing."""
     path = directory / RUN_JSON
     try:
-        with open_regular(path) as file:
-            content = file.read(MAX_RUN_JSON_BYTES + 1)
+        run = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{directory} is no run directory: it holds no {RUN_JSON}") from error
     except OSError as error:
         raise UserError(explain(error, path)) from error
-    if len(content) > MAX_RUN_JSON_BYTES:
-        raise UserError(f"{path} is larger than {MAX_RUN_JSON_BYTES:_} bytes: not written by Redline")
-    try:
-        run = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-    if not isinstance(run, dict) or run.get("schema") != SCHEMA:
-        raise UserError(f"{path} has not schema {SCHEMA}: written by another version of Redline")
+    if run.get("schema") != SCHEMA:
+        raise UserError(f"{path} does not have schema {SCHEMA}: another version of Redline wrote it")
     return run
 
 
@@ -73,13 +72,11 @@ class RunDirectory:
     def create(cls, log_dir: Path, *, game: str, algorithm: str, seed: int) -> Self:
         """Make `<log-dir>/<game>/<algorithm>/<YYYYMMDD-HHMMSS>-s<seed>` and lock it."""
         parent = log_dir / slug(game) / slug(algorithm)
-        try:
+        with explained(UserError, log_dir, before="cannot create a run: "):
             parent.mkdir(parents=True, exist_ok=True)
             path = _make_unique(parent, f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
             for folder in (parent, parent.parent, log_dir):
                 sync_directory(folder)
-        except OSError as error:
-            raise UserError(f"cannot create a run: {explain(error, log_dir)}") from error
         try:
             return cls(path)
         except UserError:
@@ -135,10 +132,8 @@ class RunDirectory:
         """Replace `run.json` as a whole."""
         text = json.dumps(as_json_value({"schema": SCHEMA, **run}), allow_nan=False, indent=2) + "\n"
         path = self.path / RUN_JSON
-        try:
+        with explained(UserError, path):
             replace_file(path, [text.encode()])
-        except OSError as error:
-            raise UserError(explain(error, path)) from error
 
     def open_records(self) -> None:
         """Make the files of all records, so that a reader finds them before their first row."""
@@ -153,17 +148,16 @@ class RunDirectory:
             self._recordings.sync()
 
     def set_unreadable_recordings_aside(self) -> list[str]:
-        """Rename files of recordings that are none, so that the run can go on; say which."""
+        """Rename files in place of recordings that are none, so that the run can go on; say which."""
         path = self.path / RECORDINGS
         said = [set_aside(path), set_aside(path.with_name(f"{path.stem}.lost{path.suffix}"))]
         return [line for line in said if line is not None]
 
     def cut_records(self, steps: int, *, evaluations: int | None = None) -> dict[str, int]:
-        """Move rows and recordings beyond a checkpoint's `steps` to `*.lost.*`; return how many of each.
+        """Move rows and recordings after a checkpoint to `*.lost.*`; return how many of each.
 
-        The same for rows of evaluations beyond the number that the checkpoint counts.
-
-        Writers taken before are closed, because the files are replaced: take them anew.
+        `steps` and `evaluations` are those that the checkpoint counts. Writers taken before are closed, because the
+        files are replaced: take them anew.
         """
         self._close_records()
         cut = {name: cut_after(self._record_path(name), steps, evaluations=evaluations) for name in COUNTED_RECORDS}
@@ -193,3 +187,53 @@ def _make_unique(parent: Path, name: str) -> Path:
             path.mkdir(mode=0o700)
             return path
     raise AssertionError("count() has no end")
+
+
+# Rows after a checkpoint are taken back, so that a resumed run counts nothing twice
+
+
+def cut_after(path: Path, steps: int, *, evaluations: int | None = None) -> int:
+    """Move the rows whose `steps` lie beyond `steps` to `<stem>.lost.jsonl`; return how many.
+
+    Rows of evaluations beyond `evaluations` go too: an evaluation that ended while the checkpoint was saved may have
+    been written before it without being counted in it. Rows without `steps` and unreadable lines stay. The lost rows
+    are safe before the main file is replaced; a cut that was killed in between and is repeated stores nothing twice.
+    """
+    if not path.exists():
+        return 0
+    last = {"steps": steps} | ({} if evaluations is None else {"evaluation": evaluations})
+    lost = [_ended(line) for line, row in iterate_lines(path) if _is_beyond(row, last)]
+    if not lost:
+        return 0
+    lost_path = path.with_name(f"{path.stem}.lost.jsonl")
+    rows = b"".join(lost)
+    if not _ends_with(lost_path, rows):
+        replace_file(lost_path, with_appended(lost_path, rows))
+    replace_file(path, _kept_lines(path, last))
+    return len(lost)
+
+
+def _is_beyond(row: Row | None, last: Mapping[str, int]) -> bool:
+    found = [] if row is None else [(row.get(key), limit) for key, limit in last.items()]
+    return any(isinstance(value, int | float) and value > limit for value, limit in found)
+
+
+def _kept_lines(path: Path, last: Mapping[str, int]) -> Iterator[bytes]:
+    unended = b""  # a piece of an overlong line if more follows, a torn line if not
+    for line, row in iterate_lines(path):
+        yield unended
+        unended = line if row is None and not line.endswith(b"\n") else b""
+        if not unended and not _is_beyond(row, last):
+            yield line if row is None else _ended(line)
+
+
+def _ended(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+def _ends_with(path: Path, rows: bytes) -> bool:
+    if not path.exists() or path.stat().st_size < len(rows):
+        return False
+    with open_regular(path) as file:
+        file.seek(-len(rows), 2)
+        return file.read(len(rows)) == rows

@@ -25,12 +25,17 @@ def host_facts() -> dict[str, object]:
             "system": platform.platform(),
             "cpu_model": cpu_model(),
             "logical_cores": os.cpu_count(),
-            "usable_cores": len(os.sched_getaffinity(0)),
+            "usable_cores": usable_cores(),
             "physical_cores": psutil.cpu_count(logical=False),
             "memory_bytes": psutil.virtual_memory().total,
         },
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
     }
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def version(package: str) -> str | None:
@@ -65,11 +70,7 @@ def commit() -> str | None:
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         answer = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=GIT_TIMEOUT_S,
+            ["git", "-C", str(folder), *arguments], capture_output=True, check=True, text=True, timeout=GIT_TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError):
         return None

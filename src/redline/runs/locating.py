@@ -1,14 +1,19 @@
-"""Which folders are runs, or recordings of foreign code: told by the files that they hold."""
+"""Runs on the disk, seen from outside: which folders are runs, and whether a run still goes on."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from redline.errors import UserError
-from redline.runs.directory import RUN_JSON
-from redline.runs.lock import LOCK_NAME
+from redline.records import RecordTail, Row, measured, tamed
+from redline.runs.directory import RUN_JSON, read_run_json
+from redline.runs.lock import LOCK_NAME, is_held
 
 RUN_FILES = (RUN_JSON, LOCK_NAME, "metrics.jsonl")
 RECORDING_FILES = ("hardware.jsonl", "events.jsonl", "episodes.jsonl")
@@ -16,14 +21,23 @@ LAST = "last"  # in place of a run: the newest one in RUNS
 RUNS = Path("runs")  # where runs are kept by default
 MAX_DEPTH = 4  # a log folder holds games, which hold algorithms, which hold runs
 
+State = Literal["running", "stopped", "killed"]
+LAST_BYTES = 1_000_000  # of a file of which only the newest rows are needed
+LAST_EVENTS_BYTES = 4_000_000  # the reason why a run ended is among the last, and a traceback is long
+TURNS = ("start", "resume", "stop", "error")  # events that begin or end an invocation
+MONITOR_TURNS = ("monitor-start", "monitor-stop")
+SILENCE_S = 10.0  # after which a recording is taken for dead
+SILENT_SAMPLES = 5.0
+SILENCE_ELSEWHERE_S = 600.0  # of a run on another host: long evaluations write nothing
+
 
 def is_run(folder: Path) -> bool:
-    """Tell whether Redline trains here, or did."""
+    """Tell whether a folder holds a run of Redline."""
     return _holds(folder, RUN_FILES)
 
 
 def is_recorded(folder: Path) -> bool:
-    """Tell whether there is anything to be read here, of a run or of foreign code."""
+    """Tell whether a folder holds a run of Redline or a recording of foreign code."""
     return _holds(folder, (*RUN_FILES, *RECORDING_FILES))
 
 
@@ -88,3 +102,104 @@ def _begun_unix_s(run: Path) -> float:
         with suppress(OSError):
             return path.stat().st_mtime
     return 0.0
+
+
+# A run that another process writes, followed by its files alone
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a run goes on; if not, how it ended and when it last wrote something."""
+
+    state: State
+    how: str  # empty while it runs
+    unix_s: float | None  # None if it never wrote anything
+
+
+class FollowedRun:
+    """The newest rows of a run's records; nothing is written and no lock is taken."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics: Row | None = None
+        self.hardware: Row | None = None
+        self.pss_bytes: float | None = None  # in some rows only
+        self.status = Status("running", "", None)
+        self._tails = {
+            name: RecordTail(path / f"{name}.jsonl", last_bytes=LAST_BYTES) for name in ("metrics", "hardware")
+        }
+        self._events = RecordTail(path / "events.jsonl", last_bytes=LAST_EVENTS_BYTES)
+        self._asked: Mapping[str, Any] = {}
+        self._turn: Row = {}
+        self._monitor_turn: Row = {}
+        self._heard_unix_s: float | None = None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether this is a run of Redline, not a recording of foreign code."""
+        return is_run(self.path)
+
+    def run_json(self) -> Mapping[str, Any]:
+        """Return run.json, or nothing while it can't be read."""
+        if not self._asked:
+            with suppress(UserError):
+                self._asked = tamed(read_run_json(self.path))
+        return self._asked
+
+    def refresh(self) -> list[Row]:
+        """Read what is new; return the new events."""
+        held = is_held(self.path)  # before the events: when it is let go, all of them are written
+        self.metrics = self._newest("metrics", self.metrics)
+        self.hardware = self._newest("hardware", self.hardware)
+        events = [tamed(row) for row in self._events.new_rows()]
+        for row in events:
+            self._hear(row)
+            if row.get("event") in TURNS:
+                self._turn = row
+            elif row.get("event") in MONITOR_TURNS:
+                self._monitor_turn = row
+        self.status = self._run_status(held) if self.is_run else self._recording_status()
+        return events
+
+    def _newest(self, name: str, before: Row | None) -> Row | None:
+        rows = self._tails[name].new_rows()
+        for row in rows:
+            self._hear(row)
+            if (pss_bytes := measured(row.get("pss_bytes"))) is not None:
+                self.pss_bytes = pss_bytes
+        return tamed(rows[-1]) if rows else before
+
+    def _hear(self, row: Row) -> None:
+        if (unix_s := measured(row.get("unix_s"))) is not None:
+            self._heard_unix_s = max(unix_s, self._heard_unix_s or unix_s)
+
+    def _run_status(self, held: bool | None) -> Status:
+        ended = self._turn.get("event") in ("stop", "error")
+        if held or (held is None and not ended and self._silence_s() < SILENCE_ELSEWHERE_S):
+            return Status("running", "", self._heard_unix_s)
+        if not ended:
+            return Status("killed", "no process holds its lock, and it wrote no stop event", self._heard_unix_s)
+        reason = self._turn.get("reason") or f"error: {self._turn.get('message')}"
+        return Status("stopped", str(reason), measured(self._turn.get("unix_s")))
+
+    def _recording_status(self) -> Status:
+        end = self._monitor_turn
+        if end.get("event") == "monitor-stop":
+            code = end.get("exit_code")
+            how = str(end.get("reason")) if code is None else f"{end.get('reason')}, exit code {code}"
+            return Status("stopped", how, measured(end.get("unix_s")))
+        hz, interval_s = measured(end.get("hz")), measured((self.hardware or {}).get("interval_s"))
+        period_s = 1 / hz if hz else interval_s or 1.0
+        silence_s = self._silence_s()
+        if silence_s < min(max(SILENCE_S, SILENT_SAMPLES * period_s), SILENCE_ELSEWHERE_S):
+            return Status("running", "", self._heard_unix_s)
+        return Status("killed", "the monitor writes nothing more, and wrote no stop event", self._heard_unix_s)
+
+    def _silence_s(self) -> float:
+        """Return the seconds since anything was written, by the clock of the file system."""
+        written = [self._events.path, *(tail.path for tail in self._tails.values())]
+        newest_unix_s = 0.0
+        for path in written:
+            with suppress(OSError):
+                newest_unix_s = max(newest_unix_s, path.stat().st_mtime)
+        return time.time() - newest_unix_s

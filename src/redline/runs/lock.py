@@ -17,9 +17,8 @@ from typing import Any
 import psutil
 
 from redline.errors import UserError
-from redline.records import SCHEMA, parse_row, write_all
-from redline.runs.atomic import open_regular
-from redline.runs.errors import explain
+from redline.files import explained, open_regular, write_all
+from redline.records import SCHEMA, parse_row
 
 LOCK_NAME = "run.lock"
 MAX_LOCK_BYTES = 4096
@@ -30,20 +29,15 @@ class RunLock:
 
     def __init__(self, directory: Path, name: str = LOCK_NAME) -> None:
         path = directory / name
-        try:
+        with explained(UserError, path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise UserError(explain(error, path)) from error
-        try:
-            _lock(descriptor, directory)
-            os.ftruncate(descriptor, 0)
-            write_all(descriptor, json.dumps(_holder()).encode())
-        except OSError as error:
-            os.close(descriptor)
-            raise UserError(explain(error, path)) from error
-        except UserError:
-            os.close(descriptor)
-            raise
+            try:
+                _lock(descriptor, directory)
+                os.ftruncate(descriptor, 0)
+                write_all(descriptor, json.dumps(_holder()).encode())
+            except (OSError, UserError):
+                os.close(descriptor)
+                raise
         self._descriptor: int | None = descriptor
 
     def share(self) -> SharedLock:
@@ -64,9 +58,9 @@ class RunLock:
 
 
 def is_held(directory: Path) -> bool | None:
-    """Tell whether a run is being written, from what the lock says of its holder; None if that is on another host.
+    """Tell whether a run is being written, by the holder that its lock names; None if that is on another host.
 
-    The lock is not tried: whoever wants it at that moment would be told that the run is in use.
+    The lock is not tried: a process that wants it at that moment would be refused.
     """
     try:
         with open_regular(directory / LOCK_NAME) as file:
@@ -80,7 +74,7 @@ def is_held(directory: Path) -> bool | None:
 
 
 class SharedLock:
-    """The lock in the hands of another process, until that ends."""
+    """The lock, held by another process until that ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -132,5 +126,5 @@ def _is_alive(pid: int, start_unix_s: object) -> bool:
         # a recycled pid has another start time; the clock's resolution is 10 ms
         is_same = isinstance(start_unix_s, int | float) and abs(process.create_time() - start_unix_s) < 1.0
         return is_same and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.Error, ValueError, OverflowError):  # gone, or the number of no process: not a lock of ours
+    except (psutil.Error, ValueError, OverflowError):  # gone, or no valid process id
         return False

@@ -1,7 +1,7 @@
-"""What a checkpoint's folder holds and how it is verified; reading needs no lock.
+"""What a checkpoint's folder holds, how it is verified and how one is found; reading needs no lock.
 
-`manifest.json` is written last. It carries size and sha256 of every other file, the places of the
-replay's chunks, and a sha256 of itself, so that no altered byte goes unnoticed.
+`manifest.json` is written last. It carries size and sha256 of every other file, the locations of the replay's chunks,
+and a sha256 of itself, so that no altered byte goes unnoticed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redline.errors import UserError
+from redline.errors import DamagedError, UserError
+from redline.files import explained, read_json_object, sha256_of_file
 from redline.records import SCHEMA, as_python
-from redline.runs.atomic import open_regular, sha256_of_file
-from redline.runs.errors import DamagedError, explain
 from redline.runs.segments import find_locations, read_chunk
 
 MANIFEST = "manifest.json"
@@ -30,6 +30,8 @@ MAX_JSON_BYTES = 64_000_000
 MAX_FILE_BYTES = 32_000_000_000
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 FOLDER_NAME = re.compile(r"(0|[1-9][0-9]{0,17})(\.replaced)?", re.ASCII)
+
+NEWEST, BEST = "newest", "best"  # of the checkpoints of a run
 
 Manifest = dict[str, Any]
 
@@ -62,11 +64,7 @@ def describe_file(data: bytes | bytearray | memoryview) -> dict[str, object]:
 
 
 def encode_manifest(
-    *,
-    steps: int,
-    score: float | None,
-    files: Mapping[str, Mapping[str, object]],
-    replay: Mapping[str, object] | None,
+    *, steps: int, score: float | None, files: Mapping[str, Mapping[str, object]], replay: Mapping[str, object] | None
 ) -> bytes:
     """Return the content of `manifest.json`."""
     manifest: Manifest = {
@@ -90,9 +88,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         actual = hashlib.sha256(encode_json(manifest)).hexdigest()
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} holds what Redline never writes: {error}") from error
+        raise DamagedError(f"{path} holds values that Redline never writes: {error}") from error
     if actual != expected:
-        raise DamagedError(f"{path} has not the sha256 that was written")
+        raise DamagedError(f"{path} does not have the sha256 that was written")
     _check_structure(path, manifest)
     if manifest["steps"] != steps_of(folder):
         raise DamagedError(f"{path} is of step {manifest['steps']}")
@@ -102,8 +100,8 @@ def read_manifest(folder: Path) -> Manifest:
 def load_checkpoint(folder: Path, *, with_replay: bool = True) -> Checkpoint:
     """Load a checkpoint after verifying it; damage of any file is a `DamagedError`.
 
-    Damage of the replay costs experience, which can be had again, and is only listed. `with_replay` false leaves its
-    chunks unread: for playing and evaluating.
+    Damage of the replay costs only experience, and is only listed. Without `with_replay` its chunks are not read: for
+    playing and evaluating.
     """
     manifest = read_manifest(folder)
     files = {name: _verify_file(folder, name, facts) for name, facts in manifest["files"].items()}
@@ -158,7 +156,7 @@ def steps_of(folder: Path) -> int:
     """Return the step a checkpoint's folder is named after."""
     match = FOLDER_NAME.fullmatch(folder.name)
     if match is None:
-        raise DamagedError(f"{folder} is no checkpoint: its name is no number of steps")
+        raise DamagedError(f"{folder} is no checkpoint: its name is not a number of steps")
     return int(match[1])
 
 
@@ -174,36 +172,54 @@ def _check_structure(path: Path, manifest: Manifest) -> None:
         and all(isinstance(facts, dict) and type(facts.get("bytes")) is int for facts in files.values())
     )
     if not is_sound:
-        raise DamagedError(f"{path} lacks what a manifest must hold")
+        raise DamagedError(f"{path} lacks fields of a manifest")
 
 
 def _verify_file(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
     if FILE_NAME.fullmatch(name) is None:
         raise DamagedError(f"{folder / MANIFEST} names a file {name!r}, which is no plain name")
     path = folder / name
-    try:
+    with explained(DamagedError, path):
         size_bytes = path.lstat().st_size
         if size_bytes != facts["bytes"] or size_bytes > MAX_FILE_BYTES:
             raise DamagedError(f"{path} has {size_bytes:_} bytes, not {facts['bytes']:_}")
         if sha256_of_file(path) != facts.get("sha256"):
-            raise DamagedError(f"{path} has not the sha256 that was written")
-    except OSError as error:
-        raise DamagedError(explain(error, path)) from error
+            raise DamagedError(f"{path} does not have the sha256 that was written")
     return path
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        with open_regular(path) as file:
-            content = file.read(MAX_JSON_BYTES + 1)
-    except OSError as error:
-        raise DamagedError(explain(error, path)) from error
-    if len(content) > MAX_JSON_BYTES:
-        raise DamagedError(f"{path} is larger than {MAX_JSON_BYTES:_} bytes")
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DamagedError(f"{path} is no JSON object")
-    return value
+    with explained(DamagedError, path):
+        return read_json_object(path, max_bytes=MAX_JSON_BYTES)
+
+
+def find_checkpoint(run: Path, which: str | int, *, with_replay: bool) -> Checkpoint:
+    """Load the newest valid checkpoint, the best one, or the one of so many steps."""
+    if which == NEWEST:
+        return newest_valid(run, with_replay=with_replay)
+    folders = {steps_of(folder): folder for folder in checkpoint_folders(run / CHECKPOINTS)}
+    if which == BEST:
+        return load_checkpoint(_best_folder(run, list(folders.values())), with_replay=with_replay)
+    steps = which if isinstance(which, int) else _parse_steps(which, example=max(folders, default=0))
+    if steps not in folders:
+        known = ", ".join(str(count) for count in sorted(folders)) or "none"
+        raise UserError(f"{run} has no checkpoint {steps}: it has {known}")
+    return load_checkpoint(folders[steps], with_replay=with_replay)
+
+
+def _parse_steps(text: str, *, example: int) -> int:
+    digits = text.replace(",", "").replace("_", "")
+    if not (digits.isascii() and digits.isdigit()):
+        raise UserError(f"checkpoint is {text!r}: use {NEWEST}, {BEST} or its steps, such as {example}")
+    return int(digits)
+
+
+def _best_folder(run: Path, folders: list[Path]) -> Path:
+    scores: dict[Path, float] = {}
+    for folder in folders:
+        with suppress(DamagedError):
+            if (score := read_manifest(folder)["score"]) is not None:
+                scores[folder] = float(score)
+    if not scores:
+        raise UserError(f"no checkpoint of {run} has a score, which takes 100 episodes: use --checkpoint {NEWEST}")
+    return max(scores, key=lambda folder: (scores[folder], steps_of(folder)))

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
-from redline.records import write_all
-from redline.runs.atomic import BytesLike, open_regular, sync_directory
-from redline.runs.errors import CheckpointError, DamagedError, explain
+from redline.errors import CheckpointError, DamagedError
+from redline.files import BytesLike, explained, open_regular, sync_directory, write_all
 
 MAX_SEGMENT_BYTES = 64_000_000
 SEGMENT_NAME = re.compile(r"segment-([0-9]{6,12})\.bin", re.ASCII)
@@ -50,10 +49,8 @@ def check_location(folder: Path, location: Mapping[str, Any]) -> Path:
         raise DamagedError(f"{name}: offset {offset!r} and length {length!r} are no whole numbers")
     if offset < 0 or length < 0 or offset + length > MAX_SEGMENT_BYTES:
         raise DamagedError(f"{name}: no chunk can lie at offset {offset} with length {length}")
-    try:
+    with explained(DamagedError, folder / name):
         size_bytes = (folder / name).lstat().st_size
-    except OSError as error:
-        raise DamagedError(explain(error, folder / name)) from error
     if offset + length > size_bytes:
         raise DamagedError(f"{folder / name} ends at {size_bytes:_}, before its chunk at {offset:_} + {length:_}")
     return folder / name
@@ -62,14 +59,11 @@ def check_location(folder: Path, location: Mapping[str, Any]) -> Path:
 def read_chunk(folder: Path, location: Mapping[str, Any]) -> bytes:
     """Read a chunk and verify it."""
     path = check_location(folder, location)
-    try:
-        with open_regular(path) as file:
-            file.seek(location["offset"])
-            data = file.read(location["length"])
-    except OSError as error:
-        raise DamagedError(explain(error, path)) from error
+    with explained(DamagedError, path), open_regular(path) as file:
+        file.seek(location["offset"])
+        data = file.read(location["length"])
     if hashlib.sha256(data).hexdigest() != location.get("sha256"):
-        raise DamagedError(f"{path}: the chunk at {location['offset']:_} has not the sha256 that was written")
+        raise DamagedError(f"{path}: the chunk at {location['offset']:_} does not have the sha256 that was written")
     return data
 
 
@@ -95,11 +89,8 @@ class SegmentStore:
         view = memoryview(data).cast("B")
         if view.nbytes > MAX_SEGMENT_BYTES:
             raise ValueError(f"a chunk of {view.nbytes:_} bytes: a segment holds {MAX_SEGMENT_BYTES:_}")
-        try:
-            descriptor = self._descriptor_with_room_for(view.nbytes)
-            self._write(descriptor, view)
-        except OSError as error:
-            raise CheckpointError(f"cannot write replay: {explain(error, self.folder)}") from error
+        with explained(CheckpointError, self.folder, before="cannot write replay: "):
+            self._write(self._descriptor_with_room_for(view.nbytes), view)
         location = Location(
             segment=_name(self._number),
             offset=self._size_bytes,
@@ -113,11 +104,9 @@ class SegmentStore:
         """Return when every chunk appended so far is on the disk."""
         if self._descriptor is None:
             return
-        try:
+        with explained(CheckpointError, self.folder, before="cannot write replay: "):
             os.fsync(self._descriptor)
             sync_directory(self.folder)
-        except OSError as error:
-            raise CheckpointError(f"cannot write replay: {explain(error, self.folder)}") from error
 
     def read(self, location: Mapping[str, Any]) -> bytes:
         """Read a chunk and verify it; damage is a `DamagedError`."""

@@ -1,4 +1,4 @@
-"""The actor: keeps what each env shows, chooses actions, and counts each episode exactly once."""
+"""The actor: keeps the observation of each env, chooses actions, and counts each episode exactly once."""
 
 from dataclasses import dataclass, field
 
@@ -17,14 +17,14 @@ from redline.types import Array, BoolArray, IntArray, VectorStep
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode, and the address from which it can be played again."""
+    """A finished episode, and the seed and offset from which it can be played again."""
 
     lane: int
     total_reward: float  # unclipped
     length_steps: int
-    reset_seed: int  # of the lane's last seeded reset
-    seed_offset_steps: int  # from there to the start of the episode
-    trace: bytes | None = field(default=None, repr=False)  # its recording; None if it is not to be kept
+    reset_seed: int  # seed of the lane's last key
+    seed_offset_steps: int  # steps between that key and this episode's start
+    trace: bytes | None = field(default=None, repr=False)  # its recording; None if it is not kept
 
 
 class Actor:
@@ -36,13 +36,11 @@ class Actor:
         self.env = env
         spec = env.spec
         self.obs: Array = np.zeros((env.num_envs, spec.stack, *spec.frame_shape), dtype=spec.frame_dtype)
-        self._state = torch.zeros(env.num_envs, state_width)  # what the network remembers of each episode
+        self._state = torch.zeros(env.num_envs, state_width)  # recurrent state of each lane
         self._under_way = EpisodesUnderWay(env)
-        self._tracer = (
-            None
-            if recording is None or recording.is_off
-            else Tracer(env, recording, self._under_way, first_lane=first_lane)
-        )
+        self._tracer: Tracer | None = None
+        if recording is not None and not recording.is_off:
+            self._tracer = Tracer(env, recording, self._under_way, first_lane=first_lane)
 
     def begin(self, first_frames: Array) -> None:
         """Start an episode in every lane."""
@@ -52,14 +50,14 @@ class Actor:
             self._tracer.begin()
 
     def choose(self, params: ActorParams, rng: np.random.Generator) -> tuple[IntArray, ActorExtras]:
-        """Return an action for each lane, and what else the network said."""
+        """Return an action for each lane, and the other outputs of the network."""
         actions, self._state, extras = act(params, self.obs, self._state.to(params.device), rng)
         if self._tracer is not None:
             self._tracer.acted(extras.preferences)
         return actions, extras
 
     def observe(self, step: VectorStep) -> list[Episode]:
-        """Take in what a step gave; return the episodes that ended with it."""
+        """Take in a step; return the episodes that ended with it."""
         under_way, ended = self._under_way, step.ended
         under_way.count(step)
         self.obs = stacking.push(self.obs, step.frames)

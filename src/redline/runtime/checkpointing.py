@@ -16,7 +16,7 @@ from redline.runtime.training import Trainer
 
 
 def save_checkpoint(trainer: Trainer, store: CheckpointStore) -> Path:
-    """Write a checkpoint of everything that decides what comes next."""
+    """Write a checkpoint of everything that decides how the run goes on."""
     bad = trainer.learner.non_finite_weights()
     if bad:
         raise NonFiniteError(
@@ -43,7 +43,7 @@ def save_checkpoint(trainer: Trainer, store: CheckpointStore) -> Path:
 def restore_checkpoint(
     trainer: Trainer, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None
 ) -> list[str]:
-    """Bring a fresh trainer to where a checkpoint was taken; return what could not be brought back exactly."""
+    """Bring a fresh trainer to the state of a checkpoint; return what could not be restored exactly."""
     trainer.counters, trainer.scores = counters_from_json(checkpoint.state)
     learner = {
         name.removesuffix(".safetensors"): load_tensors(data)

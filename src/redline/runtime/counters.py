@@ -1,11 +1,11 @@
-"""What a run has done so far: counts that only grow, and the returns they brought."""
+"""What a run has done so far: counters that only grow, and the returns of its episodes."""
 
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 WINDOW_EPISODES = 100
-SHORT_WINDOW_EPISODES = 10  # for the way from the first episodes to the newest
+SHORT_WINDOW_EPISODES = 10  # to compare the first episodes with the newest
 CURVE_EPISODES = 1_000  # whose times are kept
 
 
@@ -19,26 +19,26 @@ class Counters:
     samples: int = 0  # transitions learnt from
     batches_drawn: int = 0
     episodes: int = 0
-    free_steps: int = 0  # of the steps, those up to the last one at which nobody held the pace
-    free_samples: int = 0  # the same of the samples
+    free_steps: int = 0  # step count when unpaced mode last ran
+    free_samples: int = 0  # sample count at that moment
     time_s: float = 0.0  # training time
     warmup_time_s: float = 0.0  # the part of it spent before the first update
-    warmup_steps: int = 0  # the part of the steps played before it
-    evaluations: int = 0  # played without exploration
-    evaluated_steps: int = 0  # steps at which the weights of the newest of them were taken
+    warmup_steps: int = 0  # steps before it
+    evaluations: int = 0
+    evaluated_steps: int = 0  # steps when the weights of the newest evaluation were taken
     evaluated_at_s: float = 0.0  # training time at that moment
-    evaluation_s: float = 0.0  # spent on evaluations while training stood still; games that confirm one apart
-    elapsed_s: float = 0.0  # that a user waited: starting, training, evaluating and saving, over all resumes
-    skipped_steps: int = 0  # that schedules are ahead of the steps, because the return they wait for came early
-    solved_s: float = 0.0  # of `elapsed_s` when the target of evaluations was reached and confirmed; 0 before
+    evaluation_s: float = 0.0  # spent on inline evaluations, without their confirming games
+    elapsed_s: float = 0.0  # starting, training, evaluating and saving, over all resumes
+    skipped_steps: int = 0  # by which schedules are ahead of the steps, because `anneal_at_return` came early
+    solved_s: float = 0.0  # `elapsed_s` when evaluations reached and confirmed the target; 0 before
 
     @property
     def schedule_steps(self) -> int:
-        """Steps by which the learning rate and the entropy weight go."""
+        """Steps that the schedules of learning rate and entropy weight see."""
         return self.steps + self.skipped_steps
 
     def count_time(self, seconds: float) -> None:
-        """Add training time, and note how much of it and of the steps came before the first update."""
+        """Add training time; before the first update it is warm-up time too."""
         self.time_s += seconds
         if self.updates == 0:
             self.warmup_time_s += seconds
@@ -62,15 +62,15 @@ class Scores:
 
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))
     best: float | None = None
-    greedy: float | None = None  # mean return of the newest evaluation; its episodes are not among the recent
-    confirmed: float | None = None  # mean of the newest games that were to confirm an evaluation
-    solved_target: float | None = None  # target of evaluations that they confirmed; None before
+    greedy: float | None = None  # mean return of the newest evaluation; `recent` has none of its episodes
+    confirmed: float | None = None  # mean of the newest confirming games
+    solved_target: float | None = None  # the target that they confirmed; None before
     first: list[float] = field(default_factory=list)  # returns of the first episodes
     lengths_steps: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))  # of the recent ones
     curve: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=CURVE_EPISODES))  # (time_s, return)
 
     def add(self, episode_return: float, *, time_s: float, length_steps: int | None = None) -> None:
-        """Take in an episode that ended after `time_s` of training."""
+        """Add an episode that ended after `time_s` of training."""
         self.recent.append(episode_return)
         if length_steps is not None:
             self.lengths_steps.append(length_steps)
@@ -90,7 +90,7 @@ class Scores:
         return sum(self.lengths_steps) / len(self.lengths_steps) if self.lengths_steps else None
 
     def confirm(self, mean_return: float, *, target: float, is_enough: bool) -> None:
-        """Take in the games that were to confirm that an evaluation reached `target`."""
+        """Add games that were to confirm an evaluation that reached `target`."""
         self.confirmed = mean_return
         if is_enough:
             self.solved_target = target

@@ -1,33 +1,33 @@
-"""Gauges: what a run shows of itself at one moment, the same for the panel, the records and the curves."""
+"""Gauges: one reading of a run, the same for the panel, the files and the curves, and the display that shows it."""
 
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from redline.records import measured, plain_text
 
-# what an algorithm's `diagnose` may tell; other names are left out
+# what an algorithm's `diagnose` may report; other names are dropped
 DIAGNOSES = (
     *("gradient_norm", "td_error", "mean_q", "largest_q"),
     *("approximate_kl_nats", "clip_fraction", "explained_variance"),
 )
-REST = "rest"  # what a process waits for that has nothing to do
+REST = "rest"  # the wait of a process that has nothing to do
 
 
 @dataclass(frozen=True)
 class RoleGauges:
-    """One reading of one process of a run; None where it has no such thing, or is not there at the moment."""
+    """One reading of one process of a run; None where the process has no such value, or is not running."""
 
     role: str  # inline, supervisor, learner, evaluator, or actor and its number
     pid: int | None
     cpu_percent: float | None  # 100 is one core
     rss_bytes: int | None
-    steps_per_s: float | None  # played by it
-    updates_per_s: float | None  # computed by it
-    waiting: Mapping[str, float]  # share of the last seconds, 0 … 1, by what was waited for
-    weights_age_updates: float | None  # updates by which its weights lag behind the learner's
-    restarts: int = 0  # times that it had to be started anew
-    busy: Mapping[str, float] = field(default_factory=dict)  # share of the last seconds, by phase; {} if not told
+    steps_per_s: float | None = None  # played by it
+    updates_per_s: float | None = None  # computed by it
+    waiting: Mapping[str, float] = field(default_factory=dict)  # share of the last seconds, 0 … 1, by reason
+    weights_age_updates: float | None = None  # updates by which its weights lag behind the learner's
+    restarts: int = 0
+    busy: Mapping[str, float] = field(default_factory=dict)  # share of the last seconds, by phase; {} if unknown
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Gauges:
     samples: int
     episodes: int
     steps_per_s: float
-    warmup_steps_per_s: float | None  # before the first update; None where nothing is played at random
+    warmup_steps_per_s: float | None  # before the first update; None without a warm-up
     updates_per_s: float
     episodes_per_h: float
     samples_per_step: float | None  # achieved since the warm-up
@@ -59,21 +59,21 @@ class Gauges:
     replay_bytes: int | None
     cpu_percent: float  # of all processes together; 100 is one core
     rss_bytes: int
-    load_average: float | None  # of the machine over a minute; None where it does not tell
+    load_average: float | None  # of the machine over a minute; None if unknown
     memory_available_bytes: int | None  # of the machine
     disk_free_bytes: int | None  # where the run's directory is
     progress: float | None  # share of the nearest limit, 0 … 1
     remaining_s: float | None  # until the nearest limit, at the present rate
     target_eval_return: float | None = None  # of evaluations; None: the run has no such target
-    solved_in_s: float | None = None  # until the target at the present rise of the returns; None: nothing to go by yet
+    solved_in_s: float | None = None  # until the target at the present rise of the returns; None: unknown
     mean_length_100_steps: float | None = None  # of the episodes of `mean_return_100`
     learning_rate: float | None = None
-    gradient_norm: float | None = None  # before it is clipped; like all that follows of one update in 257
-    td_error: float | None = None  # mean size; of a predicted distribution its loss
+    gradient_norm: float | None = None  # before clipping; this and the following: of one update in 257
+    td_error: float | None = None  # mean size; for a predicted distribution, its loss
     mean_q: float | None = None  # value of the best action, over the states of an update
     largest_q: float | None = None
     approximate_kl_nats: float | None = None  # of the policy that acted from the one that learns
-    clip_fraction: float | None = None  # share of the rows that the clipping keeps from teaching more
+    clip_fraction: float | None = None  # share of the rows whose ratio is clipped
     explained_variance: float | None = None  # of the returns, by the values: 1 is perfect, 0 useless
     roles: tuple[RoleGauges, ...] = ()
 
@@ -83,10 +83,9 @@ class Gauges:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the reading that a row was made from, in this process or in another, by this version or an older one.
+        """Return the reading that a row was made from, by this process or another, in this version or an older one.
 
-        What an older version did not write, or nobody can have measured, is None, or none; names are plain text.
-        ValueError where the row is no reading at all.
+        Missing and implausible numbers become None; names become plain text. ValueError if the row is no reading.
         """
         roles = row.get("roles") or ()
         try:
@@ -97,7 +96,7 @@ class Gauges:
 
 
 def _role_from_row(row: Mapping[str, Any]) -> RoleGauges:
-    """Return the reading of a process; without what only newer versions know."""
+    """Return the reading of a process, without fields that only newer versions know."""
     role = row.get("role")
     if not isinstance(role, str):
         raise TypeError(f"role is {role!r}")
@@ -129,3 +128,23 @@ def _number_or_none(name: str, value: object) -> float | None:
     if value is not None and not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}")
     return measured(value)
+
+
+class Display(Protocol):
+    """Shows a run; its methods must return at once."""
+
+    def note(self, text: str) -> None:
+        """Show one line: a protocol, a thread count, requested → effective, a warning."""
+
+    def show(self, gauges: Gauges) -> None:
+        """Show a reading."""
+
+
+class NoDisplay:
+    """A display that shows nothing."""
+
+    def note(self, text: str) -> None:
+        """Show nothing."""
+
+    def show(self, gauges: Gauges) -> None:
+        """Show nothing."""

@@ -1,24 +1,34 @@
-"""The loop that trains: vector steps one after another, with their time counted and a reading every second.
+"""The training loop: counts the time of vector steps, and takes a reading every second.
 
-Whoever trains takes its steps here: a session, the learner of an asynchronous run, a bench.
+A session, the learner of an asynchronous run and a bench all take their steps here.
 """
 
+import os
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+from redline.exploration import Sampled
+from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
+from redline.monitor.process_files import ProcessUsage
 from redline.runtime.actor import Episode
-from redline.runtime.gauges import Gauges
-from redline.runtime.measuring import Measurer
+from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
+from redline.runtime.replay_sizing import full_replay
+from redline.runtime.solving import projected_s
 from redline.runtime.training import Trainer
 
 READING_INTERVAL_S = 1.0
 METRICS_INTERVAL_S = 5.0
+RATE_WINDOW_S = 10.0
+EPISODE_WINDOW_S = 300.0  # an episode of Pong takes a minute or more
+WAITED_IN = {"envs": "keep", "actors": "keep", "gather": "draw"}  # reason of a wait → its phase
 
 
 class Every:
-    """Tells when something is due that comes at intervals; first when an interval is over, or at once."""
+    """Tells when something periodic is due; first after one interval, or at once."""
 
     def __init__(self, interval_s: float, *, at_once: bool = False) -> None:
         self._interval_s = interval_s
@@ -34,17 +44,18 @@ class Every:
 
 
 class Loop:
-    """Takes the vector steps of a trainer, and counts how long they and all between them take."""
+    """Takes the vector steps of a trainer, and counts the time of each step and of what lies between them."""
 
     def __init__(self, trainer: Trainer, *, folder: Path, role: str = "inline") -> None:
         self.trainer = trainer
         self.invocation_s = 0.0  # of training since `begin`
         self._measurer = Measurer(trainer, folder=folder, role=role)
         self._steps_at_start = trainer.counters.steps
+        self._is_replay_reported = False
         self.begin()
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Count time from now on."""
         self._reading = Every(READING_INTERVAL_S)
         self._counted_s = time.monotonic()  # up to which time is counted
         self.trainer.phases.skip()
@@ -52,7 +63,7 @@ class Loop:
     def step(self) -> list[Episode]:
         """Take one vector step and return the episodes that ended with it.
 
-        Time counts from the first step on: before it, envs in other processes are being started.
+        Time counts from the first step on: before it, envs in other processes are still starting.
         """
         episodes, now_s = self.trainer.vector_step(), time.monotonic()
         if self.trainer.counters.steps == self._steps_at_start:
@@ -68,14 +79,20 @@ class Loop:
         return self._reading.is_due()
 
     def read(self) -> Gauges:
-        """Return what the gauges show now; NonFiniteError where the loss is no number."""
+        """Return a reading; raise NonFiniteError if the loss is not finite."""
         gauges = self._measurer.read()
         self.trainer.check_loss(gauges.loss)
         return gauges
 
+    def take_adjustment(self) -> str | None:
+        """Say once that the replay memory holds fewer transitions than requested, as soon as that is known."""
+        adjustment = None if self._is_replay_reported else full_replay(self.trainer.source.memory)
+        self._is_replay_reported |= adjustment is not None
+        return None if adjustment is None else str(adjustment)
+
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Leave out of the training time what is done within."""
+        """Exclude the block from the training time."""
         self.trainer.phases.lap("other")
         begun_s = time.monotonic()
         try:
@@ -83,3 +100,145 @@ class Loop:
         finally:
             self._counted_s += time.monotonic() - begun_s
             self.trainer.phases.skip()
+
+
+# Readings
+
+
+class _Mark(NamedTuple):
+    time_s: float  # of training
+    steps: int
+    updates: int
+    episodes: int
+    waited_s: dict[str, float]
+    phases_s: dict[str, float]
+
+
+class Measurer:
+    """Takes readings in the process that trains: the only place where the host waits for the device."""
+
+    def __init__(self, trainer: Trainer, *, folder: Path | None = None, role: str = "inline") -> None:
+        self._trainer = trainer
+        self._folder = folder or trainer.job.log_dir  # its disk's free space is read
+        self._role = role
+        self._usage = ProcessUsage()
+        self._started_s = time.monotonic()
+        self._marks = deque([self._mark()])
+        self._loss: float | None = None
+        self._diagnosis: dict[str, float] = {}
+
+    def read(self) -> Gauges:
+        """Return a reading."""
+        trainer, counters, scores = self._trainer, self._trainer.counters, self._trainer.scores
+        now = self._mark()
+        recent, early = self._since(now.time_s - RATE_WINDOW_S), self._since(now.time_s - EPISODE_WINDOW_S)
+        self._marks.append(now)
+        while self._marks[0].time_s < early.time_s:
+            self._marks.popleft()
+        loss = trainer.learner.take_mean_loss()
+        self._loss = self._loss if loss is None else loss
+        self._diagnosis |= trainer.learner.take_diagnosis()
+        own = self._read_role(recent, now)
+        steps_per_s = own.steps_per_s or 0.0
+        progress, remaining_s = self._progress(steps_per_s)
+        memory, is_policy = trainer.source.memory, isinstance(trainer.job.algorithm.explore, Sampled)
+        return Gauges(
+            time_s=counters.time_s,
+            unix_s=time.time(),
+            steps=now.steps,
+            frames=now.steps * trainer.spec.frames_per_step,
+            updates=now.updates,
+            samples=counters.samples,
+            episodes=now.episodes,
+            steps_per_s=steps_per_s,
+            warmup_steps_per_s=counters.warmup_steps_per_s if trainer.job.algorithm.warmup_steps else None,
+            updates_per_s=own.updates_per_s or 0.0,
+            episodes_per_h=(now.episodes - early.episodes) / max(now.time_s - early.time_s, 1e-9) * 3600,
+            samples_per_step=trainer.source.pacing.achieved(steps=now.steps, samples=counters.samples),
+            mean_return_100=scores.mean,
+            best_return=scores.best,
+            greedy_return=scores.greedy,
+            greedy_at_steps=None if scores.greedy is None else counters.evaluated_steps,
+            epsilon=None if is_policy else trainer.epsilon,
+            policy_entropy_nats=trainer.source.entropy_nats if is_policy else None,
+            loss=self._loss,
+            actor_weights_age_updates=0.0,  # actor and learner share their weights in one process
+            replay_transitions=None if memory is None else memory.num_transitions,
+            replay_capacity_transitions=None if memory is None else memory.layout.capacity,
+            replay_bytes=None if memory is None else memory.used_bytes,
+            cpu_percent=own.cpu_percent or 0.0,
+            rss_bytes=own.rss_bytes or 0,
+            load_average=read_load_average(),
+            memory_available_bytes=read_memory_available_bytes(),
+            disk_free_bytes=read_disk_free_bytes(self._folder),
+            progress=progress,
+            remaining_s=remaining_s,
+            target_eval_return=trainer.job.limits.target_eval_return,
+            solved_in_s=self._solved_in_s(),
+            mean_length_100_steps=scores.mean_length_steps,
+            learning_rate=trainer.job.algorithm.optimizer.lr_at(counters.schedule_steps),
+            **{name: self._diagnosis.get(name) for name in DIAGNOSES},
+            roles=(own,),
+        )
+
+    def _solved_in_s(self) -> float | None:
+        """Return the seconds until the target of evaluations, extrapolated from the curve of returns."""
+        target, scores = self._trainer.job.limits.target_eval_return, self._trainer.scores
+        if target is None:
+            return None
+        return projected_s(scores, target=target, now_s=self._trainer.counters.time_s)
+
+    def _read_role(self, recent: _Mark, now: _Mark) -> RoleGauges:
+        seconds = max(now.time_s - recent.time_s, 1e-9)
+        waited_s = {what: spent_s - recent.waited_s.get(what, 0.0) for what, spent_s in now.waited_s.items()}
+        spent_s = {phase: total_s - recent.phases_s[phase] for phase, total_s in now.phases_s.items()}
+        usage = self._usage.sample()
+        return RoleGauges(
+            role=self._role,
+            pid=os.getpid(),
+            cpu_percent=None if usage is None else usage.cpu_percent,
+            rss_bytes=None if usage is None else usage.rss_bytes,
+            steps_per_s=(now.steps - recent.steps) / seconds,
+            updates_per_s=(now.updates - recent.updates) / seconds,
+            waiting={what: min(waited / seconds, 1.0) for what, waited in waited_s.items()},
+            weights_age_updates=0.0,
+            busy=busy_shares(spent_s, waited_s, seconds=seconds),
+        )
+
+    def _mark(self) -> _Mark:
+        counters, waited_s = self._trainer.counters, dict(self._trainer.waited_s)
+        phases_s = dict(self._trainer.phases.seconds)
+        return _Mark(counters.time_s, counters.steps, counters.updates, counters.episodes, waited_s, phases_s)
+
+    def _since(self, time_s: float) -> _Mark:
+        """Return the newest mark at or before `time_s`, or the oldest there is."""
+        return next((mark for mark in reversed(self._marks) if mark.time_s <= time_s), self._marks[0])
+
+    def _progress(self, steps_per_s: float) -> tuple[float | None, float | None]:
+        """Return the share done and the time left of the limit that will be reached first."""
+        limits, counters = self._trainer.job.limits, self._trainer.counters
+        options: list[tuple[float, float]] = []  # (time left, share done)
+        total_steps = limits.total_steps(frames_per_step=self._trainer.spec.frames_per_step)
+        if total_steps is not None and counters.steps >= total_steps:
+            return 1.0, 0.0
+        if total_steps is not None and steps_per_s > 0:
+            options.append(((total_steps - counters.steps) / steps_per_s, counters.steps / total_steps))
+        if limits.max_minutes is not None:
+            invocation_s, total_s = time.monotonic() - self._started_s, limits.max_minutes * 60
+            options.append((total_s - invocation_s, invocation_s / total_s))
+        if limits.max_episodes is not None and counters.episodes and counters.time_s > 0:
+            left = limits.max_episodes - counters.episodes
+            options.append((left * counters.time_s / counters.episodes, counters.episodes / limits.max_episodes))
+        if not options:
+            return None, None
+        remaining_s, progress = min(options)
+        return min(progress, 1.0), max(remaining_s, 0.0)
+
+
+def busy_shares(spent_s: Mapping[str, float], waited_s: Mapping[str, float], *, seconds: float) -> dict[str, float]:
+    """Return the share of `seconds` that each phase worked: its time without its waits."""
+    working_s = dict(spent_s)
+    for what, waited in waited_s.items():
+        if what in WAITED_IN:
+            working_s[WAITED_IN[what]] -= waited
+    return {phase: min(max(spent / seconds, 0.0), 1.0) for phase, spent in working_s.items()}

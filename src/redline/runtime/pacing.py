@@ -1,17 +1,17 @@
-"""How much is learnt per step played: the one rule, in every topology."""
+"""How many updates are due: samples trained per step, by one rule in every topology."""
 
 from dataclasses import dataclass
 
-TAKES_PER_UPDATE = 16  # vector steps at most that come in between two updates if nobody waits for anybody
+TAKES_PER_UPDATE = 16  # most vector steps between two updates in unpaced mode
 
 
 @dataclass(frozen=True)
 class Pacing:
-    """Samples per step, counted from the end of the warm-up."""
+    """The replay ratio: samples per step, counted from the end of the warm-up."""
 
     samples_per_step: float
     warmup_steps: int
-    is_free: bool = False  # one update after the other, however many steps are played meanwhile
+    is_free: bool = False  # unpaced: one update after the other, however many steps are played meanwhile
 
     def is_learning(self, steps: int) -> bool:
         """Tell whether the warm-up is over."""
@@ -20,8 +20,8 @@ class Pacing:
     def updates_due(self, *, steps: int, samples: int, batch_size: int, since: tuple[int, int] = (0, 0)) -> int:
         """Return how many updates of `batch_size` the steps played so far have earned and not yet had.
 
-        A pure function of the counters. It counts samples, not updates, so the batch size may change midway.
-        `since` are the steps and samples before which nothing is owed, because the pace was not held then.
+        A pure function of the counters. It counts samples, not updates, so the batch size may change midway. `since`
+        are the steps and samples when unpaced mode last ran: nothing is owed from before.
         """
         if self.is_free:
             return int(self.is_learning(steps))
@@ -30,7 +30,7 @@ class Pacing:
         return max(0, int((earned - (samples - free_samples)) // batch_size))
 
     def achieved(self, *, steps: int, samples: int) -> float | None:
-        """Return the samples per step that a run really had since its warm-up."""
+        """Return the replay ratio since the warm-up."""
         learning_steps = steps - self.warmup_steps
         return samples / learning_steps if learning_steps > 0 else None
 

@@ -1,38 +1,38 @@
 """The rules of evaluations: when one is due, how it is played, and when a game counts as solved.
 
-A game is solved when an evaluation reaches the target and further games with the same weights confirm it.
-To stop at the first good evaluation would pick luck. So the target must be reached by EPISODES games, and then nearly
-reached again by CONFIRMING_EPISODES others.
+A game is solved when an evaluation reaches the target and further games with the same weights confirm it. A stop at the
+first good evaluation would select lucky ones. So EPISODES games must reach the target, and CONFIRMING_EPISODES further
+ones must nearly reach it again.
 """
 
 import numpy as np
 
 from redline.algorithms.family import Algorithm
 from redline.exploration import Exploration, Greedy, Sampled
+from redline.runtime.config import Job
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.job import Job
 
 EPISODES = 10  # of an evaluation
 CONFIRMING_EPISODES = 30  # with the same weights, in other games
 CONFIRMING_SLACK = 1.0  # by which their mean may fall short of the target
 TIME_SHARE = 0.10  # of a run that evaluations may take
-# of the way from the first episodes to the target: from here on evaluations may follow closely
-PROMISING = 0.85  # where exploration makes training play worse than it is evaluated
+# share of the way from the first returns to the target from which evaluations may follow closely
+PROMISING = 0.85  # where training explores, and so plays worse than its evaluations
 PROMISING_SAMPLED = 0.95  # where both draw from the policy
 UNPROMISING_INTERVAL_S = 300.0  # between two evaluations before that
 PROMISING_SHARE = 0.25  # of the time that evaluations may take from there on, as far as TIME_SHARE of the run allows
-EXPECTED_S = 1.0  # of an evaluation, until there was one
+EXPECTED_S = 1.0  # of an evaluation, before the first
 
-CURVE_BEGINS = 0.15  # of the way: before that there is nothing to extend
-CURVE_SHARE = 1 / 3  # of the time, the newest: what is extended
+CURVE_BEGINS = 0.15  # share of the way from which the curve is extrapolated
+CURVE_SHARE = 1 / 3  # of the time: the newest part, which is extrapolated
 LEAST_EPISODES = 10  # in it
-MOST_TIMES = 20.0  # the time that has passed: a rise that would take longer is none
+MOST_TIMES = 20.0  # the time so far: a slower rise is none
 
 
 def acting(job: Job) -> tuple[Exploration, float]:
     """Return how a run's evaluations choose actions, and ε.
 
-    Without a target greedily, with the paper's ε. With one a policy draws, for its likeliest actions may loop.
+    Without a target they are greedy, with the paper's ε. With a target a policy draws: its likeliest actions may loop.
     """
     explore = job.algorithm.explore
     if job.limits.target_eval_return is None:
@@ -41,7 +41,7 @@ def acting(job: Job) -> tuple[Exploration, float]:
 
 
 def describe_acting(job: Job) -> str:
-    """Say how a run's evaluations choose actions, where that is not as the algorithm's paper evaluates."""
+    """Say how a run's evaluations choose actions, if not as the algorithm's paper does."""
     if job.limits.target_eval_return is None:
         return ""
     return "sampled" if isinstance(acting(job)[0], Sampled) else "greedy, ε = 0"
@@ -59,7 +59,7 @@ def is_confirmed(mean_return: float, target: float) -> bool:
 
 
 def describe_confirmation(mean: float, target: float) -> str:
-    """Say what further games with the same weights make of an evaluation that reached the target."""
+    """Say whether further games with the same weights confirm an evaluation that reached the target."""
     needed = target - CONFIRMING_SLACK
     verdict = "solved" if is_confirmed(mean, target) else "not solved yet"
     return (
@@ -83,7 +83,7 @@ def is_due_by_steps(counters: Counters, every_steps: int) -> bool:
 def is_due_by_target(
     algorithm: Algorithm, counters: Counters, scores: Scores, *, target: float, expected_s: float
 ) -> bool:
-    """Tell whether an evaluation fits into its share of the time, and could tell something new."""
+    """Tell whether an evaluation fits into its share of the time, and the weights have changed enough."""
     total_s = counters.time_s + counters.evaluation_s
     if counters.evaluation_s + expected_s > TIME_SHARE * (total_s + expected_s):
         return False
@@ -91,7 +91,7 @@ def is_due_by_target(
     way = way_done(scores, target)
     promising = PROMISING_SAMPLED if isinstance(algorithm.explore, Sampled) else PROMISING
     if way is not None and way >= promising:
-        # nearly the same weights once more would only be another draw
+        # nearly the same weights would only be another draw of luck
         return since_s >= min(expected_s * (1.0 / PROMISING_SHARE - 1.0), UNPROMISING_INTERVAL_S)
     return since_s >= UNPROMISING_INTERVAL_S
 
@@ -105,9 +105,9 @@ def way_done(scores: Scores, target: float) -> float | None:
 
 
 def projected_s(scores: Scores, *, target: float, now_s: float) -> float | None:
-    """Return the seconds until the returns reach the target if they rise on as they did lately.
+    """Return the seconds until the returns reach the target if they go on rising as they did lately.
 
-    None until there is a rise to go by, and where the returns fall.
+    None while they do not rise, or too little is known.
     """
     way = way_done(scores, target)
     if way is None or way < CURVE_BEGINS:

@@ -1,12 +1,13 @@
-"""One vector step after another, whoever plays: act, learn what is due, keep what was played.
+"""Training: one vector step after another. Act, run the updates that are due, store the step.
 
 One vector step: (1) act, (2) send, (3) run the updates that are due, drawing only from transitions complete before
-this step, (4) receive, (5) append. The envs run from (2) to (4) while the learner learns. A full rollout is learnt from
-before (1) instead, so that the next action comes from the newest weights.
-Between (5) and (1) everything stands still, and only there is a checkpoint taken.
+this step, (4) receive, (5) append. The envs run from (2) to (4) while the learner learns. Updates on a full rollout
+come before (1) instead, so that the next action comes from the newest weights.
+Checkpoints are taken between (5) and (1), where everything stands still.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,27 +17,30 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from redline.algorithms.family import ActorParams
-from redline.envs.vector import Progress
+from redline.algorithms.family import ActorExtras, ActorParams
+from redline.envs.vector import Progress, VectorEnv
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
-from redline.runtime.actor import Episode
+from redline.recordings.tracing import RecordingConfig
+from redline.runtime.actor import Actor, Episode
+from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.job import Job
-from redline.runtime.phases import Stopwatch
 from redline.runtime.randomness import Purpose, stream
-from redline.runtime.sources import Source
-from redline.types import AnyBatch, Array, EnvSpec
+from redline.runtime.sources import Source, part_of, prefixed
+from redline.types import AnyBatch, Array, EnvSpec, IntArray
+
+# of `learn` only the host's part where a device computes by itself
+PHASES = ("act", "draw", "learn", "keep", "other")
 
 
 class Played(NamedTuple):
-    """What came of a vector step."""
+    """Result of a vector step."""
 
     steps: int
     episodes: list[Episode]
 
 
 class Turn(NamedTuple):  # made at every vector step: a dataclass would take several times as long
-    """What a world is given for one vector step: who acts, how far the run is, and who keeps what is played."""
+    """Input of a world for one vector step: the policy, the progress of the run, and the source that stores it."""
 
     policy: ActorParams
     rng: Callable[[], np.random.Generator]  # of the actions
@@ -46,49 +50,113 @@ class Turn(NamedTuple):  # made at every vector step: a dataclass would take sev
 
 
 class WorldRestored(NamedTuple):
-    """How far a world came back."""
+    """How much of a world was restored."""
 
     lost: list[str]
     first_frames: Array | None  # [N, *frame] of envs that start anew; None if their episodes go on
 
 
 class World(Protocol):
-    """The envs and who plays them: here, or in other processes."""
+    """The envs and the actors that play them, in this process or in others."""
 
-    @property
-    def spec(self) -> EnvSpec:
-        """What a network and a replay memory must know."""
-        ...
-
-    @property
-    def num_envs(self) -> int:
-        """Lanes."""
-        ...
+    spec: EnvSpec  # what a network and a replay memory must know
+    num_envs: int  # lanes
 
     @property
     def waited_s(self) -> Mapping[str, float]:
-        """Seconds waited so far, by what for."""
-        ...
+        """Seconds waited so far, by reason."""
 
     def begin(self) -> Array | None:
         """Start an episode in every lane; return the first frames, None if they come with the first steps."""
-        ...
 
     def start_step(self, turn: Turn) -> None:
-        """Let the next vector step be played."""
-        ...
+        """Begin the next vector step."""
 
     def finish_step(self, turn: Turn) -> Played:
-        """Hand what was played since to the source of the turn."""
-        ...
+        """Hand the steps played since to the source of the turn."""
 
     def state(self) -> dict[str, Array]:
         """Return what a checkpoint keeps."""
-        ...
 
     def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
         """Go on from what `state` gave."""
-        ...
+
+
+class InlineWorld:
+    """A vector env and the actor that plays it, in the process of the learner: the reference topology.
+
+    The emulators run on threads of their own from `send` to `recv`, while the learner learns.
+    """
+
+    def __init__(self, env: VectorEnv, *, state_width: int = 0, recording: RecordingConfig | None = None) -> None:
+        self.env, self.spec, self.num_envs = env, env.spec, env.num_envs
+        self.actor = Actor(env, state_width=state_width, recording=recording)
+        self.waited_s = {"envs": 0.0}
+        self._sent: tuple[IntArray, ActorExtras] | None = None
+
+    def begin(self) -> Array:
+        """Start an episode in every lane, and return the first frames."""
+        first_frames = self.env.reset()
+        self.actor.begin(first_frames)
+        return first_frames
+
+    def start_step(self, turn: Turn) -> None:
+        """Act with the newest weights, and let the envs step."""
+        self._sent = self.actor.choose(turn.policy, turn.rng())
+        self.env.send(self._sent[0])
+
+    def finish_step(self, turn: Turn) -> Played:
+        """Wait for the envs, and store the step."""
+        if self._sent is None:
+            raise RuntimeError("finish_step() follows start_step()")
+        begun_s = time.monotonic()
+        step = self.env.recv()
+        self.waited_s["envs"] += time.monotonic() - begun_s
+        obs, (actions, extras) = self.actor.obs, self._sent
+        episodes = self.actor.observe(step)
+        turn.source.append(obs=obs, actions=actions, extras=extras, step=step, next_obs=self.actor.obs)
+        return Played(self.num_envs, episodes)
+
+    def state(self) -> dict[str, Array]:
+        """Return what a checkpoint keeps of actor and envs."""
+        return {**prefixed("actor", self.actor.state()), **prefixed("env", self.env.state())}
+
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
+        """Restore actor and envs, or begin anew where that is impossible."""
+        cut = "the episodes under way are cut, all envs start anew"
+        if "actor.return" not in arrays:
+            return WorldRestored([f"the actors were processes of their own: {cut}"], self.begin())
+        num_envs = len(arrays["actor.return"])
+        if num_envs != self.num_envs:
+            return WorldRestored([f"{num_envs} envs became {self.num_envs}: {cut}"], self.begin())
+        if self.env.restore(part_of("env", arrays), progress):
+            self.actor.load_state(part_of("actor", arrays))
+            return WorldRestored([], None)
+        self.actor.begin(self.env.frames)
+        return WorldRestored([f"{self.spec.name} did not come back as it was: {cut}"], self.env.frames)
+
+
+class Stopwatch:
+    """Adds the time since the last lap to a phase."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._last_s = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """End a phase; the next begins."""
+        now_s = time.perf_counter()
+        self.seconds[phase] += now_s - self._last_s
+        self._last_s = now_s
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.skip()
+
+    def skip(self) -> None:
+        """Leave out the time since the last lap: it is not training."""
+        self._last_s = time.perf_counter()
 
 
 class Trainer:
@@ -105,10 +173,10 @@ class Trainer:
         after_update: Callable[[], None] = lambda: None,
         resources: ExitStack | None = None,
     ) -> None:
-        """Take the parts, and the `resources` that they hold: closing the trainer gives those back."""
+        """Take the parts, and the `resources` that they hold: closing the trainer closes them."""
         self.job = job
         self.world = world
-        self.env_seed = env_seed  # of the keys with which the envs are seeded; None if they are seeded elsewhere
+        self.env_seed = env_seed  # None if the envs are seeded elsewhere
         self.source = source
         self.learner = learner
         self._after_update = after_update
@@ -116,7 +184,7 @@ class Trainer:
         self.counters = Counters()
         self.scores = Scores()
         self.phases = Stopwatch()
-        self._stray_steps = 0  # that make no whole vector step yet
+        self._stray_steps = 0  # beyond the last whole vector step
         self._last_batch: AnyBatch | None = None
 
     @property
@@ -125,7 +193,7 @@ class Trainer:
         return self.world.spec
 
     def close(self) -> None:
-        """Give back what the parts hold."""
+        """Close what the parts hold."""
         self._resources.close()
 
     def begin(self) -> None:
@@ -136,16 +204,16 @@ class Trainer:
 
     @property
     def epsilon(self) -> float:
-        """Return how random the next action will be."""
+        """Share of random actions now."""
         return epsilon_at(self.job, self.counters.steps)
 
     @property
     def waited_s(self) -> dict[str, float]:
-        """Seconds waited so far, by what for."""
+        """Seconds waited so far, by reason."""
         return {**self.world.waited_s, "gather": self.source.waited_s}
 
     def turn(self) -> Turn:
-        """Return what the world is given for the next vector step."""
+        """Return the input of the world for the next vector step."""
         job, counters, learner = self.job, self.counters, self.learner
         policy = ActorParams(
             job.algorithm,
@@ -159,7 +227,7 @@ class Trainer:
         return Turn(policy, rng, self.source, counters.steps, counters.updates)
 
     def vector_step(self) -> list[Episode]:
-        """Let one step be played, learn what is due, and return the episodes that ended."""
+        """Play one vector step, run the updates that are due, and return the episodes that ended."""
         counters, phases = self.counters, self.phases
         phases.lap("other")
         if self.source.learns_before_acting:
@@ -184,38 +252,44 @@ class Trainer:
         return episodes
 
     def _skip_ahead(self) -> None:
-        """Let the schedules begin to fall, if the return that they wait for has come."""
+        """Start the annealing early, once the return that it waits for is reached."""
         wanted, newest = self.job.anneal_at_return, self.scores.newest_mean
         ahead_steps = self.job.algorithm.annealed_from() - self.counters.schedule_steps
         if wanted is not None and newest is not None and newest >= wanted and ahead_steps > 0:
             self.counters.skipped_steps += ahead_steps
 
     def learn(self) -> None:
-        """Learn what is due."""
+        """Run the updates that are due."""
         device = self.learner.device
         for group in self.source.batches_due(self.counters):
             self.phases.lap("draw")
             batches = group if device.type == "cpu" else [_to_device(batch, device) for batch in group]
-            for batch, foreseen in zip(batches, self.learner.foresee(batches), strict=True):
-                self._learn_from(batch, foreseen)
+            for batch, precomputed in zip(batches, self.learner.precompute_targets(batches), strict=True):
+                self._learn_from(batch, precomputed)
             self.phases.lap("learn")
         self.phases.lap("draw")
 
-    def _learn_from(self, batch: AnyBatch, foreseen: torch.Tensor | None) -> None:
+    def _learn_from(self, batch: AnyBatch, precomputed: torch.Tensor | None) -> None:
         counters, source = self.counters, self.source
         self._last_batch = batch
         rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
-        priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, foreseen=foreseen)
-        if (take_priorities := source.take_priorities) is not None:
+        priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, precomputed=precomputed)
+        if source.wants_priorities:
             sizes = priorities.cpu().numpy()
             self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
-            take_priorities(sizes)
+            source.take_priorities(sizes)
         counters.updates += 1
         counters.samples += source.num_samples(batch)
         self._after_update()
 
+    def limit_reached(self, *, invocation_s: float, limits: Limits | None = None) -> str | None:
+        """Return which limit the run has reached, in words, if any; of the job's limits, or of others."""
+        per_step = self.spec.frames_per_step
+        limits = limits or self.job.limits
+        return limits.reached(self.counters, self.scores, frames_per_step=per_step, invocation_s=invocation_s)
+
     def check_loss(self, loss: float | None) -> None:
-        """Stop where the mean loss is no number, with what can be said about it."""
+        """Raise an error that describes the last batch if the mean loss is not finite."""
         if loss is None or math.isfinite(loss):
             return
         names = ", ".join(self.learner.non_finite_weights()) or "none"
@@ -227,12 +301,12 @@ class Trainer:
 
 
 def is_warmup(job: Job, steps: int) -> bool:
-    """Tell whether actions are drawn at random after so many steps, because nothing was learnt yet."""
+    """Tell whether actions are random after `steps` steps, because nothing was learnt yet."""
     return steps < job.algorithm.warmup_steps
 
 
 def epsilon_at(job: Job, steps: int) -> float:
-    """Return how random an action is after so many steps."""
+    """Return ε after `steps` steps; 1 during the warm-up."""
     return 1.0 if is_warmup(job, steps) else job.algorithm.explore.epsilon_at(steps)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
+from redline.files import explain, replace_file
 from redline.records import plain_text
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
 
 MAX_BYTES = 1_000_000
 

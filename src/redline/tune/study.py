@@ -11,9 +11,8 @@ import msgspec
 
 from redline import __version__
 from redline.errors import UserError
+from redline.files import explain, open_regular, replace_file
 from redline.records import SCHEMA, RecordWriter, Row, as_json_value, measured, parse_row, plain_text, read_records
-from redline.runs.atomic import open_regular, replace_file
-from redline.runs.errors import explain
 from redline.runs.lock import RunLock
 from redline.tune.goals import Goal, parse_goal
 

@@ -12,8 +12,7 @@ from typing import Any
 import optuna
 
 from redline.errors import UserError
-from redline.runs.atomic import replace_file
-from redline.runs.errors import explain
+from redline.files import explain, replace_file
 from redline.tune.goals import RunResult, Verdict, describe_run
 from redline.tune.search import POLL_S, Display, Search, SearchFailedError, SearchView, Stop, TrialView
 from redline.tune.space import Space

@@ -9,9 +9,8 @@ from redline.bench.knockout.costs import ENV_AND_LEARNER, PARTS
 from redline.bench.knockout.profiling import profiled_job
 from redline.cli.flags import parse_train
 from redline.errors import UserError
-from redline.runtime.building import place_roles
-from redline.runtime.job import Job
-from redline.runtime.topology import check_topology, settle_roles
+from redline.runtime.config import Job
+from redline.runtime.resolve import check_topology, place_roles, resolve_roles
 
 ARGS = {
     "dqn on pong": [],
@@ -26,13 +25,13 @@ ARGS = {
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("redline.bench.knockout.advice", "redline.runtime.topology"):
+    for module in ("redline.bench.knockout.advice", "redline.runtime.resolve"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 2)
 
 
 def settled(job: Job) -> Job:
     check_topology(job)
-    return settle_roles(place_roles(job), is_image=job.env.id != "CartPole-v1")[0]
+    return resolve_roles(place_roles(job), is_image=job.env.id != "CartPole-v1")[0]
 
 
 def flags_for(args: list[str], *parts: str | None) -> list[str]:
@@ -79,7 +78,7 @@ def test_nothing_is_advised_that_was_typed_already_or_is_refused(monkeypatch: py
     def refuse() -> None:
         raise UserError("Linux x86-64 only")
 
-    monkeypatch.setattr("redline.runtime.topology.check_platform", refuse)
+    monkeypatch.setattr("redline.runtime.resolve.check_platform", refuse)
     assert flags_for([], "env") == ["--num-envs 16"]
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from redline.bench.knockout import profiling
 from redline.cli.main import main
-from redline.runtime.building import Settled, build_trainer
-from redline.runtime.inline import InlineWorld
-from redline.runtime.replay_source import ReplaySource
-from redline.runtime.rollout_source import RolloutSource
-from redline.runtime.training import Trainer
+from redline.runtime.building import build_trainer
+from redline.runtime.resolve import ResolvedJob
+from redline.runtime.sources import ReplaySource, RolloutSource
+from redline.runtime.training import InlineWorld, Trainer
 
 DELAY_S = 0.003
 CHEAP = ["--env", "CartPole-v1", "--num-envs", "1", "--network.widths", "8", "--monitor.hz", "0"]
@@ -100,7 +99,7 @@ def test_the_part_with_the_delay_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def build(settled: Settled, *, env_seed: int) -> Trainer:
+    def build(settled: ResolvedJob, *, env_seed: int) -> Trainer:
         trainer = build_trainer(settled, env_seed=env_seed)
         plant(trainer)
         return trainer

@@ -5,7 +5,7 @@ import pytest
 from redline.bench.knockout.profiling import profiled_job
 from redline.cli.flags import parse_train
 from redline.errors import UserError
-from redline.runtime.topology import check_topology
+from redline.runtime.resolve import check_topology
 
 
 def test_a_job_as_it_is_stays_as_it_is() -> None:

@@ -12,8 +12,9 @@ from redline.bench.knockout.subject import Subject, period_steps, prepare, tappe
 from redline.bench.knockout.variants import VARIANTS
 from redline.bench.recorded_training import recorded
 from redline.cli.flags import parse_train
-from redline.runtime.building import build_trainer, settle
-from redline.runtime.rollout_source import RolloutSource
+from redline.runtime.building import build_trainer
+from redline.runtime.resolve import resolve_job
+from redline.runtime.sources import RolloutSource
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--monitor.hz", "0"]
 REPLAY = ["--warmup-steps", "60", "--batch-size", "16", "--samples-per-step", "16"]
@@ -32,7 +33,7 @@ ALGORITHMS = {
 def subject_of(algorithm: str, folder: Path, *flags: str) -> Iterator[Subject]:
     job = parse_train(["--algo", algorithm, *SMALL, *ALGORITHMS[algorithm], *flags]).job
     with ExitStack() as stack:
-        trainer = build_trainer(settle(job), env_seed=1)
+        trainer = build_trainer(resolve_job(job), env_seed=1)
         stack.callback(trainer.close)
         training = stack.enter_context(recorded(trainer, folder, algorithm=algorithm, note=pytest.fail))
         yield prepare(training)

@@ -10,10 +10,9 @@ from multiprocessing.process import BaseProcess
 import torch
 
 from redline.runs.lock import SharedLock
-from redline.runtime.processes.board import Board, Place
-from redline.runtime.processes.doorbell import Doorbell
 from redline.runtime.processes.messages import Outbox
-from redline.runtime.processes.shared_weights import SharedWeights
+from redline.runtime.processes.shared_parts import SharedWeights
+from redline.runtime.processes.shared_status import Doorbell, SharedStatus, Slot
 
 StartChild = Callable[..., BaseProcess]
 
@@ -44,32 +43,32 @@ def answer(question: Doorbell, reply: Doorbell, times: int) -> None:
 # Boards
 
 
-def answer_board(board: Board, index: int) -> None:
-    """Show something in every cell that this place may write, when the supervisor and the learner have shown theirs."""
-    place = Place(board, index)
-    assert place.wait_until(lambda: board.saves_ordered == 2, on="learner", timeout_s=PATIENCE_S)
-    assert (board.sync_answered, board.sync_failed) == (5, 4)
-    assert (board.run_steps, board.run_updates) == (1_000, 70)
-    assert board.evaluation == (3, 900, 12.5)
-    place.played(8)
-    place.played(8)
-    place.acted_with(60)
-    assert not place.wait_until(lambda: False, on="envs", timeout_s=0.05)
-    board.bells[0].ring()
-    assert not place.wait_until(lambda: False, on="rest")  # until the run ends
+def answer_status(status: SharedStatus, index: int) -> None:
+    """Show something in every cell that this slot may write, when the supervisor and the learner have shown theirs."""
+    slot = Slot(status, index)
+    assert slot.wait_until(lambda: status.saves_ordered == 2, on="learner", timeout_s=PATIENCE_S)
+    assert (status.sync_answered, status.sync_failed) == (5, 4)
+    assert (status.run_steps, status.run_updates) == (1_000, 70)
+    assert status.evaluation == (3, 900, 12.5)
+    slot.played(8)
+    slot.played(8)
+    slot.acted_with(60)
+    assert not slot.wait_until(lambda: False, on="envs", timeout_s=0.05)
+    status.bells[0].ring()
+    assert not slot.wait_until(lambda: False, on="rest")  # until the run ends
 
 
-def stop_when_it_waits(board: Board, index: int) -> None:
-    """End the run as soon as a place shows that it lives."""
-    look_until(lambda: board.beat_s[index] > 0.0)
-    board.stop()
+def stop_when_it_waits(status: SharedStatus, index: int) -> None:
+    """End the run as soon as a slot shows that it lives."""
+    look_until(lambda: status.beat_s[index] > 0.0)
+    status.stop()
 
 
-def play_when_it_waits(board: Board, index: int) -> None:
-    """Count a step as soon as another place shows that it lives, and ring its bell."""
-    look_until(lambda: board.beat_s[index] > 0.0)
-    Place(board, index + 1).played(1)
-    board.bells[index].ring()
+def play_when_it_waits(status: SharedStatus, index: int) -> None:
+    """Count a step as soon as another slot shows that it lives, and ring its bell."""
+    look_until(lambda: status.beat_s[index] > 0.0)
+    Slot(status, index + 1).played(1)
+    status.bells[index].ring()
 
 
 # Weights
@@ -125,68 +124,68 @@ def hold(lock: SharedLock, taken: Doorbell, let_go: Doorbell) -> None:
     lock.close()
 
 
-# The crew: each is given a board and its place there
+# The pool: each is given a status and its slot there
 
 
-def end_at_once(kit: tuple[Board, int], outbox: Outbox) -> None:
+def end_at_once(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Tell something, and have nothing to do."""
     outbox.send("last", number=1)
     outbox.send("last", number=2)
 
 
-def exit_with_3(kit: tuple[Board, int], outbox: Outbox) -> None:
+def exit_with_3(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """End as a library does that has given up."""
     os._exit(3)
 
 
-def fail(kit: tuple[Board, int], outbox: Outbox) -> None:
+def fail(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Raise an error."""
     outbox.send("last", number=1)
     raise ValueError("no such thing")
 
 
-def live(kit: tuple[Board, int], outbox: Outbox) -> None:
+def live(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Play on until the run ends."""
-    board, index = kit
-    place = Place(board, index)
-    place.beat()
+    status, index = kit
+    slot = Slot(status, index)
+    slot.beat()
     outbox.send("living", pid=os.getpid(), server=os.getppid())
-    while not board.is_stopped:
-        place.played(1)
-        place.wait_until(lambda: False, on="learner", timeout_s=0.01)
+    while not status.is_stopped:
+        slot.played(1)
+        slot.wait_until(lambda: False, on="learner", timeout_s=0.01)
 
 
-def live_for_ever(kit: tuple[Board, int], outbox: Outbox) -> None:
+def live_for_ever(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Never look whether the run has ended."""
-    board, index = kit
-    place = Place(board, index)
+    status, index = kit
+    slot = Slot(status, index)
     while True:
-        place.beat()
+        slot.beat()
         time.sleep(0.01)
 
 
-def fall_silent(kit: tuple[Board, int], outbox: Outbox) -> None:
+def fall_silent(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Show one sign of life, then hang with a message half sent."""
-    board, index = kit
+    status, index = kit
     outbox.send("last", number=1)
     os.write(outbox._descriptor, b'{"kind": "tor')
-    Place(board, index).beat()
+    Slot(status, index).beat()
     time.sleep(10 * PATIENCE_S)
 
 
-def announce_silence(kit: tuple[Board, int], outbox: Outbox) -> None:
+def announce_silence(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Say that there will be no sign of life for a while."""
-    board, index = kit
-    Place(board, index).beat(10 * PATIENCE_S)
+    status, index = kit
+    Slot(status, index).beat(10 * PATIENCE_S)
     time.sleep(10 * PATIENCE_S)
 
 
-def never_begin(kit: tuple[Board, int], outbox: Outbox) -> None:
+def never_begin(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Show no sign of life at all."""
     time.sleep(10 * PATIENCE_S)
 
 
-def tell_modules(kit: tuple[Board, int], outbox: Outbox) -> None:
+def tell_modules(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Tell what is loaded at the start."""
     import sys
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from redline.runtime.processes.board import Board
-from redline.runtime.processes.crew import PRELOAD, Crew
+from redline.runtime.processes.process_pool import PRELOAD, ProcessPool
+from redline.runtime.processes.shared_status import SharedStatus
 
 sys.path.insert(0, str(Path(__file__).parent))
 # before anything starts the server: it loads nothing afterwards
@@ -44,9 +44,9 @@ def start_child(fork_server: None) -> Iterator[Callable[..., BaseProcess]]:
 
 
 @pytest.fixture
-def crew(fork_server: None) -> Iterator[Crew]:
-    """A crew of up to two actors; what a test leaves behind is killed."""
-    crew = Crew(Board(2))
-    yield crew
-    for member in list(crew.members.values()):
-        crew.end(member)
+def pool(fork_server: None) -> Iterator[ProcessPool]:
+    """A pool of up to two actors; what a test leaves behind is killed."""
+    pool = ProcessPool(SharedStatus(2))
+    yield pool
+    for member in list(pool.members.values()):
+        pool.end(member)

@@ -26,13 +26,10 @@ from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy, Greedy
 from redline.networks import Mlp, Small
 from redline.records import read_records
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.processes.session import AsyncSession
-from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig
-from redline.runtime.run_monitor import MonitorConfig
-from redline.runtime.starting import AnySession, start_run
-from redline.runtime.watching import Watcher
+from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.gauges import Display
+from redline.runtime.launch import AnySession, start_run
+from redline.runtime.processes.supervisor import AsyncSession
 from redline.schedules import Linear
 
 UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
@@ -100,7 +97,7 @@ MORE_JOBS: dict[str, Callable[[], Job]] = {
 }
 
 
-def train(job: Job, listener: Watcher, requested_stop: Callable[[AnySession], None] = lambda _: None) -> Path:
+def train(job: Job, listener: Display, requested_stop: Callable[[AnySession], None] = lambda _: None) -> Path:
     """Train to the end; return the run's folder."""
     with start_run(job, "test", listener) as session:
         session.train(lambda: requested_stop(session))
@@ -141,7 +138,7 @@ def check_same(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert [key for key in one if one[key] != other[key]] == []
 
 
-def check_lockstep(job: Job, log_dir: Path, listener: Watcher) -> None:
+def check_lockstep(job: Job, log_dir: Path, listener: Display) -> None:
     inline = result_of(train(as_inline(job, log_dir), listener))
     lockstep = result_of(train(as_lockstep(job, log_dir), listener))
     check_same(inline, lockstep)
@@ -150,20 +147,20 @@ def check_lockstep(job: Job, log_dir: Path, listener: Watcher) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_one_actor_in_lockstep_gives_what_inline_gives(name: str, tmp_path: Path, listener: Watcher) -> None:
+def test_one_actor_in_lockstep_gives_what_inline_gives(name: str, tmp_path: Path, listener: Display) -> None:
     check_lockstep(JOBS[name](), tmp_path, listener)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MORE_JOBS)
 def test_one_actor_in_lockstep_gives_what_inline_gives_for_more_jobs(
-    name: str, tmp_path: Path, listener: Watcher
+    name: str, tmp_path: Path, listener: Display
 ) -> None:
     check_lockstep(MORE_JOBS[name](), tmp_path, listener)
 
 
 @pytest.mark.slow
-def test_an_actor_that_is_slow_at_times_makes_no_difference(tmp_path: Path, listener: Watcher) -> None:
+def test_an_actor_that_is_slow_at_times_makes_no_difference(tmp_path: Path, listener: Display) -> None:
     # every action follows from the weights, and each of the updates, one for two steps, turns many actions
     job = vectors("dqn", prefetch=0)
     algorithm = replace(
@@ -179,9 +176,9 @@ def test_an_actor_that_is_slow_at_times_makes_no_difference(tmp_path: Path, list
     def stop_actor_for_a_while(session: AnySession) -> None:
         nonlocal stops
         assert isinstance(session, AsyncSession)
-        if stops < 40 and session._parts.board.run_updates:
+        if stops < 40 and session._parts.status.run_updates:
             stops += 1
-            pid = session._crew.members["actor-0"].pid
+            pid = session._pool.members["actor-0"].pid
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.25)  # longer than the learner waits before it looks for orders
             os.kill(pid, signal.SIGCONT)

@@ -17,14 +17,15 @@ from redline.experience import ReplayConfig
 from redline.experience.shared_lanes import LOCKSTEP, LaneWriter, PushRule, SharedLanes
 from redline.learner import Learner
 from redline.runtime.actor import Episode
-from redline.runtime.building import build_source, settle
-from redline.runtime.job import Job
+from redline.runtime.building import build_source
+from redline.runtime.config import Job
 from redline.runtime.pacing import TAKES_PER_UPDATE
-from redline.runtime.processes import ring_world
-from redline.runtime.processes.board import FIRST_ACTOR, LEARNER, WAITS, Board, Place
-from redline.runtime.processes.letters import encode_letter
-from redline.runtime.processes.ring_world import RingWorld
-from redline.runtime.processes.shared_weights import SharedWeights
+from redline.runtime.processes import learner_role
+from redline.runtime.processes.learner_role import RingWorld
+from redline.runtime.processes.messages import encode_letter
+from redline.runtime.processes.shared_parts import SharedWeights
+from redline.runtime.processes.shared_status import FIRST_ACTOR, LEARNER, WAITS, SharedStatus, Slot
+from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 
 WIDE = PushRule(records=1, records_ahead=60)
@@ -41,13 +42,13 @@ class Table:
     trainer: Trainer
     lanes: SharedLanes
     weights: SharedWeights
-    board: Board
+    status: SharedStatus
     writers: list[LaneWriter]
 
     @property
     def waited_s(self) -> float:
         """Seconds that the learner waited for actors."""
-        return float(self.board.waited_s[LEARNER, WAITS.index("actors")])
+        return float(self.status.waited_s[LEARNER, WAITS.index("actors")])
 
     @property
     def held(self) -> int:
@@ -59,7 +60,7 @@ class Table:
 
 @pytest.fixture
 def set_table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Table]:
-    monkeypatch.setattr(ring_world, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(learner_role, "PATIENCE_S", 0.01)
 
     def set_up(*, actors: int = 1, rule: PushRule = WIDE, samples_per_step: float = 4.0, **of_job: Any) -> Table:
         algorithm = replace(
@@ -71,21 +72,21 @@ def set_table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         )
         env = EnvConfig("CartPole-v1", stack=1, skip=1)
         job = Job(env=env, algorithm=algorithm, topology="async", actors=actors, num_envs=ENVS * actors, **of_job)
-        settled = settle(job)
-        spec, resources = settled.spec, ExitStack()
-        learner = Learner(settled.job.algorithm, spec, seed=1, device=settled.device)
-        board = Board(actors)
+        resolved = resolve_job(job)
+        spec, resources = resolved.spec, ExitStack()
+        learner = Learner(resolved.job.algorithm, spec, seed=1, device=resolved.device)
+        status = SharedStatus(actors)
         lanes = SharedLanes(ENVS * actors, spec.frame_shape, spec.frame_dtype, rule=rule, mail_bytes=10_000)
         weights = SharedWeights(learner.online.state_dict(), readers=FIRST_ACTOR + actors)
-        world = RingWorld(spec, lanes=lanes, weights=weights, place=Place(board, LEARNER), envs_per_actor=ENVS)
-        source = build_source(settled, learner, resources)
-        trainer = Trainer(settled.job, world=world, env_seed=None, source=source, learner=learner, resources=resources)
+        world = RingWorld(spec, lanes=lanes, weights=weights, slot=Slot(status, LEARNER), envs_per_actor=ENVS)
+        source = build_source(resolved, learner, resources)
+        trainer = Trainer(resolved.job, world=world, env_seed=None, source=source, learner=learner, resources=resources)
         request.addfinalizer(trainer.close)
         world.publish(trainer.turn())
         writers = [LaneWriter(lanes, np.arange(ENVS) + ENVS * actor) for actor in range(actors)]
         for writer in writers:
             writer.begin(np.zeros((ENVS, *spec.frame_shape), np.float32))
-        return Table(trainer, lanes, weights, board, writers)
+        return Table(trainer, lanes, weights, status, writers)
 
     return set_up
 
@@ -155,15 +156,15 @@ def test_weights_and_progress_are_there_before_an_actor_gets_room_and_is_rung(
         def noted(*args: Any, **kwargs: Any) -> Any:
             result = whole(*args, **kwargs)
             taken = int(table.lanes.tail[0])
-            events.append((name, table.weights.number, table.board.run_steps, taken))
+            events.append((name, table.weights.number, table.status.run_steps, taken))
             return result
 
         monkeypatch.setattr(owner, name, noted)
 
     note(table.weights, "publish")
-    note(table.board, "show_progress")
+    note(table.status, "show_progress")
     note(table.lanes, "release")
-    note(table.board.bells[FIRST_ACTOR], "ring")
+    note(table.status.bells[FIRST_ACTOR], "ring")
     table.weights.ask(ASKING)
     table.trainer.vector_step()
     # six steps were shown, and the room of six was given back, besides that of a cut and a beginning; now the seventh's
@@ -181,8 +182,8 @@ def test_progress_shown_with_room_counts_the_steps_whose_room_it_is(set_table: C
     for number in range(1, 10):
         table.trainer.vector_step()
         assert table.writers[0].may_step
-        assert table.board.run_steps == (number - 1) * ENVS
-        assert table.board.run_updates <= table.trainer.counters.updates
+        assert table.status.run_steps == (number - 1) * ENVS
+        assert table.status.run_updates <= table.trainer.counters.updates
         push(table.writers[0])
         assert not table.writers[0].may_step
         table.trainer.vector_step()
@@ -213,8 +214,8 @@ def test_weights_are_published_if_somebody_asks_and_there_are_newer_ones(set_tab
 def test_only_actors_that_get_room_are_rung(set_table: Callable[..., Table], monkeypatch: pytest.MonkeyPatch) -> None:
     table = set_table(actors=3)
     rung: list[int] = []
-    for place, bell in enumerate(table.board.bells):
-        monkeypatch.setattr(bell, "ring", lambda place=place: rung.append(place))
+    for slot, bell in enumerate(table.status.bells):
+        monkeypatch.setattr(bell, "ring", lambda slot=slot: rung.append(slot))
     table.trainer.vector_step()
     table.trainer.vector_step()
     assert rung == [FIRST_ACTOR, FIRST_ACTOR + 1, FIRST_ACTOR + 2]  # their beginnings were taken

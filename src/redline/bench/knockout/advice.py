@@ -14,11 +14,9 @@ from redline.bench.knockout.costs import ENV_AND_LEARNER, LEARNER_PARTS
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.networks import Nature
-from redline.runtime.building import place_roles
-from redline.runtime.job import Job
-from redline.runtime.roles import usable_cores
-from redline.runtime.settings import from_settings
-from redline.runtime.topology import check_topology, settle_roles
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job, from_settings
+from redline.runtime.resolve import check_topology, place_roles, resolve_roles
 
 GOOD_BATCH = 128  # beyond this many rows, a CPU's cache no longer holds an update
 MOST_ENVS = 64
@@ -56,7 +54,7 @@ def _is_possible(asked: Job, setting: Setting) -> bool:
     try:
         job = from_settings(asked, {role: {name: value}} if role else {name: value})
         check_topology(job)
-        settle_roles(place_roles(job), is_image=False)
+        resolve_roles(place_roles(job), is_image=False)
     except UserError:
         return False
     return job != asked

@@ -23,10 +23,9 @@ from redline.bench.measuring import Contender, Progress, alternate, silent
 from redline.bench.recorded_training import recorded
 from redline.bench.results import OtherWork, busy_facts, result_head
 from redline.errors import UserError
-from redline.runtime.building import build_trainer, prepare_process, settle
-from redline.runtime.job import Job
-from redline.runtime.settings import from_settings, to_settings
-from redline.runtime.topology import carry_over, check_topology
+from redline.runtime.building import build_trainer, prepare_process
+from redline.runtime.config import Job, from_settings, to_settings
+from redline.runtime.resolve import carry_over, check_topology, resolve_job
 from redline.types import Adjustment, AnyBatch
 
 MOST_ROUNDS = 1_000
@@ -58,7 +57,7 @@ class Profile:
         """Measure every variant by turns and return the result as one plain object."""
         begin_s = time.perf_counter()
         job, adjustments = profiled_job(self.job)
-        settled = settle(job)
+        settled = resolve_job(job)
         prepare_process(settled)
         notes = [f"requested → effective: {item}" for item in (*adjustments, *settled.adjustments)]
         with ExitStack() as stack:
@@ -170,7 +169,7 @@ def write_trace(subject: Subject, path: Path) -> int:
     marks: list[tuple[object, str, Callable[..., Any]]] = [
         (trainer.world, "start_step", _marked("act", trainer.world.start_step)),
         (trainer.source, "batches_due", _marked_batches(trainer.source.batches_due)),
-        (trainer.learner, "foresee", _marked("learn", trainer.learner.foresee)),
+        (trainer.learner, "precompute_targets", _marked("learn", trainer.learner.precompute_targets)),
         (trainer.learner, "update", _marked("learn", trainer.learner.update)),
         (trainer.world, "finish_step", _marked("keep", trainer.world.finish_step)),
     ]

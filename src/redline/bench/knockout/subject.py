@@ -15,9 +15,8 @@ import torch
 from redline.algorithms.family import ActorExtras
 from redline.bench.recorded_training import RecordedTraining
 from redline.learner import batch_tensors
-from redline.runtime.inline import InlineWorld
-from redline.runtime.job import Job
-from redline.runtime.training import Trainer
+from redline.runtime.config import Job
+from redline.runtime.training import InlineWorld, Trainer
 from redline.types import AnyBatch, VectorStep
 
 RECORDED_STEPS = 32  # vector steps whose results are given back when the envs are left out
@@ -122,7 +121,7 @@ def _record(training: RecordedTraining, world: InlineWorld, period: int) -> Reco
     with ExitStack() as stack:
         stack.enter_context(tapped(world.env, "recv", keep_step))
         stack.enter_context(tapped(world.actor, "choose", lambda _, choice: extras.append(choice[1])))
-        stack.enter_context(tapped(trainer.learner, "foresee", lambda args, _: groups.append(len(args[0]))))
+        stack.enter_context(tapped(trainer.learner, "precompute_targets", lambda args, _: groups.append(len(args[0]))))
         stack.enter_context(tapped(trainer.learner, "update", lambda args, result: updates.append((args[0], result))))
         while len(steps) < most_steps or len(groups) < 2:  # the first group after the warm-up may be a small one
             train(training, period)

@@ -12,8 +12,7 @@ import torch
 from redline.algorithms.family import ActorExtras, ActorParams
 from redline.bench.knockout.subject import Subject, replaced
 from redline.runtime.counters import Counters
-from redline.runtime.replay_source import ReplaySource
-from redline.runtime.rollout_source import RolloutSource
+from redline.runtime.sources import ReplaySource, RolloutSource
 from redline.types import AnyBatch, IntArray
 
 FULL = "full"
@@ -83,13 +82,13 @@ def no_loss(subject: Subject) -> Iterator[None]:
     """Draw batches, but learn nothing from them."""
     learner = subject.trainer.learner
 
-    def foresee(batches: Sequence[AnyBatch]) -> list[None]:
+    def precompute_targets(batches: Sequence[AnyBatch]) -> list[None]:
         return [None] * len(batches)
 
     def update(batch: AnyBatch, **_: object) -> torch.Tensor:
         return subject.recorded.priorities
 
-    with replaced(learner, "foresee", foresee), replaced(learner, "update", update):
+    with replaced(learner, "precompute_targets", precompute_targets), replaced(learner, "update", update):
         yield
 
 

@@ -1,61 +1,135 @@
-"""The learner: owns the replay memory, learns what the steps taken into it have earned, and saves checkpoints."""
+"""The learner as a process: it owns the replay memory, takes in the actors' steps, learns, and saves checkpoints."""
 
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from redline.envs.vector import Progress
+from redline.errors import CheckpointError
 from redline.experience.shared_lanes import SharedLanes
 from redline.learner import Learner
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.errors import CheckpointError
 from redline.runs.lock import SharedLock
 from redline.runtime.actor import Episode
-from redline.runtime.building import Settled, build_source, prepare_process
+from redline.runtime.building import build_source, prepare_process
 from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
 from redline.runtime.loop import Loop
-from redline.runtime.processes.board import LEARNER, STARTING_S, WAITS, Board, Place
-from redline.runtime.processes.messages import Outbox, row_of
-from redline.runtime.processes.ring_world import RingWorld
-from redline.runtime.processes.shared_weights import SharedWeights
-from redline.runtime.replay_sizing import full_replay
-from redline.runtime.training import Trainer
+from redline.runtime.pacing import TAKES_PER_UPDATE
+from redline.runtime.processes.messages import Outbox, decode_letter, row_of
+from redline.runtime.processes.shared_parts import SharedParts, SharedWeights
+from redline.runtime.processes.shared_status import (
+    EVALUATOR,
+    FIRST_ACTOR,
+    LEARNER,
+    STARTING_S,
+    WAITS,
+    Slot,
+)
+from redline.runtime.resolve import ResolvedJob
+from redline.runtime.training import Played, Trainer, Turn, WorldRestored
+from redline.types import Array, EnvSpec
 
+PATIENCE_S = 0.1  # for steps of actors, before the learner looks for orders
 SYNC_PATIENCE_S = 30.0  # for the supervisor to write rows to the disk
-SAVING_S = 600.0  # a checkpoint may take, on a slow disk
-RESTORING_S = 3_600.0  # and to bring one back
+SAVING_S = 600.0  # for a checkpoint on a slow disk
+RESTORING_S = 3_600.0  # to restore one
+
+
+class RingWorld:
+    """The world of a learner whose actors are other processes: rings that they fill, weights that they ask for."""
+
+    def __init__(
+        self, spec: EnvSpec, *, lanes: SharedLanes, weights: SharedWeights, slot: Slot, envs_per_actor: int
+    ) -> None:
+        self.spec = spec
+        self.num_envs = len(lanes)
+        self._lanes = lanes
+        self._weights = weights
+        self._slot = slot
+        self._actor_of = np.arange(len(lanes)) // envs_per_actor  # [lanes]
+        self._published_updates = -1
+
+    @property
+    def waited_s(self) -> dict[str, float]:
+        """Seconds waited so far for actors."""
+        return {"actors": float(self._slot.status.waited_s[self._slot.index, WAITS.index("actors")])}
+
+    def begin(self) -> None:
+        """Return no frames: each actor begins when it starts, and the rings bring its first ones."""
+
+    def publish(self, turn: Turn) -> None:
+        """Publish the learner's weights as the newest version."""
+        self._weights.publish(turn.policy.network.state_dict(), updates=turn.updates, steps=turn.steps)
+        self._published_updates = turn.updates
+        self._slot.status.bells[EVALUATOR].ring()  # it may wait for them
+
+    def start_step(self, turn: Turn) -> None:
+        """Publish the weights if a process asks for newer ones, and give actors room whose steps were taken."""
+        status = self._slot.status
+        is_new = turn.updates != self._published_updates
+        # before room is given: a slow actor in lockstep must not see later weights
+        if is_new and self._lanes.has_taken and self._weights.is_wanted:
+            self.publish(turn)
+        status.show_progress(steps=turn.steps, updates=turn.updates)
+        for actor in np.unique(self._actor_of[self._lanes.release()]).tolist():
+            status.bells[FIRST_ACTOR + actor].ring()
+
+    def finish_step(self, turn: Turn) -> Played:
+        """Take in a step of each lane that has one; wait for steps if no update is due."""
+        source = turn.source
+        if source.memory is None:
+            raise ValueError("actors in other processes need a replay memory to write to")
+        is_free = source.pacing.is_free
+        if not (is_free and source.pacing.is_learning(turn.steps) and source.memory.num_sampleable):
+            is_there = self._slot.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
+            if not is_there:
+                return Played(0, [])
+        taken = [self._lanes.take(source.memory)]
+        while is_free and taken[-1].steps and len(taken) < TAKES_PER_UPDATE:
+            taken.append(self._lanes.take(source.memory))
+        letters = [pair for part in taken for pair in zip(part.letters, part.lanes.tolist(), strict=True)]
+        return Played(sum(part.steps for part in taken), [decode_letter(letter, lane) for letter, lane in letters])
+
+    def state(self) -> dict[str, Array]:
+        """Return nothing: the state of the actors' envs is not saved."""
+        return {}
+
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
+        """Restore nothing: the actors begin new episodes."""
+        return WorldRestored(["with --topology async the episodes under way are cut and all envs start anew"], None)
 
 
 @dataclass(frozen=True)
 class LearnerKit:
     """What the learner is given when it starts."""
 
-    settled: Settled
+    resolved: ResolvedJob
     run: Path
-    lock: SharedLock  # nobody else may have the run before the learner has ended
+    lock: SharedLock  # held until the learner has ended
     is_resumed: bool  # from the newest checkpoint
-    board: Board
-    lanes: SharedLanes
-    weights: SharedWeights
+    parts: SharedParts
     waited_from_s: float  # monotonic time of the run's `elapsed_s` 0
 
 
 def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
     """Learn until the run ends."""
-    job, spec, place = kit.settled.job, kit.settled.spec, Place(kit.board, LEARNER)
-    place.beat(RESTORING_S if kit.is_resumed else STARTING_S)
-    prepare_process(kit.settled)
-    learner = Learner(job.algorithm, spec, seed=job.seed, device=kit.settled.device)
-    world = RingWorld(spec, lanes=kit.lanes, weights=kit.weights, place=place, envs_per_actor=job.actor.envs)
-    source = build_source(kit.settled, learner, ExitStack())  # what it holds ends with this process
-    trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=place.beat)
-    store = CheckpointStore(_JoinedRun(kit.run, place, outbox))
+    job, spec, slot = kit.resolved.job, kit.resolved.spec, Slot(kit.parts.status, LEARNER)
+    slot.beat(RESTORING_S if kit.is_resumed else STARTING_S)
+    prepare_process(kit.resolved)
+    learner = Learner(job.algorithm, spec, seed=job.seed, device=kit.resolved.device)
+    world = RingWorld(spec, lanes=kit.parts.lanes, weights=kit.parts.weights, slot=slot, envs_per_actor=job.actor.envs)
+    source = build_source(kit.resolved, learner, ExitStack())  # what it holds ends with this process
+    trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=slot.beat)
+    store = CheckpointStore(_JoinedRun(kit.run, slot, outbox))
     lost: list[str] = []
     if kit.is_resumed:
         lost = restore_checkpoint(trainer, store.newest_valid(), store)
     world.publish(trainer.turn())
-    kit.board.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
-    duties = _Duties(trainer, store, place, outbox, waited_from_s=kit.waited_from_s)
+    kit.parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
+    duties = _Duties(trainer, store, slot, outbox, waited_from_s=kit.waited_from_s)
     if not kit.is_resumed:
         duties.save()  # a run that can't save is refused before its first step
     outbox.send("ready", lost=lost)
@@ -63,45 +137,44 @@ def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
 
 
 class _Duties:
-    """What a learner does: it steps, tells readings, and carries out orders."""
+    """The learner's loop: it takes steps, sends readings, and carries out orders."""
 
     def __init__(
-        self, trainer: Trainer, store: CheckpointStore, place: Place, outbox: Outbox, *, waited_from_s: float
+        self, trainer: Trainer, store: CheckpointStore, slot: Slot, outbox: Outbox, *, waited_from_s: float
     ) -> None:
         self._waited_from_s = waited_from_s
         self._trainer = trainer
         self._store = store
-        self._place = place
+        self._slot = slot
         self._outbox = outbox
         self._loop = Loop(trainer, folder=store.path, role="learner")
-        self._saves = place.board.saves_ordered
-        self._told_of_replay = False
-        self._told_of_limit = False
+        self._saves = slot.status.saves_ordered
+        self._is_limit_reported = False
 
     def run(self) -> None:
-        """Go on until the supervisor says that it is enough."""
-        board = self._place.board
+        """Go on until the supervisor ends the run."""
+        status = self._slot.status
         self._loop.begin()
-        while not board.is_stopped:
-            self._place.beat()
-            if board.saves_ordered > self._saves:
-                self._saves = board.saves_ordered
+        while not status.is_stopped:
+            self._slot.beat()
+            if status.saves_ordered > self._saves:
+                self._saves = status.saves_ordered
                 self._tell_reading()
                 self.save()
-            if board.is_finishing and board.saves_ordered == self._saves:
-                self._place.wait_until(lambda: False, on="rest")
+            if status.is_finishing and status.saves_ordered == self._saves:
+                self._slot.wait_until(lambda: False, on="rest")
                 break
             if self._is_at_limit():
-                self._place.wait_until(lambda: board.saves_ordered > self._saves, on="rest", timeout_s=1.0)
+                self._slot.wait_until(lambda: status.saves_ordered > self._saves, on="rest", timeout_s=1.0)
                 continue
             self._tell_episodes(self._loop.step())
             if self._loop.reading_is_due():
                 self._tell_reading()
 
     def save(self) -> None:
-        """Save a checkpoint, and tell how that went."""
+        """Save a checkpoint, and report success or failure."""
         begun_s = time.monotonic()
-        self._place.beat(SAVING_S)
+        self._slot.beat(SAVING_S)
         self._note_evaluation()
         self._trainer.counters.elapsed_s = time.monotonic() - self._waited_from_s
         try:
@@ -113,23 +186,17 @@ class _Duties:
             self._outbox.send("saved", order=self._saves, path=str(path), steps=steps, stalled_s=stalled_s)
 
     def _note_evaluation(self) -> None:
-        number, steps, mean = self._place.board.evaluation
+        number, steps, mean = self._slot.status.evaluation
         counters, scores = self._trainer.counters, self._trainer.scores
         if number > counters.evaluations:
             counters.evaluations, counters.evaluated_steps, scores.greedy = number, steps, mean
-        if (solved := self._place.board.solved) is not None:
+        if (solved := self._slot.status.solved) is not None:
             scores.confirmed, scores.solved_target, counters.solved_s = solved
 
     def _is_at_limit(self) -> bool:
-        trainer = self._trainer
-        reason = trainer.job.limits.reached(
-            trainer.counters,
-            trainer.scores,
-            frames_per_step=trainer.spec.frames_per_step,
-            invocation_s=self._loop.invocation_s,
-        )
-        if reason is not None and not self._told_of_limit:
-            self._told_of_limit = True
+        reason = self._trainer.limit_reached(invocation_s=self._loop.invocation_s)
+        if reason is not None and not self._is_limit_reported:
+            self._is_limit_reported = True
             self._outbox.send("limit", reason=reason)
         return reason is not None
 
@@ -140,33 +207,31 @@ class _Duties:
             self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, rows=rows)
 
     def _tell_reading(self) -> None:
-        trainer, board = self._trainer, self._place.board
+        trainer, status = self._trainer, self._slot.status
         self._note_evaluation()
         gauges = self._loop.read()
-        board.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
+        status.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
         learning = trainer.counters.learning_steps_per_s
         self._outbox.send("reading", gauges=gauges.row(), learning_steps_per_s=learning)
-        adjustment = None if self._told_of_replay else full_replay(trainer.source.memory)
-        if adjustment is not None:
-            self._told_of_replay = True
-            self._outbox.send("adjustment", message=str(adjustment))
+        if (adjustment := self._loop.take_adjustment()) is not None:
+            self._outbox.send("adjustment", message=adjustment)
 
 
 class _JoinedRun:
-    """The run directory as the learner sees it: the supervisor writes the records."""
+    """The run directory as the learner sees it: the supervisor writes its files."""
 
-    def __init__(self, path: Path, place: Place, outbox: Outbox) -> None:
+    def __init__(self, path: Path, slot: Slot, outbox: Outbox) -> None:
         self.path = path
-        self._place = place
+        self._slot = slot
         self._outbox = outbox
         self._syncs = 0  # asked for
 
     def sync_records(self) -> None:
-        """Return when the supervisor has written out all rows that it was sent."""
-        board = self._place.board
+        """Return when the supervisor has synced all rows that it was sent."""
+        status = self._slot.status
         self._syncs += 1
         self._outbox.send("sync", number=self._syncs)
-        if not self._place.wait_until(lambda: board.sync_answered == self._syncs, on="rest", timeout_s=SYNC_PATIENCE_S):
+        if not self._slot.wait_until(lambda: status.sync_answered == self._syncs, on="rest", timeout_s=SYNC_PATIENCE_S):
             raise CheckpointError("the supervisor did not write the records out: no checkpoint is saved")
-        if board.sync_failed == self._syncs:
+        if status.sync_failed == self._syncs:
             raise CheckpointError("the records can't be written: no checkpoint is saved")

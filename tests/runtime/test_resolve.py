@@ -14,12 +14,11 @@ from redline.cli.flags import parse_train
 from redline.cli.resume import parse_resume
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.runtime import topology
-from redline.runtime.building import settle
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.resuming import changed_settings, check_changes, inexact_because, settle_again
-from redline.runtime.roles import ActorConfig, EvaluatorConfig, LearnerConfig, usable_cores
+from redline.runs.host import usable_cores
+from redline.runtime import resolve
+from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits
+from redline.runtime.resolve import resolve_again, resolve_job
+from redline.runtime.resuming import changed_settings, check_changes, inexact_because
 
 ANNEALED = replace(DQN_CLASSIC, optimizer=Adam(anneal_steps=9, anneal_after_steps=9))
 CARTPOLE = ("--env", "CartPole-v1", "--device", "cpu")
@@ -27,14 +26,14 @@ CARTPOLE = ("--env", "CartPole-v1", "--device", "cpu")
 
 def trained(*flags: str) -> Job:
     """Return the job that `redline train` with these flags runs, as run.json would hold it."""
-    return settle(parse_train([*CARTPOLE, *flags]).job).job
+    return resolve_job(parse_train([*CARTPOLE, *flags]).job).job
 
 
 def resumed(before: Job, *flags: str) -> tuple[Job, list[str]]:
     """Return the job that `redline resume` with these flags runs, and what it says."""
     job = parse_resume(before, ["last", *flags]).job
     check_changes(before, job)
-    settled = settle_again(before, job)
+    settled = resolve_again(before, job)
     return settled.job, [str(item) for item in settled.adjustments]
 
 
@@ -52,12 +51,12 @@ def test_nothing_is_left_open() -> None:
 
 def test_what_is_settled_stays_as_it_is() -> None:
     for flags in ((), ("--topology", "async", "--actors", "2"), ("--topology", "async", "--pacing", "lockstep")):
-        assert settle(trained(*flags)).job == trained(*flags)
+        assert resolve_job(trained(*flags)).job == trained(*flags)
 
 
 def test_the_learner_of_pictures_has_all_cores() -> None:
     flags = parse_train(["--env", "redline/Catch-v0", "--replay.codec", "raw"])
-    assert settle(flags.job).job.learner.threads == usable_cores()
+    assert resolve_job(flags.job).job.learner.threads == usable_cores()
 
 
 @pytest.mark.parametrize(
@@ -89,11 +88,11 @@ def test_flags_override_how_a_file_shares_out(tmp_path: Path) -> None:
 
 
 def test_lockstep_has_the_newest_weights_at_every_step() -> None:
-    settled = settle(parse_train([*CARTPOLE, "--topology", "async", "--pacing", "lockstep"]).job)
+    settled = resolve_job(parse_train([*CARTPOLE, "--topology", "async", "--pacing", "lockstep"]).job)
     assert settled.job.actor.sync_steps == 1
     (said,) = settled.adjustments
     assert str(said).startswith("actor.sync-steps: 32 → 1 (")
-    assert settle(settled.job).adjustments == []
+    assert resolve_job(settled.job).adjustments == []
 
 
 @pytest.mark.parametrize(
@@ -133,14 +132,14 @@ def test_lockstep_has_the_newest_weights_at_every_step() -> None:
 def test_contradictions_are_refused(changes: dict[str, Any], message: str) -> None:
     job = Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=DQN_CLASSIC)
     with pytest.raises(UserError, match=message):
-        settle(replace(job, **changes))
+        resolve_job(replace(job, **changes))
 
 
 def test_async_is_refused_where_the_platform_is_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise UserError("not on this machine")
 
-    monkeypatch.setattr(topology, "check_platform", refuse)
+    monkeypatch.setattr(resolve, "check_platform", refuse)
     assert trained().topology == "inline"
     with pytest.raises(UserError, match="not on this machine"):
         trained("--topology", "async")
@@ -160,10 +159,10 @@ def devices(job: Job) -> tuple[str | None, ...]:
 @pytest.mark.usefixtures("two_gpus")
 def test_device_is_the_default_of_every_role() -> None:
     start = ("--env", "CartPole-v1", "--topology", "async")
-    settled = settle(parse_train([*start, "--learner.device", "cuda:1", "--device", "cpu"]).job)
+    settled = resolve_job(parse_train([*start, "--learner.device", "cuda:1", "--device", "cpu"]).job)
     assert devices(settled.job) == ("cuda:1", "cpu", "cpu")
     assert settled.device == torch.device("cuda:1")
-    assert devices(settle(parse_train([*start, "--evaluator.device", "cpu"]).job).job) == ("cuda", "cuda", "cpu")
+    assert devices(resolve_job(parse_train([*start, "--evaluator.device", "cpu"]).job).job) == ("cuda", "cuda", "cpu")
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -188,7 +187,7 @@ def test_a_resume_on_another_device_moves_the_roles_that_had_none_of_their_own()
 def test_a_resume_finds_its_device_anew_where_it_was_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as with_gpu:
         with_gpu.setattr(torch.cuda, "is_available", lambda: True)
-        before = settle(parse_train(["--env", "CartPole-v1"]).job).job
+        before = resolve_job(parse_train(["--env", "CartPole-v1"]).job).job
     assert devices(before) == ("cuda", "cuda", "cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert devices(resumed(before)[0]) == ("cpu", "cpu", "cpu")
@@ -224,7 +223,7 @@ def test_from_async_to_inline_all_that_is_given_up_is_said() -> None:
         f"actor.sync-steps: 8 → 32 {why}",
     ]
     before = trained(*flags.split())
-    assert settle_again(before, replace(before, topology="inline")).job == trained()
+    assert resolve_again(before, replace(before, topology="inline")).job == trained()
 
 
 def test_what_is_typed_with_the_other_topology_is_refused_not_given_up() -> None:

@@ -1,4 +1,7 @@
-"""Rows of a run's records; one that a full disk refuses is kept and written later, in its place."""
+"""The log of a run: rows, recordings of episodes, and the events of the monitor beside it.
+
+Rows that a full disk refuses wait in memory and are written later, in order.
+"""
 
 import time
 from collections import deque
@@ -6,28 +9,23 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from redline.errors import UserError
+from redline.errors import CheckpointError, UserError
 from redline.exploration import Sampled
+from redline.files import explain
+from redline.monitor.attaching import MonitorProcess
 from redline.recordings.episode import EPISODE, encode_episode
 from redline.recordings.setting import SETTING, Setting, describe
 from redline.records import RecordWriter, Row
 from redline.runs.blocks import MAX_PAYLOAD_BYTES
 from redline.runs.directory import RunDirectory
-from redline.runs.errors import CheckpointError, explain
 from redline.runtime.actor import Episode
+from redline.runtime.config import Job, MonitorConfig
 from redline.runtime.counters import Counters
-from redline.runtime.gauges import Gauges
-from redline.runtime.job import Job
+from redline.runtime.gauges import Display, Gauges
 from redline.runtime.sinks import EPISODES, EVENTS, METRICS, Sinks
-from redline.runtime.watching import Watcher
 from redline.types import EnvSpec
 
 WARNING_INTERVAL_S = 60.0
-
-
-def recording_setting(job: Job, spec: EnvSpec) -> Setting | None:
-    """Return what the recordings of a run have in common; None if it records nothing."""
-    return None if job.recording.is_off else setting_of(job, spec)
 
 
 def setting_of(job: Job, spec: EnvSpec) -> Setting:
@@ -37,31 +35,25 @@ def setting_of(job: Job, spec: EnvSpec) -> Setting:
     return describe(job.env, num_actions=spec.num_actions, values=values)
 
 
-class Recorder:
-    """Writes metrics, episodes with their recordings, and events in the order in which they happened."""
+class RunLog:
+    """Writes metrics, episodes with their recordings, and events, in the order in which they happened."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        counters: Counters,
-        watcher: Watcher,
-        *,
-        setting: Setting | None,
-        sinks: Sinks | None = None,
+        self, run: RunDirectory, job: Job, spec: EnvSpec, counters: Counters, *, display: Display, sinks: Sinks
     ) -> None:
         self._run = run
-        self._sinks = sinks  # that are told the same as the run's files
+        self._sinks = sinks  # get the same rows as the run's files
         self._counters = counters
-        self._watcher = watcher
-        self._is_recording = setting is not None
-        self._setting = setting  # of the recordings, until it is written in front of the first
+        self._display = display
+        self._is_recording = not job.recording.is_off
+        # of the recordings; None once it is written, before the first of them
+        self._setting = setting_of(job, spec) if self._is_recording else None
         self._waiting: deque[Callable[[], None]] = deque()
         self._next_warning_s = 0.0
 
     def begin(self) -> None:
-        """Open the sinks and the recordings; a run whose episodes can't be recorded says so, and goes on."""
-        if self._sinks is not None:
-            self._sinks.begin()
+        """Open the sinks and the recordings; if episodes can't be recorded, warn and go on."""
+        self._sinks.begin()
         if self._setting is None:
             return
         try:
@@ -69,7 +61,7 @@ class Recorder:
         except (OSError, UserError) as error:
             self._setting, self._is_recording = None, False
             why = self._explain(error) if isinstance(error, OSError) else str(error)
-            self._watcher.note(f"warning: no episode is recorded: {why}")
+            self._display.note(f"warning: no episode is recorded: {why}")
 
     def metrics(self, gauges: Gauges) -> None:
         """Write a reading."""
@@ -77,7 +69,7 @@ class Recorder:
         self._row(METRICS, self._run.metrics, gauges.row())
 
     def episode(self, episode: Episode) -> None:
-        """Write an episode that was finished while training."""
+        """Write an episode of training."""
         self._episode(episode, {"role": "actor"})
 
     def greedy_episode(self, episode: Episode, *, evaluation: int, weights_steps: int) -> None:
@@ -103,7 +95,7 @@ class Recorder:
     def _recording(self, trace: bytes, role: Mapping[str, object]) -> None:
         steps, payload = self._counters.steps, encode_episode(trace, **role, unix_s=time.time())
         if len(payload) > MAX_PAYLOAD_BYTES:
-            self._watcher.note(f"warning: an episode takes {len(payload):,} bytes, too many to be recorded")
+            self._display.note(f"warning: an episode takes {len(payload):,} bytes, too many to be recorded")
             return
         if self._setting is not None:
             self._write(partial(self._append, SETTING, steps, self._setting.encode()))
@@ -114,29 +106,27 @@ class Recorder:
         self._run.recordings.append(kind, steps, payload)
 
     def event(self, name: str, **details: object) -> None:
-        """Write down that something happened."""
+        """Write an event."""
         counters = self._counters
         now = {"unix_s": time.time(), "time_s": counters.time_s, "steps": counters.steps}
         self._row(EVENTS, self._run.events, {"event": name, **now, **details})
 
     def close(self) -> None:
-        """Let the sinks finish, and say which could not."""
-        if self._sinks is not None:
-            self._sinks.close()
-            self._tell_troubles()
+        """Let the sinks finish, and warn of those that did not."""
+        self._sinks.close()
+        self._tell_troubles()
 
     def _row(self, kind: str, writer: RecordWriter, row: Row) -> None:
         self._write(partial(writer.write, row))
-        if self._sinks is not None:
-            self._sinks.write(kind, row)
+        self._sinks.write(kind, row)
 
     def _tell_troubles(self) -> None:
-        for trouble in [] if self._sinks is None else self._sinks.take_troubles():
-            self._watcher.note(f"warning: {trouble}")
+        for trouble in self._sinks.take_troubles():
+            self._display.note(f"warning: {trouble}")
             self.event("warning", message=trouble)
 
     def flush(self) -> None:
-        """Write what is waiting, or raise: a checkpoint must not outlive rows from before it."""
+        """Write the waiting rows, or raise: a checkpoint must not outlive rows from before it."""
         try:
             self._drain()
         except OSError as error:
@@ -149,7 +139,7 @@ class Recorder:
         except OSError as error:
             if time.monotonic() >= self._next_warning_s:
                 self._next_warning_s = time.monotonic() + WARNING_INTERVAL_S
-                self._watcher.note(f"warning: {self._explain(error)}; rows wait in memory, training goes on")
+                self._display.note(f"warning: {self._explain(error)}; rows wait in memory, training goes on")
 
     def _drain(self) -> None:
         while self._waiting:
@@ -158,3 +148,44 @@ class Recorder:
 
     def _explain(self, error: OSError) -> str:
         return explain(error, Path(error.filename or self._run.path))
+
+
+NOT_DETAILS = ("event", "schema")
+
+
+class RunMonitor:
+    """The process that records the hardware from `begin` to `close`; its messages go to the run's events.
+
+    The run goes on without it if it can't be started.
+    """
+
+    def __init__(self, config: MonitorConfig, folder: Path, *, pid: int, event: Callable[..., None]) -> None:
+        self._config = config
+        self._folder = folder
+        self._pid = pid
+        self._event = event
+        self._process: MonitorProcess | None = None
+
+    def begin(self) -> None:
+        """Start the process, unless the rate is 0."""
+        if self._config.hz == 0:
+            return
+        try:
+            self._process = MonitorProcess(self._folder, hz=self._config.hz, pid=self._pid, is_run=True)
+        except OSError as error:
+            self._event("monitor-warning", message=f"the monitor can't be started: {error.strerror}")
+
+    def attend(self) -> None:
+        """Write its events since the last call; never waits."""
+        if self._process is not None:
+            self._write(self._process.take_events())
+
+    def close(self) -> None:
+        """Let it take a last sample and end."""
+        if self._process is not None:
+            self._write(self._process.close())
+            self._process = None
+
+    def _write(self, events: list[Row]) -> None:
+        for event in events:
+            self._event(event["event"], **{name: value for name, value in event.items() if name not in NOT_DETAILS})

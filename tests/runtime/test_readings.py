@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
+from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
-from redline.runtime.measuring import Measured, Measurer
+from redline.runtime.loop import Measurer
 from redline.runtime.pacing import Pacing
-from redline.runtime.phases import Stopwatch
+from redline.runtime.training import Stopwatch
 from redline.types import EnvSpec
 
 
@@ -54,7 +53,7 @@ class Trainer:
         self.phases.seconds["learn"] += seconds - waited_s
 
 
-def measurer_of(trainer: Measured, folder: Path = Path()) -> Measurer:
+def measurer_of(trainer: Any, folder: Path = Path()) -> Measurer:
     return Measurer(trainer, folder=folder)
 
 

@@ -15,16 +15,12 @@ from redline.errors import UserError
 from redline.experience import ReplayConfig
 from redline.networks import Small
 from redline.records import read_records
-from redline.runtime.building import settle
-from redline.runtime.job import Job
-from redline.runtime.limits import Limits
+from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.launch import resume_run, start_run
 from redline.runtime.replay_sizing import pacing_of, replay_layout
-from redline.runtime.resuming import read_run, resume_run
-from redline.runtime.roles import ActorConfig, LearnerConfig
-from redline.runtime.run_monitor import MonitorConfig
+from redline.runtime.resolve import resolve_job, share_out
+from redline.runtime.resuming import read_run
 from redline.runtime.session import Session
-from redline.runtime.starting import start_run
-from redline.runtime.topology import share_out
 
 UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
@@ -73,13 +69,13 @@ def test_bytes_are_measured_said_and_kept_for_later(tmp_path: Path, listener: An
 
 @pytest.mark.parametrize("replay", [{"codec": "raw"}, {"bytes": 20_000_000}])
 def test_nothing_is_measured_where_nothing_depends_on_it(replay: dict[str, Any], tmp_path: Path) -> None:
-    settled = settle(catch(tmp_path, capacity=5_000, **replay))
+    settled = resolve_job(catch(tmp_path, capacity=5_000, **replay))
     assert settled.layout.budget_bytes == replay.get("bytes")
     assert not any("measured" in str(adjustment) for adjustment in settled.adjustments)
 
 
 def test_raw_frames_that_will_not_fit_into_the_bytes_are_told_at_the_start(tmp_path: Path) -> None:
-    settled = settle(catch(tmp_path, capacity=20_000, codec="raw", bytes=40_000_000))
+    settled = resolve_job(catch(tmp_path, capacity=20_000, codec="raw", bytes=40_000_000))
     assert [str(item) for item in settled.adjustments] == [
         f"replay.capacity: 20,000 → about {settled.layout.expected_transitions:,} (no more fit into --replay.bytes)"
     ]

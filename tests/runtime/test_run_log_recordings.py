@@ -18,8 +18,7 @@ from redline.recordings.tracing import FIRST_ROOM
 from redline.recordings.verifying import verify
 from redline.records import read_records
 from redline.runs.directory import RECORDINGS
-from redline.runtime.evaluation import EvaluationConfig
-from redline.runtime.policy_play import play_policy
+from redline.runtime.playing import EvaluationConfig, play_policy
 from redline.runtime.processes import shared_parts
 from redline.types import FloatArray
 

@@ -1,5 +1,7 @@
 """What is measured by playing is what a replay memory really takes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,10 +9,14 @@ from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.experience import ReplayMemory
-from redline.runtime.compression import layout_for, measure_codecs, measure_compression
+from redline.runtime.replay_sizing import Measured, layout_for, measure_codecs
 
 CATCH = EnvConfig(id="redline/Catch-v0", skip=1)
 CARTPOLE = EnvConfig(id="CartPole-v1", stack=1, skip=1)
+
+
+def measure_compression(env: EnvConfig, *, codec: str, **options: Any) -> Measured:
+    return measure_codecs(env, (codec,), **options)[codec]
 
 
 def test_the_same_steps_measure_the_same() -> None:

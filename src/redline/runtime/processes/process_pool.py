@@ -1,9 +1,15 @@
-"""The processes of a run: forked from a server that has everything loaded, watched, and found out when lost."""
+"""The processes of a run: forked from a server that has everything loaded, watched, and reported when lost.
 
+Children ignore stop signals and die with the supervisor.
+"""
+
+import ctypes
 import multiprocessing
 import os
 import signal
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,19 +19,23 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from redline.runtime.processes.board import LEARNER, STARTING_S, Board
-from redline.runtime.processes.child import STOP_SIGNALS, run_child
 from redline.runtime.processes.messages import Inbox, Message, Outbox
+from redline.runtime.processes.shared_status import LEARNER, STARTING_S, SharedStatus
 
 PRELOAD = "redline.runtime.processes.preload"
-SILENT_S = 8.0  # after which one that shows none is lost
-LEARNER_SILENT_S = 60.0  # the same for the learner, whose updates may be long and which can't be replaced
-STOPPED_S = 3.0  # after which one that somebody stopped is lost
+SILENT_S = 8.0  # without a heartbeat, after which a process is lost
+LEARNER_SILENT_S = 60.0  # for the learner, whose updates may be long and which can't be replaced
+STOPPED_S = 3.0  # suspended by a signal, after which a process is lost
 LOOK_INTERVAL_S = 0.2
-ENDING_S = 3.0  # in which processes end by themselves
-SERVER_LOST = 255  # what multiprocessing gives as exit code when the fork server is gone, which would have told it
+ENDING_S = 3.0  # for processes to end by themselves
+SERVER_LOST = 255  # exit code by multiprocessing when the fork server is gone
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
 Work = Callable[[Any, Outbox], None]
+
+server_pid: int | None = None  # of the fork server
 
 
 @dataclass
@@ -33,13 +43,13 @@ class Member:
     """One process of the run."""
 
     name: str  # "learner", "evaluator", "actor-0"
-    place: int  # at the board
+    slot: int  # of the shared status
     process: BaseProcess
     inbox: Inbox
     restarts: int
     started_s: float = field(default_factory=time.monotonic)
-    stopped_since_s: float | None = None  # somebody stopped it, and did not let it go on yet
-    errors: list[Message] = field(default_factory=list)  # that it told of
+    stopped_since_s: float | None = None  # suspended by a signal since then
+    errors: list[Message] = field(default_factory=list)  # that it sent
 
     @property
     def pid(self) -> int:
@@ -49,20 +59,20 @@ class Member:
 
 @dataclass(frozen=True)
 class Loss:
-    """A process that is no more."""
+    """A process that was lost."""
 
     member: Member
     why: str
     messages: list[Message]  # its last
-    error: Message | None  # that it told of
-    was_killed: bool  # or stopped by a signal; not by an error of its own, nor by a hang
+    error: Message | None  # that it sent
+    was_killed: bool  # or suspended, by a signal; not lost by its own error or a hang
 
 
-class Crew:
-    """Starts processes and finds out which are lost."""
+class ProcessPool:
+    """Starts processes and finds those that are lost."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, status: SharedStatus) -> None:
+        self.status = status
         self.members: dict[str, Member] = {}
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([PRELOAD])
@@ -70,10 +80,10 @@ class Crew:
         self._has_ended = False
         self._server_stopped_s: float | None = None
 
-    def start(self, name: str, place: int, work: Work, kit: Any, *, restarts: int = 0) -> Member:
+    def start(self, name: str, slot: int, work: Work, kit: Any, *, restarts: int = 0) -> Member:
         """Start a process that does `work` with `kit`."""
         inbox = Inbox()
-        self.board.beat_s[place] = 0.0
+        self.status.beat_s[slot] = 0.0
         process = self._context.Process(
             target=run_child, args=(f"redline-{name}", inbox.outbox, work, kit), name=name, daemon=True
         )
@@ -81,15 +91,15 @@ class Crew:
         resource_tracker.ensure_running()  # it would unblock the signals again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            process.start()  # the first one starts the fork server too, which unblocks them when it ignores them
+            process.start()  # the first one also starts the fork server, which ignores them and unblocks
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         inbox.outbox.close()
-        self.members[name] = Member(name, place, process, inbox, restarts)
+        self.members[name] = Member(name, slot, process, inbox, restarts)
         return self.members[name]
 
     def receive(self, timeout_s: float) -> list[Message]:
-        """Wait until something happens, and return the messages that have come, the learner's first."""
+        """Wait for messages or an exit, and return the messages, the learner's first."""
         members = list(self.members.values())
         sentinels = {member.process.sentinel for member in members}
         ready = wait([*sentinels, *(member.inbox.descriptor for member in members)], timeout_s)
@@ -103,17 +113,17 @@ class Crew:
 
     @property
     def is_look_due(self) -> bool:
-        """Whether a process has ended, or nobody has looked for a while: looking costs, messages may be many."""
+        """Whether a process has ended, or the last look is a while ago: looking after every message costs too much."""
         return self._has_ended or time.monotonic() - self._looked_s > LOOK_INTERVAL_S
 
     def find_lost(self) -> list[Loss]:
-        """Return the processes that ended, or show no sign of life; the latter are ended here."""
+        """Return the processes that ended or show no heartbeat; the latter are killed here."""
         now_s = time.monotonic()
-        if now_s - self._looked_s > STOPPED_S / 2:  # this process was stopped itself, and perhaps all others with it
+        if now_s - self._looked_s > STOPPED_S / 2:  # this process was suspended itself, and perhaps all others with it
             for member in self.members.values():
                 member.stopped_since_s = None
-                if self.board.beat_s[member.place] > 0.0:
-                    self.board.beat_s[member.place] = max(self.board.beat_s[member.place], now_s)
+                if self.status.beat_s[member.slot] > 0.0:
+                    self.status.beat_s[member.slot] = max(self.status.beat_s[member.slot], now_s)
         self._looked_s = now_s
         self._end_stopped_server(after_s=STOPPED_S)
         return [loss for member in list(self.members.values()) if (loss := self._loss_of(member, now_s)) is not None]
@@ -133,7 +143,7 @@ class Crew:
         return Loss(member, why, messages, member.errors[0] if member.errors else None, was_killed)
 
     def _end_stopped_server(self, *, after_s: float = 0.0) -> None:
-        """End a fork server that somebody stopped: it could start nobody, and tell of nobody that ended."""
+        """Kill a suspended fork server: it could start no process, and report no exit."""
         pids = {pid for member in self.members.values() if (pid := _parent_of(member.pid)) is not None}
         pid = next((pid for pid in pids if pid != os.getpid() and _is_stopped(pid)), None)
         if pid is None:
@@ -142,39 +152,39 @@ class Crew:
         self._server_stopped_s = self._server_stopped_s or time.monotonic()
         if time.monotonic() - self._server_stopped_s >= after_s:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)  # and with it all that it forked
+                os.kill(pid, signal.SIGKILL)  # its children end with it
 
     def _silence_of(self, member: Member, now_s: float) -> str | None:
-        """Say why a process that is there is of no use, if so."""
+        """Say why a process that runs counts as lost, if it does."""
         if not _is_stopped(member.pid):
             member.stopped_since_s = None
         elif member.stopped_since_s is None:
             member.stopped_since_s = now_s
         elif now_s - member.stopped_since_s > STOPPED_S:
             return f"was stopped for {STOPPED_S:.0f} s"
-        beat_s = float(self.board.beat_s[member.place])
+        beat_s = float(self.status.beat_s[member.slot])
         silent_s = now_s - (beat_s or member.started_s)
-        limit_s = LEARNER_SILENT_S if member.place == LEARNER else SILENT_S
+        limit_s = LEARNER_SILENT_S if member.slot == LEARNER else SILENT_S
         return (
             f"showed no sign of life for {silent_s:.0f} s" if silent_s > (limit_s if beat_s else STARTING_S) else None
         )
 
     def end(self, member: Member) -> list[Message]:
-        """End a process at once, and return what it said last."""
+        """Kill a process, and return its last messages."""
         member.process.kill()
         member.process.join(ENDING_S)
         self.members.pop(member.name, None)
         return self._read(member)
 
     def close(self) -> None:
-        """Let all processes end by themselves, and end those that do not."""
-        self.board.stop()
+        """Let all processes end by themselves, and kill those that do not."""
+        self.status.stop()
         self._end_stopped_server()
         end_s = time.monotonic() + ENDING_S
         try:
             for member in self.members.values():
                 member.process.join(max(0.0, end_s - time.monotonic()))
-        finally:  # also if somebody has no patience: the interpreter would wait for them for ever
+        finally:  # also after a second Ctrl-C: the interpreter would wait for them for ever
             for member in list(self.members.values()):
                 self.end(member)
 
@@ -190,7 +200,7 @@ def _describe_exit(code: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Tell whether a signal keeps a process from running."""
+    """Tell whether a signal has suspended a process."""
     return _stat(pid)[:1] == ["T"]
 
 
@@ -200,8 +210,61 @@ def _parent_of(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what the kernel tells of a process, from its state on; nothing if it is gone."""
+    """Return the fields of /proc/PID/stat from the state on; nothing if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+# In the child
+
+
+def run_child(name: str, outbox: Outbox, work: Work, kit: Any) -> None:
+    """Run a role in its own process; send the supervisor any error."""
+    end_with_parent()
+    ignore_signals()
+    _prctl(PR_SET_NAME, name.encode()[:15])
+    threading.Thread(target=_end_with_supervisor, name="redline-parent", daemon=True).start()
+    code = 1
+    try:
+        work(kit, outbox)
+        code = 0
+    except BaseException as error:
+        outbox.send("error", type=type(error).__name__, message=str(error), trace=traceback.format_exc(limit=-4))
+    os._exit(code)  # threads of an env that hangs must not hold the process up
+
+
+def become_server() -> None:
+    """Make this process the fork server; it follows the same rules as its children."""
+    global server_pid  # noqa: PLW0603  set once, in a process of its own, for all that it forks
+    server_pid = os.getpid()
+    end_with_parent()
+    ignore_signals()
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, even while it is suspended."""
+    _prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if server_pid is not None and os.getpid() != server_pid != os.getppid():  # it has ended already
+        os._exit(1)
+
+
+def ignore_signals() -> None:
+    """Leave stop signals to the supervisor: a terminal and a service manager send them to all processes."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked while the fork server was started
+
+
+def _end_with_supervisor() -> None:
+    """Exit when the supervisor does: its pipe closes. The fork server, our parent, may outlive it."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        wait([supervisor.sentinel])
+        os._exit(1)
+
+
+def _prctl(option: int, value: int | bytes) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(option, ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value), 0, 0, 0)

@@ -13,9 +13,10 @@ from redline.algorithms.named.pqn import PQN_CLASSIC
 from redline.algorithms.on_policy import OnPolicy
 from redline.envs.config import EnvConfig
 from redline.networks import Mlp
-from redline.runtime.building import build_trainer, settle
+from redline.runtime.building import build_trainer
+from redline.runtime.config import Job
 from redline.runtime.counters import counters_from_json, counters_to_json
-from redline.runtime.job import Job
+from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 from redline.types import RolloutBatch, VectorStep
 
@@ -32,7 +33,7 @@ def trainer_for(
         num_envs=ENVS,
         anneal_at_return=anneal_at_return,
     )
-    trainer = build_trainer(settle(job), env_seed=1)
+    trainer = build_trainer(resolve_job(job), env_seed=1)
     trainer.begin()
     return trainer
 
@@ -171,7 +172,7 @@ def test_probabilities_are_those_of_the_policy_that_acted(monkeypatch: pytest.Mo
 
 def test_a_batch_size_that_does_not_divide_the_rollout_is_changed_aloud() -> None:
     algorithm = replace(A2C_CLASSIC, rollout_steps=5, batch_size=30)
-    settled = settle(Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, num_envs=8))
+    settled = resolve_job(Job(env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, num_envs=8))
     # 8 envs × 5 steps are 40 rows: two batches of 20
     assert settled.job.algorithm.batch_size == 20
     (adjustment,) = (item for item in settled.adjustments if item.setting == "batch-size")

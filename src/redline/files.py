@@ -1,0 +1,201 @@
+"""Reading files that anybody may have written, and writing files that a kill can't spoil.
+
+A reader accepts regular files only, up to a size: a link, a pipe, a device or a huge file could lead elsewhere, block
+or fill the memory. A writer replaces a file as a whole or appends whole pieces.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from redline.errors import DamagedError, UserError
+
+BytesLike = bytes | bytearray | memoryview
+
+READ_BYTES = 1 << 20
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+# Reading
+
+
+def open_regular(path: Path, *, follow_links: bool = False) -> BinaryIO:
+    """Open a regular file for reading; refuse pipes, devices and, unless told otherwise, links."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(None, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_json_object(path: Path, *, max_bytes: int) -> dict[str, Any]:
+    """Read a file that holds one JSON object; OSError if it can't be read, DamagedError if it holds anything else."""
+    with open_regular(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise DamagedError(f"{path} is larger than {max_bytes:_} bytes: not written by Redline")
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged, no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DamagedError(f"{path} is damaged: it holds no JSON object")
+    return value
+
+
+def read_pieces(path: Path) -> Iterator[bytes]:
+    """Yield the content of a regular file in small pieces."""
+    with open_regular(path) as file:
+        while piece := file.read(READ_BYTES):
+            yield piece
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the hex digest of a regular file."""
+    digest = hashlib.sha256()
+    for piece in read_pieces(path):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+# Writing
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte: the kernel may take fewer than it is given."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Make names created, renamed or removed in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_synced(path: Path, chunks: Iterable[BytesLike]) -> None:
+    """Write a file and return when its content is on the disk; its name may still be lost."""
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
+    """Give `path` new content such that a kill at any moment leaves the old or the new, whole."""
+    # one fixed name: the next process overwrites what a killed one left
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        write_synced(temporary, chunks)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def with_appended(path: Path, more: bytes, *, if_new: bytes = b"") -> Iterator[bytes]:
+    """Yield the content of a file, or `if_new` if there is none, and then `more`: new content for `replace_file`."""
+    if path.exists():
+        yield from read_pieces(path)
+    else:
+        yield if_new
+    yield more
+
+
+class AppendedFile:
+    """A file that grows by whole pieces, each visible to readers at once."""
+
+    def __init__(self, path: Path, flags: int = 0) -> None:
+        self.path = path
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o644)
+        try:
+            self._mend(self._descriptor)
+        except BaseException:
+            self.close()
+            raise
+
+    def _mend(self, descriptor: int) -> None:
+        """Remove what a killed writer left half written."""
+        raise NotImplementedError
+
+    def _append(self, piece: bytes) -> None:
+        """Append a piece; where the disk takes only a part of it, remove the part and raise."""
+        descriptor = self._open_descriptor()
+        size_bytes = os.fstat(descriptor).st_size
+        try:
+            write_all(descriptor, piece)
+        except OSError as error:
+            os.ftruncate(descriptor, size_bytes)
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def sync(self) -> None:
+        """Return when all of it is on the disk."""
+        os.fsync(self._open_descriptor())
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            raise ValueError(f"{self.path} is closed")
+        return self._descriptor
+
+
+# What went wrong
+
+
+def explain(error: OSError, path: Path) -> str:
+    """Name the path and the reason and, where space ran out, the mount and what is free there."""
+    reason = f"{path}: {(error.strerror or str(error)).lower()}"
+    if error.errno not in FULL:
+        return reason
+    mount = mount_point(path)
+    return f"{reason}; {mount} has {free_bytes(mount) / 1e6:,.1f} MB free: make room or use another --log-dir"
+
+
+@contextmanager
+def explained(kind: type[UserError], path: Path, *, before: str = "", after: str = "") -> Iterator[None]:
+    """Turn an OSError into an error for the user, with its explanation between two texts."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{before}{explain(error, path)}{after}") from error
+
+
+def mount_point(path: Path) -> Path:
+    """Return where the file system that holds `path`, or will hold it, is mounted."""
+    place = path.absolute()
+    while not place.is_mount() and place != place.parent:
+        place = place.parent
+    return place
+
+
+def free_bytes(path: Path) -> int:
+    """Return how many bytes this user can still write to the file system of an existing `path`."""
+    facts = os.statvfs(path)
+    return facts.f_bavail * facts.f_frsize

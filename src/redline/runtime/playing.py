@@ -1,0 +1,318 @@
+"""A checkpoint plays: `redline eval`, `redline play RUN --policy`, and the agent that Python scripts hold."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file as load_tensors
+
+from redline.algorithms.family import ActorParams, Algorithm, act
+from redline.envs import stacking
+from redline.envs.catalog import env_spec, resolve
+from redline.envs.classic import GymnasiumEnv, frame_converter
+from redline.envs.config import EnvConfig
+from redline.envs.vector import Progress
+from redline.errors import UserError
+from redline.exploration import Exploration, Greedy, Sampled
+from redline.files import explained
+from redline.networks import Network
+from redline.networks.cores import mask_state
+from redline.recordings.episode import EPISODE, Address, encode_episode
+from redline.recordings.library import POLICY, Entry, open_library, played_path
+from redline.recordings.setting import SETTING, Setting
+from redline.recordings.tracing import RecordingConfig
+from redline.runs.blocks import BlockWriter
+from redline.runs.host import usable_cores
+from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
+from redline.runtime.actor import Episode
+from redline.runtime.config import Job
+from redline.runtime.evaluation import (
+    PlayedEpisode,
+    RequestedStop,
+    StoppedWhileEvaluatingError,
+    compute_threads,
+    evaluation_seed,
+    make_player,
+)
+from redline.runtime.randomness import Purpose, stream
+from redline.runtime.resolve import find_device
+from redline.runtime.resuming import SavedRun, read_run
+from redline.runtime.run_log import setting_of
+from redline.types import Array, BoolArray
+
+WEIGHTS = "weights.safetensors"
+PATIENCE_S = 0.2  # between two looks at a lock that another process has
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How `redline eval` plays."""
+
+    episodes: int = 30
+    """Whole episodes to play."""
+    seed: int = 0
+    """Seed of the games and of random actions; the run's own seed is part of both."""
+    epsilon: float | None = None
+    """Share of random actions; as the algorithm's paper evaluates if not given."""
+    num_envs: int = 8
+    """Environments played side by side, never more than there are episodes."""
+    sample: bool = False
+    """Draw actions from the policy of a policy-gradient run instead of taking its likeliest."""
+    device: str = "auto"
+    """Where the network computes: auto, cpu, cuda or cuda:i."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.episodes <= 10_000:
+            raise UserError(f"episodes is {self.episodes}: use 1 to 10_000")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
+        if self.epsilon is not None and not 0.0 <= self.epsilon <= 1.0:
+            raise UserError(f"epsilon is {self.epsilon}, but a probability lies between 0 and 1")
+        if not 1 <= self.num_envs <= 1024:
+            raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
+        if self.sample and self.epsilon is not None:
+            raise UserError("sample and epsilon are two ways to act: use one of them")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The episodes that `redline eval` played, and how."""
+
+    played: list[PlayedEpisode]  # in the order in which they ended
+    epsilon: float
+    num_envs: int
+    protocol: str
+    frames_per_step: int
+    device: torch.device
+    duration_s: float
+
+
+def evaluate(
+    job: Job,
+    checkpoint: Checkpoint,
+    config: EvaluationConfig,
+    *,
+    progress: Progress,
+    requested_stop: RequestedStop = lambda: None,
+    recording: RecordingConfig | None = None,
+) -> Evaluation:
+    """Play the episodes that `config` asks for with the weights of a checkpoint, and record them if asked to."""
+    begun_s = time.monotonic()
+    explore, epsilon = choose_acting(job.algorithm, config)
+    device = find_device(config.device)
+    num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
+    threads, how = min(cores, num_envs), (explore, epsilon)
+    spec, seed = env_spec(job.env), evaluation_seed(job.seed, config.seed)
+    player = make_player(job, spec, device=device, num_envs=num_envs, threads=threads, act=how, recording=recording)
+    load_weights(player.network, checkpoint)
+    with compute_threads(cores if spec.is_image else 1), _denormals_flushed():
+        played = player.play(config.episodes, seed=seed, progress=progress, requested_stop=requested_stop)
+    return Evaluation(
+        played=played,
+        epsilon=epsilon,
+        num_envs=num_envs,
+        protocol=describe_protocol(job.env),
+        frames_per_step=spec.frames_per_step,
+        device=device,
+        duration_s=time.monotonic() - begun_s,
+    )
+
+
+def choose_acting(algorithm: Algorithm, config: EvaluationConfig) -> tuple[Exploration, float]:
+    """Return the exploration and ε: greedy, unless `config` asks for draws from a policy."""
+    if config.sample:
+        if not isinstance(algorithm.explore, Sampled):
+            raise UserError("the run's algorithm learns values, which are no policy to draw from: leave --sample out")
+        return Sampled(), 0.0
+    return Greedy(), algorithm.explore.evaluation_epsilon() if config.epsilon is None else config.epsilon
+
+
+def load_weights(network: Network, checkpoint: Checkpoint) -> None:
+    """Give the network the weights of a checkpoint."""
+    try:
+        network.take_weights(load_tensors(checkpoint.files[WEIGHTS]))
+    except (KeyError, OSError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"the weights in {checkpoint.path} cannot be loaded: {reason}") from error
+
+
+def describe_protocol(config: EnvConfig) -> str:
+    """Say in one sentence by which rules the episodes were played."""
+    rules = resolve(config.id).evaluation_rules
+    return f"{rules}; whole episodes of at most {config.max_episode_frames:,} frames, unclipped rewards"
+
+
+@contextmanager
+def _denormals_flushed() -> Iterator[None]:
+    """Count denormal numbers as 0 for a while, as training does."""
+    smallest = torch.tensor(torch.finfo(torch.float32).tiny)
+    were_flushed = not bool(smallest / 2)  # torch has no getter
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(were_flushed)
+
+
+# redline play RUN --policy
+
+
+def play_policy(
+    run: Path,
+    config: EvaluationConfig,
+    *,
+    progress: Progress,
+    requested_stop: RequestedStop,
+    checkpoint: str = NEWEST,
+    record_values: bool = True,
+) -> list[Entry]:
+    """Play whole episodes with the weights of a checkpoint, and record them beside those of the run.
+
+    The same seed plays the same games again: the new recordings replace the older ones.
+    """
+    saved = read_run(run)
+    found = find_checkpoint(run, checkpoint, with_replay=False)
+    recording = RecordingConfig(record_values=record_values)
+    with explained(UserError, played_path(run), before="the episodes can't be recorded: "):
+        with _alone(run, requested_stop):  # refuse a folder that can't be written before anything is played
+            pass
+        evaluation = evaluate(
+            saved.job, found, config, progress=progress, requested_stop=requested_stop, recording=recording
+        )
+        episodes = [played.episode for played in evaluation.played]
+        setting = setting_of(replace(saved.job, recording=recording), env_spec(saved.job.env))
+        with _alone(run, requested_stop), BlockWriter(played_path(run)) as writer:
+            _append(writer, setting, episodes, steps=found.steps)
+    library = open_library(run)
+    addresses = [Address(POLICY, one.lane, one.reset_seed, one.seed_offset_steps) for one in episodes]
+    return [entry for address in addresses if (entry := library.find(address)) is not None]
+
+
+def _append(writer: BlockWriter, setting: Setting, episodes: list[Episode], *, steps: int) -> None:
+    writer.append(SETTING, steps, setting.encode())
+    for episode in episodes:
+        if episode.trace is not None:
+            played = encode_episode(episode.trace, role=POLICY, weights_steps=steps, unix_s=time.time())
+            writer.append(EPISODE, steps, played)
+    writer.sync()
+
+
+@contextmanager
+def _alone(run: Path, requested_stop: RequestedStop) -> Iterator[None]:
+    """Keep other processes from appending meanwhile."""
+    path = played_path(run)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    try:
+        while not _takes(lock):
+            if reason := requested_stop():
+                raise StoppedWhileEvaluatingError(f"{reason} while another process records")
+            time.sleep(PATIENCE_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _takes(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# An agent for envs that others step
+
+
+class Agent:
+    """Chooses actions for the observations of a Gymnasium env, one env or several at once.
+
+    An observation is a frame, which the agent stacks itself, or already a stack [K, …] of as many as it was trained on.
+    K frames may be one stack or the frames of K envs: then `stacked` says which. An agent that stacks frames or has a
+    recurrent core remembers the episode: call `reset` when one begins.
+    """
+
+    def __init__(self, saved: SavedRun, checkpoint: str | int = NEWEST, *, device: str = "auto") -> None:
+        kind = resolve(saved.job.env.id)
+        self.spec = kind.spec(saved.job.env)
+        # the env's own spaces, where Redline numbers actions from 0 and turns observations into frames
+        self._first_action, self._space = 0, None
+        if isinstance(kind, GymnasiumEnv) and kind.vector is None:
+            actions, self._space = kind.spaces
+            self._first_action = int(actions.start)
+        self.algorithm = saved.job.algorithm
+        self.device = find_device(device)
+        network = self.algorithm.build_network(self.spec, torch.Generator()).requires_grad_(False).to(self.device)
+        load_weights(network, find_checkpoint(saved.path, checkpoint, with_replay=False))
+        self.network = network
+        self._seed = saved.job.seed
+        self._acted = 0
+        self._stack: Array | None = None  # [N, K, *frame]
+        self._state = torch.zeros(0)
+
+    def reset(self, lanes: BoolArray | None = None) -> None:
+        """Forget the episode: of all envs, or of those where `lanes` [N] is true."""
+        if lanes is None or self._stack is None:
+            self._stack = None
+            return
+        self._stack[lanes] = 0
+        self._state = mask_state(self._state, torch.from_numpy(np.asarray(lanes, np.bool_)).to(self._state.device))
+
+    def act(self, observation: Any, *, greedy: bool = False, stacked: bool | None = None) -> Any:
+        """Return an action for each env, a single number for a single env.
+
+        Value learners act greedily. Policies draw their actions unless `greedy`: their likeliest may go in circles.
+        """
+        given = np.asarray(self._as_frames(np.asarray(observation)), dtype=self.spec.frame_dtype)
+        is_single, stack = self._stacked(given, stacked)
+        draws = isinstance(self.algorithm.explore, Sampled) and not greedy
+        params = ActorParams(
+            self.algorithm, self.network, 0.0, self.device, explore=Sampled() if draws else Greedy(), is_silent=True
+        )
+        rng = stream(self._seed, Purpose.EVALUATE, self._acted)
+        self._acted += 1
+        actions, self._state, _ = act(params, stack, self._state, rng)
+        actions = actions + self._first_action
+        return int(actions[0]) if is_single else actions
+
+    def _as_frames(self, given: Array) -> Array:
+        """Return observations of one env or of several as the frames that training sees; leave frames as they are."""
+        if self._space is None:
+            return given
+        leading = given.ndim - len(self._space.shape)  # axes: several envs, stacks of frames
+        if leading < 0 or given.shape[leading:] != self._space.shape:
+            return given
+        to_frame = frame_converter(self._space)
+        frames = [to_frame(one) for one in given.reshape(-1, *self._space.shape)]
+        return np.stack(frames).reshape(*given.shape[:leading], *frames[0].shape)
+
+    def _stacked(self, given: Array, stacked: bool | None) -> tuple[bool, Array]:
+        """Tell whether one env is meant, and return the stacks that the network sees [N, K, *frame]."""
+        shape, stack = self.spec.frame_shape, self.spec.stack
+        whole = (stack, *shape)
+        if stack > 1 and stacked is None and given.shape == whole:
+            raise UserError(
+                f"{given.shape} is one stack of {stack} frames, or {stack} envs: say which, stacked=True or False"
+            )
+        is_single = given.shape == shape or (stacked is True and given.shape == whole)
+        batch = given[None] if is_single else given
+        if self._stack is None or len(self._stack) != len(batch):
+            self._stack = np.zeros((len(batch), *whole), given.dtype)
+            self._state = torch.zeros(len(batch), self.network.state_width, device=self.device)
+        if batch.shape[1:] == shape:
+            self._stack = stacking.push(self._stack, batch)
+        elif batch.shape[1:] == whole:
+            self._stack = batch.copy()
+        else:
+            wanted = f"{shape}" if stack == 1 else f"{shape} or {whole}"
+            raise UserError(f"an observation has shape {given.shape}: the agent was trained on {wanted}, or several")
+        return is_single, self._stack
