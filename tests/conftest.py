@@ -1,4 +1,4 @@
-"""What the tests of several rooms need: the program as a user runs it, and a watcher that only listens."""
+"""What the tests of several rooms need: the program as a user runs it, and a display that only listens."""
 
 import os
 import subprocess
@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tyro import _unsafe_cache
 
 from redline.cli.main import BAD_INPUT, main
 from redline.cli.spinning import SHORT_SPIN
@@ -22,6 +24,8 @@ from redline.runtime.gauges import Gauges
 
 replay_sizing.MEASURED_STEPS = 200  # of a game, to learn how small its frames become: enough for a test
 host.commit = cache(host.commit)  # three processes of git for every run otherwise
+# under pytest tyro checks one cached answer in ten, and raises KeyError if the check itself empties the cache
+_unsafe_cache.sys = SimpleNamespace(modules={})
 
 PROGRAM = (sys.executable, "-m", "redline.cli.main")
 
