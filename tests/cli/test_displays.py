@@ -146,6 +146,11 @@ def test_what_is_not_known_yet_is_a_dash() -> None:
     assert "mean-100 – | best – | ε 0.310 | loss –" in render_line(early)
 
 
+def test_a_mean_of_fewer_than_100_episodes_says_of_how_many() -> None:
+    assert "mean-100 −18.25 (n = 7)" in render_line(replace(GAUGES, episodes=7))
+    assert "(n =" not in render_line(GAUGES)
+
+
 def test_a_policy_shows_its_entropy_in_place_of_epsilon_and_no_replay() -> None:
     rollouts = replace(
         GAUGES,

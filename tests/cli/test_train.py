@@ -77,7 +77,7 @@ def test_the_warm_up_and_the_evaluations_are_told_apart_from_training(
     out = capsys.readouterr().out
     assert "evaluation 2 with the weights of step 400: mean" in out
     assert "in the warm-up), " in out
-    assert re.search(r"mean-100 \d+\.\d\d, best \d+\.0, eval \d+\.\d\d at step 400, memory", out)
+    assert re.search(r"mean-100 \d+\.\d\d \(n = \d+\), best \d+\.0, eval \d+\.\d\d at step 400, memory", out)
     assert main([*args, "--evaluator.episodes", "2", "--json"]) == DONE
     summary = json.loads(capsys.readouterr().out)
     assert summary["warmup_steps_per_s"] > summary["learning_steps_per_s"] > 0

@@ -152,7 +152,7 @@ def render_line(gauges: Gauges) -> str:
         f"{rate(gauges.updates_per_s):>5} updates/s",
         describe_ratio(gauges),
         f"{gauges.episodes:,} episodes",
-        f"mean-100 {number(gauges.mean_return_100)}",
+        describe_mean(gauges),
         f"best {number(gauges.best_return, 1)}",
         *(f"eval {text}" for text in _greedy(gauges)),
         *(f"solved {text}" for text in _solved(gauges)),
@@ -186,7 +186,7 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
         ],
         "warm-up": [] if warmup is None else [f"{rate(warmup)} steps/s"],
         "learning": [
-            f"mean-100 {number(gauges.mean_return_100)}",
+            describe_mean(gauges),
             f"best {number(gauges.best_return, 1)}",
             _randomness(gauges),
             f"loss {number(gauges.loss, 4)}",
@@ -199,6 +199,12 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
         "machine": _left_on_machine(gauges),
     }
     return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
+
+
+def describe_mean(gauges: Gauges) -> str:
+    """Tell the mean return of the last 100 episodes, and of how many if there are fewer."""
+    told = f"mean-100 {number(gauges.mean_return_100)}"
+    return told if gauges.mean_return_100 is None or gauges.episodes >= 100 else f"{told} (n = {gauges.episodes})"
 
 
 def describe_ratio(gauges: Gauges) -> str:

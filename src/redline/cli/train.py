@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from redline.cli.displays import Lines, LivePanel, describe_ratio, open_display
+from redline.cli.displays import Lines, LivePanel, describe_mean, describe_ratio, open_display
 from redline.cli.flags import (
     HELP,
     TrainFlags,
@@ -214,7 +214,7 @@ def _closing_lines(outcome: Outcome) -> list[str]:
     speed = "no updates yet" if learning is None else f"{rate(learning)} steps/s while learning"
     if warmup is not None:
         speed += f" ({rate(warmup)} in the warm-up)"
-    scores = f"mean-100 {number(last.mean_return_100)}, best {number(last.best_return, 1)}"
+    scores = f"{describe_mean(last)}, best {number(last.best_return, 1)}"
     if greedy is not None:
         scores += f", eval {number(greedy)} at step {last.greedy_at_steps:,}"
     further = [] if solved is None else ["--target-eval-return", "None"]
