@@ -11,7 +11,7 @@ from typing import Any
 from battery import Training, add_battery_flags, as_flags, finished, record_name, rows_by_algorithm, train, train_all
 from learning_tasks import TASKS, LearningTask
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.records import Row
+from redline.jsonl import Row
 from run_reading import Point, as_text, best_of, first_reaching, read_points
 
 

@@ -18,7 +18,7 @@ from recording import Measurement, at_least, finish, make_parser, say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.q_learning import QLearning
 from redline.bench.results import MAX_BUSY_PERCENT
-from redline.records import Row
+from redline.jsonl import Row
 
 NAME = "algorithms-pong-speed"
 THREADS = 2

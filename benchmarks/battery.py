@@ -14,7 +14,7 @@ from typing import Any
 from recording import say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import parse_train
-from redline.records import RecordWriter, read_records
+from redline.jsonl import RecordWriter, read_records
 from redline.runs.host import commit
 from redline.runtime.config import SOLVED, to_settings
 from redline_process import run_redline

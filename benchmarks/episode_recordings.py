@@ -21,9 +21,9 @@ import numpy as np
 
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.cli.flags import parse_train
-from redline.recordings import tracing
-from redline.recordings.library import open_library, recordings_path
-from redline.records import read_records
+from redline.episodes import tracing
+from redline.episodes.library import open_library, recordings_path
+from redline.jsonl import read_records
 from redline.runtime import actor
 from redline.runtime.gauges import NoDisplay
 from redline.runtime.launch import start_run

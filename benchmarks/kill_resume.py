@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.records import Row, read_records, scan_records
+from redline.jsonl import Row, read_records, scan_records
 from redline.runs.directory import read_run_json
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, newest_valid, steps_of
 from redline_process import redline_command, run_redline, tail

@@ -23,7 +23,7 @@ from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import rate_of
 from redline.bench.results import why_not_judged
 from redline.cli.spinning import choose_spin
-from redline.records import Row
+from redline.jsonl import Row
 from redline.runs.host import usable_cores
 from redline_process import (
     SETTLE_STEPS,

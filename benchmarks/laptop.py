@@ -18,7 +18,7 @@ from typing import Any
 
 from process_memory import MemoryGroup, family_memory_use
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.records import Row, read_records
+from redline.jsonl import Row, read_records
 from redline_process import redline_command, tail
 from run_reading import as_text
 

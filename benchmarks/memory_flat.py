@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from recording import Measurement, at_least, finish, make_parser, say, spread
-from redline.records import Row, read_records
+from redline.jsonl import Row, read_records
 from redline_process import run_redline
 from run_reading import as_text
 

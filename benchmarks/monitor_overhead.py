@@ -19,8 +19,8 @@ import psutil
 from recording import Measurement, at_least, finish, make_parser, say, spread
 from redline.bench.results import MAX_BUSY_PERCENT
 from redline.cli.flags import parse_train
+from redline.jsonl import Row, read_records
 from redline.monitor import record
-from redline.records import Row, read_records
 from redline.report.statistics import mean_interval
 from redline.runtime.building import build_trainer, prepare_process
 from redline.runtime.resolve import resolve_job

@@ -34,7 +34,7 @@ from plain_parts import (
 )
 from redline.bench.results import own_cpu_s
 from redline.exploration import epsilon_greedy
-from redline.records import RecordWriter
+from redline.jsonl import RecordWriter
 from redline.runs.host import usable_cores
 from redline.runtime.building import keep_freed_memory
 from redline.schedules import Linear

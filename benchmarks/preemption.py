@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.cli.main import DONE, RESUMABLE
-from redline.records import Row, read_records
+from redline.jsonl import Row, read_records
 from redline_process import Ending, WatchedProcess, find_run, read_metrics, redline_command
 from run_reading import as_text
 

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from redline.bench.results import MAX_BUSY_PERCENT
-from redline.records import SCHEMA, as_json_value
+from redline.jsonl import SCHEMA, as_json_value
 from redline.runs.host import host_facts, version
 
 RECORDS = Path(__file__).resolve().parent / "records"

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 import psutil
 
 from redline.cli.main import RESUMABLE
-from redline.records import Row, read_records
+from redline.jsonl import Row, read_records
 from redline.runs.directory import read_run_json
 
 TAIL_CHARACTERS = 2_000

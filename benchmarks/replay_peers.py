@@ -17,7 +17,7 @@ from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import Contender, alternate, rate_of
 from redline.bench.played_games import PlayedGame, play_game
 from redline.bench.replay_speed import BATCH_SIZE, SAMPLED_GAME, Sampling, filled_memory
-from redline.experience import available_bytes
+from redline.replay import available_bytes
 from redline_process import run_redline
 from replay_memories import PEERS, Peer, PeerMemory
 

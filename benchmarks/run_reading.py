@@ -8,7 +8,7 @@ from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.cli.flags import default_job, with_parts
-from redline.records import Row, read_records
+from redline.jsonl import Row, read_records
 from redline.runtime.config import flatten, to_settings
 
 WINDOW_EPISODES = 100

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.bench.results import own_cpu_s
-from redline.records import RecordWriter, Row, read_records
+from redline.jsonl import RecordWriter, Row, read_records
 from redline_process import SETTLE_STEPS, WatchedProcess, read_window, tail, wait_for_window
 
 ENDLESS_STEPS = 10_000_000  # as in the zoo: learning rate and ε fall over them

@@ -23,8 +23,8 @@ from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.objectives import Clipped, PolicyGradient, QLambda
 from redline.algorithms.on_policy import OnPolicy
 from redline.exploration import Sampled
+from redline.jsonl import Row
 from redline.recipes import find_recipe
-from redline.records import Row
 from redline.runs.directory import read_run_json
 from redline_process import run_redline
 from run_reading import as_text, changed_settings, read_episodes, typed

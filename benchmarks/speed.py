@@ -28,7 +28,7 @@ from redline.bench.results import goal, why_not_judged
 from redline.bench.training_speed import UPDATES_TOLERANCE
 from redline.cli.main import DONE, FAILED
 from redline.envs.catalog import resolve
-from redline.records import Row
+from redline.jsonl import Row
 from redline_process import redline_command, take_turns, train_for_window
 from run_reading import as_text
 from sb3_training import SPEED_PEERS, VEC_ENVS, WARMUP_STEPS, sb3_window

@@ -20,7 +20,7 @@ from performance_tables import (
 )
 from recipe_tables import make_recipes_table, make_side_by_side_table, make_tried_table
 from recording import RECORDS, say
-from redline.records import SCHEMA
+from redline.jsonl import SCHEMA
 
 REPOSITORY = RECORDS.parent.parent
 DOCS = REPOSITORY / "docs"

@@ -13,7 +13,7 @@ import algorithms_learning
 from battery import Training, train_all
 from learning_tasks import TASKS, LearningTask
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.records import Row
+from redline.jsonl import Row
 from run_reading import as_text
 
 ALGORITHM = "dqn"

@@ -15,7 +15,7 @@ from functools import partial
 
 from recording import Measurement, at_least, finish, make_parser, refuse_busy_machine, say, spread
 from redline.bench.training_speed import UPDATES_TOLERANCE
-from redline.records import Row
+from redline.jsonl import Row
 from redline_process import median_waiting, take_turns, train_for_window, who_waits
 
 TOPOLOGIES = ("async", "inline")

@@ -18,7 +18,7 @@ import psutil
 from battery import Training, add_battery_flags, as_flags, train, train_all
 from learning_tasks import REPLAY, TASKS
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.records import Row
+from redline.jsonl import Row
 from redline.report.relation import relate
 from redline.report.run_files import load_runs
 from redline.report.run_series import Axis, Series, learning_curve

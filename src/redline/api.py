@@ -24,8 +24,8 @@ from redline.cli.parsing import SHORT
 from redline.cli.stopping import StopRequest
 from redline.envs.catalog import Suite, allow_module, register_env
 from redline.errors import UserError
+from redline.jsonl import Row, read_records
 from redline.recipes import find_recipe
-from redline.records import Row, read_records
 from redline.runs.directory import read_run_json
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST, find_checkpoint

@@ -9,9 +9,9 @@
 | QR: wrong sign of τ | `test_distributional_losses.py`: gradient descent ends at the quantiles |
 | noise that is not factorised | `networks/test_layers.py`: noise is factorised |
 | noise never drawn again, or shared with the target | `networks/test_layers.py`: different noise, redrawn |
-| n-step: tails dropped, γⁿ on short windows, lanes mixed | here; `experience/test_windows.py`; `test_returns.py` |
+| n-step: tails dropped, γⁿ on short windows, lanes mixed | here; `replay/test_windows.py`; `test_returns.py` |
 | one ε coin for all envs | `test_exploration.py`: each env has its own coin |
-| PER: α applied twice, stale index | `experience/test_prioritized_sampler.py`: exponent applied once; stale handle |
+| PER: α applied twice, stale index | `replay/test_prioritized_sampler.py`: exponent applied once; stale handle |
 | PER: β never annealed | here |
 | actor fed 0–255, learner /255 | here; `networks/test_torsos.py`: pixels count as if divided by 255 |
 | truncation taken for termination, or the reverse | here; `runtime/test_rollout_source.py`; `learning/test_probes.py` |
@@ -38,9 +38,9 @@ from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
 from redline.algorithms.samplings import Prioritized
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig, RolloutBuffer
 from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp, Small, Torso
+from redline.replay import ReplayConfig, RolloutBuffer
 from redline.returns import NStep
 from redline.runtime.building import build_trainer
 from redline.runtime.config import Job

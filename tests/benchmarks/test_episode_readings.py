@@ -4,7 +4,7 @@ import pytest
 
 from kill_resume import audit_counters, audit_rows
 from memory_flat import growth, rows_after_full
-from redline.records import Row
+from redline.jsonl import Row
 from run_reading import first_reaching, of_training, running_means
 
 # two lanes: lane 0 ends after 3 and 5 steps, lane 1 after 4

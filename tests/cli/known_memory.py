@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from redline.experience import ReplayLayout, ReplayMemory
+from redline.replay import ReplayLayout, ReplayMemory
 from redline.types import Array
 
 

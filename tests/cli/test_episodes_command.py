@@ -14,9 +14,9 @@ from recorded_runs import append_episode, play_at_random, write_recorded_run
 
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.envs.config import EnvConfig
-from redline.recordings.episode import Trace
-from redline.recordings.tracing import RecordingConfig
-from redline.records import RecordWriter
+from redline.episodes.episode import Trace
+from redline.episodes.tracing import RecordingConfig
+from redline.jsonl import RecordWriter
 from redline.runs.blocks import BlockWriter
 
 Output = pytest.CaptureFixture[str]

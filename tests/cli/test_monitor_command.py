@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redline.records import read_records
+from redline.jsonl import read_records
 
 READY = "import signal, sys, time\n"
 ANSWER = READY + "signal.signal(signal.{0}, lambda *_: sys.exit(33)); print('ready', flush=True); time.sleep(60)"

@@ -19,7 +19,7 @@ from PIL import Image
 
 from redline.cli import play_videos
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
-from redline.recordings.episode import (
+from redline.episodes.episode import (
     EPISODE,
     Address,
     RecordedEpisode,
@@ -28,9 +28,9 @@ from redline.recordings.episode import (
     encode_episode,
     encode_trace,
 )
-from redline.recordings.library import open_library
-from redline.recordings.setting import SETTING, Setting
-from redline.records import RecordWriter, read_records
+from redline.episodes.library import open_library
+from redline.episodes.setting import SETTING, Setting
+from redline.jsonl import RecordWriter, read_records
 from redline.runs.blocks import FILE_MAGIC, Block, encode_block, iterate_blocks
 from redline.runs.directory import RunDirectory
 from redline.types import Array
@@ -467,7 +467,7 @@ def test_without_the_encoder_the_remedy_is_one_line(
 
 
 def test_ctrl_c_leaves_nothing_half(pong: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    from redline.recordings import replaying
+    from redline.episodes import replaying
 
     real = replaying._values_at
 

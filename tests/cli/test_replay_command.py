@@ -11,9 +11,9 @@ from safetensors.numpy import save as encode_arrays
 
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.cli.saved_replay import draw_transitions, read_replay
-from redline.experience import take_snapshot
-from redline.experience.prioritized import PrioritizedSampler
-from redline.recordings.sheet import plan_transition_sheet
+from redline.episodes.sheet import plan_transition_sheet
+from redline.replay import take_snapshot
+from redline.replay.prioritized import PrioritizedSampler
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.lock import LOCK_NAME

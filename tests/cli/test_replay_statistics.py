@@ -7,7 +7,7 @@ import pytest
 from known_memory import make_memory
 
 from redline.cli.replay_statistics import describe_rewards, name_ending, read_kept, replay_statistics
-from redline.experience import ReplayLayout, ReplayMemory
+from redline.replay import ReplayLayout, ReplayMemory
 
 
 def test_fill_counts_lanes_and_transitions() -> None:

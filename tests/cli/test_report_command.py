@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from redline.cli.main import BAD_INPUT, DONE, main
-from redline.records import RecordWriter
+from redline.jsonl import RecordWriter
 
 Output = pytest.CaptureFixture[str]
 

@@ -13,7 +13,7 @@ import pytest
 
 from redline.cli.flags import MAIN_FLAGS
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, main
-from redline.records import read_records
+from redline.jsonl import read_records
 
 CARTPOLE = ("--env", "CartPole-v1", "--warmup-steps", "200")
 

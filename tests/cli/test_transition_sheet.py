@@ -6,9 +6,9 @@ from known_memory import frame_of, make_memory
 from PIL import Image
 
 from redline.cli.saved_replay import draw_transitions
-from redline.experience import ReplayMemory
-from redline.recordings.drawing import AMBER, BACKGROUND
-from redline.recordings.sheet import DrawnTransition, TransitionGeometry, draw_transition_sheet, plan_transition_sheet
+from redline.episodes.drawing import AMBER, BACKGROUND
+from redline.episodes.sheet import DrawnTransition, TransitionGeometry, draw_transition_sheet, plan_transition_sheet
+from redline.replay import ReplayMemory
 from redline.types import Array
 
 NAMES = ("NOOP", "UP", "DOWN")

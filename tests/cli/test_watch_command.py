@@ -15,7 +15,7 @@ import pytest
 from redline.cli.displays import render_line
 from redline.cli.main import DONE, main
 from redline.cli.watch import WORDS, describe_event, moment
-from redline.records import encode_row
+from redline.jsonl import encode_row
 from redline.runs.directory import RunDirectory
 from redline.runs.locating import FollowedRun
 from redline.runtime.gauges import Gauges

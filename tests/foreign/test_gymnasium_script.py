@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from redline.records import read_records
+from redline.jsonl import read_records
 
 
 def test_a_script_is_recorded_from_outside(tmp_path: Path, run_program: Any, script: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redline.records import read_records
+from redline.jsonl import read_records
 
 pytest.importorskip("stable_baselines3")
 

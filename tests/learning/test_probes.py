@@ -14,9 +14,9 @@ from redline.algorithms.optimizers import Adam
 from redline.algorithms.predictions import Categorical, Quantiles
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp
+from redline.replay import ReplayConfig
 from redline.returns import NStep
 from redline.runtime.building import build_trainer
 from redline.runtime.config import Job

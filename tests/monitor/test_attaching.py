@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from redline.jsonl import Row, read_records
 from redline.monitor import attaching, record
 from redline.monitor.attaching import MonitorProcess, new_folder
 from redline.monitor.process_files import read_stat
-from redline.records import Row, read_records
 
 
 def events_of(rows: list[Row]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from redline.jsonl import read_records
 from redline.monitor.gpus import throttle_reasons
-from redline.records import read_records
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 GIB = 2**30

@@ -12,9 +12,9 @@ import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
+from redline.jsonl import encode_row, read_records
 from redline.monitor import AttachedRecording, MonitorEnv, MonitorVectorEnv
 from redline.monitor.episode_log import MAX_ROWS_PER_SAMPLE, MAX_SAMPLES, SampleWindow
-from redline.records import encode_row, read_records
 
 
 class Corridor(gym.Env[int, int]):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.jsonl import RecordTail, Row
 from redline.monitor.hardware import FIELDS, flat, means
-from redline.records import RecordTail, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitor.md"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from redline.jsonl import Row
 from redline.monitor.process_files import read_stat
 from redline.monitor.process_tree import Identity, ProcessTree
-from redline.records import Row
 
 
 def sample(tree: ProcessTree, interval_s: float = 1.0, roles: dict[Identity, str] | None = None) -> Row:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import redline.monitor
+from redline.jsonl import RecordWriter, Row, read_records
 from redline.monitor.process_files import read_stat
 from redline.monitor.sampling import TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler
-from redline.records import RecordWriter, Row, read_records
 
 
 def open_recording(out: Path, *, hz: float, said: list[Row], pid: int | None = None) -> HardwareRecorder:

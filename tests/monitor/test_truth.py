@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from busy_workers import BURN, HOLD, SHORT_LIVES, WRITE, worker
 
+from redline.jsonl import Row, read_records
 from redline.monitor import record
-from redline.records import Row, read_records
 
 WITHIN = 0.05
 

@@ -1,5 +1,6 @@
 """The arithmetic of a plan of the disk, on numbers worked by hand."""
 
+from redline.episodes.estimate import MeasuredRecordings
 from redline.plan.disk import (
     CORE_BYTES,
     EPISODE_ROW_BYTES,
@@ -9,7 +10,6 @@ from redline.plan.disk import (
     project_recordings,
     project_rows,
 )
-from redline.recordings.estimate import MeasuredRecordings
 
 MEASURED = MeasuredRecordings(num_steps=9_000, num_episodes=10, recorded_bytes=7_200, is_measured=True)
 

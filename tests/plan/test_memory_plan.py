@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.experience import ReplayLayout, check_fits, with_budget
 from redline.plan.memory import MemoryPlan, Room, plan_memory
+from redline.replay import ReplayLayout, check_fits, with_budget
 from redline.runtime.replay_sizing import Measured
 from redline.types import EnvSpec
 

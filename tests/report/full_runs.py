@@ -6,7 +6,7 @@ from pathlib import Path
 
 from made_runs import episode, event, facts, reading, sample, write_run
 
-from redline.records import Row
+from redline.jsonl import Row
 
 HOSTILE = (
     "</script></style></title><script>document.title='hacked'</script>"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from redline.records import Row, encode_row
+from redline.jsonl import Row, encode_row
 from redline.report.run_files import RunFiles, load_runs
 
 T0 = 1_700_000_000.0  # when they all begin

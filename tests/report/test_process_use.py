@@ -5,7 +5,7 @@ from pathlib import Path
 
 from made_runs import made_run, sample, write_run
 
-from redline.records import Row
+from redline.jsonl import Row
 from redline.report.hardware_use import LARGEST, largest_processes
 from redline.report.run_charts import NEVER, throttling_chart
 

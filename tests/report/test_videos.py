@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 from made_runs import episode, facts, reading, write_run
 
-from redline.recordings.episode import EPISODE
+from redline.episodes.episode import EPISODE
 from redline.report.page import Page, build_page
 from redline.report.run_files import load_runs
 from redline.report.run_summary import summarise

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import CheckpointError, DamagedError, UserError
-from redline.records import read_records
+from redline.jsonl import read_records
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
 from redline.runs.manifest import encode_manifest, load_checkpoint, newest_valid

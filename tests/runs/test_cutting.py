@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.records import MAX_LINE_BYTES, RecordWriter, read_records
+from redline.jsonl import MAX_LINE_BYTES, RecordWriter, read_records
 from redline.runs.directory import cut_after
 
 DRIVER = Path(__file__).with_name("kill_driver.py")

@@ -13,7 +13,7 @@ import pytest
 
 from redline.errors import UserError
 from redline.files import explain
-from redline.records import read_records
+from redline.jsonl import read_records
 from redline.runs.directory import MAX_RUN_JSON_BYTES, RunDirectory, read_run_json, slug
 from redline.runs.host import host_facts, version
 from redline.runs.lock import is_held

@@ -8,9 +8,9 @@ import pytest
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
+from redline.jsonl import read_records
 from redline.networks import Mlp
-from redline.records import read_records
+from redline.replay import ReplayConfig
 from redline.runtime.config import Job, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run

@@ -18,11 +18,11 @@ from redline.algorithms.q_learning import QLearning
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import reset_seed
-from redline.experience import ReplayConfig
+from redline.episodes.tracing import RecordingConfig
 from redline.exploration import Greedy
+from redline.jsonl import Row, read_records
 from redline.networks import Mlp, Noisy, Small
-from redline.recordings.tracing import RecordingConfig
-from redline.records import Row, read_records
+from redline.replay import ReplayConfig
 from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.evaluation import (
     Evaluator,

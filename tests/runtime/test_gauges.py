@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redline.records import encode_row
+from redline.jsonl import encode_row
 from redline.runtime.gauges import Gauges, RoleGauges
 
 ACTOR = RoleGauges("actor-0", 4711, 71.5, 3_000_000, 905.2, None, {"learner": 0.25, "envs": 0.11}, 12.5, restarts=2)

@@ -8,9 +8,9 @@ import pytest
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy
 from redline.learner import NonFiniteError
+from redline.replay import ReplayConfig
 from redline.runtime.building import build_trainer
 from redline.runtime.config import Job
 from redline.runtime.resolve import resolve_job

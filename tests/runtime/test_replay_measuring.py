@@ -8,7 +8,7 @@ import pytest
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.experience import ReplayMemory
+from redline.replay import ReplayMemory
 from redline.runtime.replay_sizing import Measured, layout_for, measure_codecs
 
 CATCH = EnvConfig(id="redline/Catch-v0", skip=1)

@@ -13,9 +13,9 @@ from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.samplings import Prioritized, Sampling, Uniform
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.experience import ReplayConfig
+from redline.jsonl import read_records
 from redline.networks import Small
-from redline.records import read_records
+from redline.replay import ReplayConfig
 from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run

@@ -9,8 +9,8 @@ from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
 from redline.networks.torsos import Small
+from redline.replay import ReplayConfig
 from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run

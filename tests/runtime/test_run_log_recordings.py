@@ -12,11 +12,11 @@ import pytest
 
 from redline.cli.main import DONE, main
 from redline.envs.catalog import register_env
-from redline.recordings.episode import Address
-from redline.recordings.library import Library, open_library
-from redline.recordings.tracing import FIRST_ROOM
-from redline.recordings.verifying import verify
-from redline.records import read_records
+from redline.episodes.episode import Address
+from redline.episodes.library import Library, open_library
+from redline.episodes.tracing import FIRST_ROOM
+from redline.episodes.verifying import verify
+from redline.jsonl import read_records
 from redline.runs.directory import RECORDINGS
 from redline.runtime.playing import EvaluationConfig, play_policy
 from redline.runtime.processes import shared_parts

@@ -10,9 +10,9 @@ import pytest
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.experience.sizing import ReplayConfig
+from redline.jsonl import Row, read_records
 from redline.monitor.process_files import read_stat
-from redline.records import Row, read_records
+from redline.replay.sizing import ReplayConfig
 from redline.runtime.config import EvaluatorConfig, Job, Limits, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run

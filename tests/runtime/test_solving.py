@@ -14,7 +14,7 @@ from redline.algorithms.named.ppo import PPO, PPO_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
-from redline.records import read_records
+from redline.jsonl import read_records
 from redline.runtime import evaluation, session
 from redline.runtime.config import SOLVED, Job, Limits, MonitorConfig
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from redline.cli.flags import parse_train
 from redline.errors import UserError
-from redline.records import read_records
+from redline.jsonl import read_records
 from redline.tune.goals import Curve
 from redline.tune.search import SearchView
 from redline.tune.space import Choices, Range, Space

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from redline.algorithms.optimizers import Optimizer
-from redline.experience import ReplayConfig
 from redline.exploration import Exploration
 from redline.networks import Layers, Network, Torso
+from redline.replay import ReplayConfig
 from redline.types import Adjustment, AnyBatch, Array, EnvSpec, FloatArray, IntArray
 
 

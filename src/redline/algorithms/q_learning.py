@@ -11,7 +11,6 @@ from redline.algorithms.optimizers import Adam, Optimizer
 from redline.algorithms.predictions import Expected, Prediction, best_values, take_actions
 from redline.algorithms.samplings import Sampling, Uniform
 from redline.errors import UserError
-from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy, Exploration, Greedy, Sampled
 from redline.networks import (
     Core,
@@ -25,6 +24,7 @@ from redline.networks import (
     Torso,
     build_value_network,
 )
+from redline.replay import ReplayConfig
 from redline.returns import NStep
 from redline.types import Adjustment, AnyBatch, Batch, EnvSpec, SequenceBatch
 

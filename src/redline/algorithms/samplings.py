@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from redline.errors import UserError
-from redline.experience import PrioritizedSampler, ReplayMemory, Sampler, UniformSampler
+from redline.replay import PrioritizedSampler, ReplayMemory, Sampler, UniformSampler
 from redline.schedules import Linear
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayMemory
+from redline.replay import ReplayMemory
 from redline.types import Array, BoolArray, FloatArray, IntArray
 
 LANES = 8

@@ -17,8 +17,8 @@ from redline.bench.measuring import Contender, Progress, alternate, rate_of, sil
 from redline.bench.played_games import LANES, STACK, PlayedGame, play_game
 from redline.bench.results import result_head
 from redline.errors import UserError
-from redline.experience import BatchBuffers, BatchLoader, ReplayLayout, ReplayMemory, UniformSampler, gather
-from redline.experience.prioritized import PrioritizedSampler
+from redline.replay import BatchBuffers, BatchLoader, ReplayLayout, ReplayMemory, UniformSampler, gather
+from redline.replay.prioritized import PrioritizedSampler
 from redline.types import Batch, Draw, Handles
 
 GAMES = (

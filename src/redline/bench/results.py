@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from redline.bench.measuring import Rate
-from redline.records import SCHEMA
+from redline.jsonl import SCHEMA
 from redline.runs.host import host_facts, version
 
 MAX_BUSY_PERCENT = 15.0  # of all cores, used by other processes

@@ -23,7 +23,7 @@ from redline.cli.algorithm_facts import (
 from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_facts, print_table
 from redline.cli.parsing import parse, split_name
-from redline.records import as_json_value
+from redline.jsonl import as_json_value
 from redline.units import number, rate
 
 PROGRAM = "redline algos [NAME]"

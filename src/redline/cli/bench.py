@@ -15,7 +15,7 @@ from typing import Any
 from redline.cli.main import DONE, FAILED
 from redline.cli.output import is_plain
 from redline.errors import UserError, unknown_name
-from redline.records import as_json_value
+from redline.jsonl import as_json_value
 from redline.units import duration
 
 SUBJECTS = {

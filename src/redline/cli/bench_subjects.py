@@ -31,8 +31,8 @@ from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 from redline.errors import UserError, unknown_name
-from redline.experience import ReplayError
 from redline.files import explain
+from redline.replay import ReplayError
 from redline.units import number
 
 Output = Annotated[OutputFlags, tyro.conf.arg(name="")]

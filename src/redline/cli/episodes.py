@@ -9,10 +9,10 @@ from typing import Any, Literal
 from redline.cli.main import DONE
 from redline.cli.output import is_plain, print_json, print_table, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, parse
+from redline.episodes.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
 from redline.errors import UserError, unknown_name
 from redline.files import explain
-from redline.recordings.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
-from redline.records import plain_text
+from redline.jsonl import plain_text
 from redline.runs.locating import is_recorded, locate_run
 from redline.units import size
 

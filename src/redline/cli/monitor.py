@@ -17,12 +17,12 @@ from redline.cli.parsing import parse
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
 from redline.files import explain
+from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import read_stat
 from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, check_hz
-from redline.records import RecordWriter, Row
 from redline.units import duration, number, size
 
 HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"

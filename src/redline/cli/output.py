@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from redline.records import as_json_value, plain_text
+from redline.jsonl import as_json_value, plain_text
 
 NAME = "redline"
 SCHEMA = 1

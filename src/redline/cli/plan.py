@@ -17,14 +17,14 @@ from redline.cli.parsing import Json, Plain, parse
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
+from redline.episodes.estimate import measure_recordings
+from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, unknown_name
-from redline.experience import available_bytes
-from redline.experience.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
 from redline.files import explain, free_bytes
 from redline.plan.disk import DiskPlan
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
-from redline.recordings.estimate import measure_recordings
-from redline.recordings.tracing import RecordingConfig
+from redline.replay import available_bytes
+from redline.replay.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
 from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
 from redline.runtime.config import Job

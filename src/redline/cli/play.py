@@ -22,14 +22,14 @@ from redline.cli.play_videos import (
     render,
 )
 from redline.cli.stopping import StopRequest
+from redline.episodes.drawing import MAX_SCALE
+from redline.episodes.episode import RecordingError
+from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, open_library, select
+from redline.episodes.replaying import StoppedWhilePlayingError
+from redline.episodes.video import check_target
 from redline.errors import UserError
 from redline.files import explain
-from redline.recordings.drawing import MAX_SCALE
-from redline.recordings.episode import RecordingError
-from redline.recordings.library import BEST, Entry, Library, Listed, list_episodes, open_library, select
-from redline.recordings.replaying import StoppedWhilePlayingError
-from redline.recordings.video import check_target
-from redline.records import plain_text
+from redline.jsonl import plain_text
 from redline.runs.directory import read_run_json
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST

@@ -9,9 +9,9 @@ from redline.cli.episodes import problems_of
 from redline.cli.main import DONE, FAILED, refuse
 from redline.cli.output import print_json, progress_bar, warn
 from redline.cli.stopping import StopRequest
-from redline.recordings.library import Entry, Library, Listed
-from redline.recordings.verifying import StoppedWhileVerifyingError, Verdict, verify
-from redline.records import plain_text
+from redline.episodes.library import Entry, Library, Listed
+from redline.episodes.verifying import StoppedWhileVerifyingError, Verdict, verify
+from redline.jsonl import plain_text
 from redline.runs.host import usable_cores
 from redline.units import duration
 

@@ -9,10 +9,8 @@ from pathlib import Path
 from redline.cli.main import DONE
 from redline.cli.output import print_json, progress_bar
 from redline.cli.stopping import StopRequest
-from redline.errors import UserError
-from redline.files import explain, replace_file
-from redline.recordings.library import BEST, POLICY, Entry, Library, Listed, list_episodes, open_library, select
-from redline.recordings.overlay import (
+from redline.episodes.library import BEST, POLICY, Entry, Library, Listed, list_episodes, open_library, select
+from redline.episodes.overlay import (
     TARGET_HEIGHT,
     TARGET_TILE_HEIGHT,
     About,
@@ -23,10 +21,12 @@ from redline.recordings.overlay import (
     iterate_grid,
     signed,
 )
-from redline.recordings.replaying import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
-from redline.recordings.sheet import Collected, draw_sheet, evenly_spaced
-from redline.recordings.video import Video, check_target, find_encoder, write_video
-from redline.records import measured, plain_text, read_records
+from redline.episodes.replaying import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
+from redline.episodes.sheet import Collected, draw_sheet, evenly_spaced
+from redline.episodes.video import Video, check_target, find_encoder, write_video
+from redline.errors import UserError
+from redline.files import explain, replace_file
+from redline.jsonl import measured, plain_text, read_records
 from redline.types import Array, Progress
 from redline.units import number, size
 

@@ -17,9 +17,9 @@ from redline.cli.parsing import parse
 from redline.cli.replay_statistics import ReplayStatistics, replay_statistics
 from redline.cli.saved_replay import SavedReplay, draw_transitions, read_replay
 from redline.envs.catalog import resolve
+from redline.episodes.sheet import draw_transition_sheet
 from redline.errors import UserError, unknown_name
 from redline.files import explain
-from redline.recordings.sheet import draw_transition_sheet
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
 from redline.units import number

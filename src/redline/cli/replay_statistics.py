@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from redline.experience import ReplayMemory
-from redline.experience.chunks import EPISODE_ENDS, RETURN_ENDS
+from redline.replay import ReplayMemory
+from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.types import Array, FloatArray, IntArray
 
 MAX_DISTINCT_REWARDS = 16

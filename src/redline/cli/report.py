@@ -16,7 +16,7 @@ from redline.cli.output import is_plain, print_table, progress_bar
 from redline.cli.parsing import parse
 from redline.errors import UserError
 from redline.files import explain, replace_file
-from redline.records import as_json_value, encode_row
+from redline.jsonl import as_json_value, encode_row
 from redline.report.caveats import choose_runs
 from redline.report.page import Page, build_page
 from redline.report.relation import Relation, relate

@@ -13,8 +13,9 @@ from safetensors.numpy import load_file as load_arrays
 from redline.algorithms.q_learning import QLearning
 from redline.cli.replay_statistics import name_ending
 from redline.envs.catalog import env_spec
+from redline.episodes.sheet import DrawnTransition
 from redline.errors import UserError
-from redline.experience import (
+from redline.replay import (
     BatchBuffers,
     ReplayError,
     ReplayLayout,
@@ -24,9 +25,8 @@ from redline.experience import (
     restore_memory,
     without_damage,
 )
-from redline.experience.batches import needed_frames
-from redline.experience.prioritized import PrioritizedSampler
-from redline.recordings.sheet import DrawnTransition
+from redline.replay.batches import needed_frames
+from redline.replay.prioritized import PrioritizedSampler
 from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout

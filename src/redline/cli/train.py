@@ -26,9 +26,9 @@ from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
-from redline.experience import ReplayError
 from redline.learner import NonFiniteError
 from redline.recipes import find_recipe
+from redline.replay import ReplayError
 from redline.runtime.config import to_settings
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run

@@ -12,8 +12,8 @@ from redline.cli.displays import Lines, LivePanel, framed, open_display, render_
 from redline.cli.main import DONE
 from redline.cli.output import draw_facts, print_json
 from redline.cli.parsing import Run, parse
+from redline.jsonl import Row, plain_text, tamed
 from redline.monitor.hardware import flat
-from redline.records import Row, plain_text, tamed
 from redline.runs.locating import FollowedRun, locate_run, newest_recorded
 from redline.runtime.gauges import Gauges
 from redline.units import duration, size

@@ -16,8 +16,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from redline.jsonl import RecordWriter, Row, encode_row
 from redline.monitor.sampling import EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, Wait
-from redline.records import RecordWriter, Row, encode_row
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,10 +18,10 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Self
 
+from redline.jsonl import RecordWriter, Row, parse_row
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import ProcessStat, read_stat
 from redline.monitor.sampling import DEFAULT_HZ, EVENTS, check_hz
-from redline.records import RecordWriter, Row, parse_row
 
 START_PATIENCE_S = 10.0
 STOP_PATIENCE_S = 5.0

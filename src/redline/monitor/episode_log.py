@@ -9,10 +9,10 @@ from collections import deque
 from itertools import takewhile
 from pathlib import Path
 
+from redline.jsonl import RecordTail, RecordWriter, Row
 from redline.monitor.attaching import AttachedRecording, new_folder, record
 from redline.monitor.hardware import HARDWARE, flat, means
 from redline.monitor.sampling import DEFAULT_HZ
-from redline.records import RecordTail, RecordWriter, Row
 
 EPISODES = "episodes.jsonl"
 MAX_SAMPLES = 4_096  # of the running episodes; beyond, pairs are merged

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from redline.records import Row
+from redline.jsonl import Row
 
 OUTDATED_CALL = frozenset({13, 25, 26})  # NVML's codes: function not found, struct version mismatch, deprecated
 NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from redline.records import Row, measured
+from redline.jsonl import Row, measured
 
 HARDWARE = "hardware.jsonl"
 COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # their mean says nothing

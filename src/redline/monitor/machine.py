@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from redline.records import Row
+from redline.jsonl import Row
 
 SECTOR_BYTES = 512  # the unit of the kernel's counters, whatever the device's own
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from redline.jsonl import Row
 from redline.monitor.machine import without_absent
 from redline.monitor.process_files import (
     ProcessStat,
@@ -20,7 +21,6 @@ from redline.monitor.process_files import (
     read_stat,
     read_storage_bytes,
 )
-from redline.records import Row
 
 Identity = tuple[int, int]  # number of a process, and when it started
 MAIN, OTHER = "main", "other"  # roles of unnamed processes

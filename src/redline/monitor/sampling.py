@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from redline.jsonl import RecordTail, RecordWriter, Row
 from redline.monitor.gpus import Gpus, open_gpus
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.machine import MachineProbe, machine_facts
 from redline.monitor.process_files import read_stat
 from redline.monitor.process_tree import Identity, ProcessTree
-from redline.records import RecordTail, RecordWriter, Row
 
 EVENTS = "events.jsonl"
 DEFAULT_HZ, MIN_HZ, MAX_HZ = 1.0, 0.05, 20.0

@@ -12,7 +12,7 @@ from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
-from redline.experience import ReplayLayout, largest_capacity, with_budget
+from redline.replay import ReplayLayout, largest_capacity, with_budget
 from redline.runtime.replay_sizing import CAPACITY, Measured, layout_for
 from redline.types import EnvSpec
 from redline.units import size

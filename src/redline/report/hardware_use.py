@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redline.records import RecordTail, Row
+from redline.jsonl import RecordTail, Row
 from redline.report.rows import SAME_RECORDING_S, as_number, members, moment, number, recordings, text
 from redline.report.run_files import RunFiles
 

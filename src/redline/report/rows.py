@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from redline.jsonl import SCHEMA, Row, Scan, iterate_lines, measured, scan_records, tamed
 from redline.monitor.hardware import FIELDS
-from redline.records import SCHEMA, Row, Scan, iterate_lines, measured, scan_records, tamed
 
 UNIX_S = (1e9, 1e11)  # a clock that was never set lies outside
 MAX_TEXT_CHARACTERS = 500

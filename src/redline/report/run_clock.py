@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redline.jsonl import Row
 from redline.monitor.hardware import flat
-from redline.records import Row
 from redline.report.rows import moment, number, one_line
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError
-from redline.records import Row, tamed
+from redline.jsonl import Row, tamed
 from redline.report.rows import Cleaned, numbers, one_line, part, read_rows, role_of, setting, text
 from redline.report.run_clock import what_is_not_covered
 from redline.runs.directory import RUN_JSON, read_run_json

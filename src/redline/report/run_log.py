@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redline.records import Row
+from redline.jsonl import Row
 from redline.report.rows import as_number, members, moment, number, one_line, part, setting, text
 from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles

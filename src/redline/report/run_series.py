@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from redline.jsonl import Row
 from redline.monitor.hardware import COUNTERS, flat
-from redline.records import Row
 from redline.report.hardware_use import Doubles, spending
 from redline.report.rows import as_moment, moment, number, role_of
 from redline.report.run_clock import LEAST_S, Span, run_clock

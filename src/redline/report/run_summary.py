@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from redline.records import Row
+from redline.jsonl import Row
 from redline.report.hardware_use import monitor_share, monitored_cores, spending
 from redline.report.rows import as_number, members, number, numbers, one_line, part, setting, text
 from redline.report.run_clock import (

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from redline.episodes.episode import EPISODE
 from redline.errors import UserError
-from redline.recordings.episode import EPISODE
 from redline.report.amounts import DASH, amount, size
 from redline.report.parts import Cell, Content, Facts, Fold, Part, Section, Table, Text, Video
 from redline.runs.blocks import Block, iterate_blocks

@@ -22,7 +22,7 @@ from redline.files import (
     sync_directory,
     with_appended,
 )
-from redline.records import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines
+from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines
 from redline.runs.blocks import BlockWriter, cut_blocks_after, set_aside
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redline.errors import UserError
-from redline.records import RecordTail, Row, measured, tamed
+from redline.jsonl import RecordTail, Row, measured, tamed
 from redline.runs.directory import RUN_JSON, read_run_json
 from redline.runs.lock import LOCK_NAME, is_held
 

@@ -18,7 +18,7 @@ import psutil
 
 from redline.errors import UserError
 from redline.files import explained, open_regular, write_all
-from redline.records import SCHEMA, parse_row
+from redline.jsonl import SCHEMA, parse_row
 
 LOCK_NAME = "run.lock"
 MAX_LOCK_BYTES = 4096

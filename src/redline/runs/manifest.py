@@ -18,7 +18,7 @@ from typing import Any
 
 from redline.errors import DamagedError, UserError
 from redline.files import explained, read_json_object, sha256_of_file
-from redline.records import SCHEMA, as_python
+from redline.jsonl import SCHEMA, as_python
 from redline.runs.segments import find_locations, read_chunk
 
 MANIFEST = "manifest.json"

@@ -9,9 +9,9 @@ from redline.algorithms.family import ActorExtras, ActorParams, act
 from redline.envs import stacking
 from redline.envs.ledger import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
+from redline.episodes.episode import encode_trace
+from redline.episodes.tracing import RecordingConfig, Tracer
 from redline.networks.cores import mask_state
-from redline.recordings.episode import encode_trace
-from redline.recordings.tracing import RecordingConfig, Tracer
 from redline.types import Array, BoolArray, IntArray, VectorStep
 
 

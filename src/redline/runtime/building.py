@@ -8,11 +8,11 @@ import torch
 
 from redline.algorithms.on_policy import OnPolicy
 from redline.envs.catalog import make_vector_env
+from redline.episodes.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
 from redline.errors import UserError
-from redline.experience import available_bytes, check_fits
 from redline.files import explained, free_bytes, mount_point
 from redline.learner import Learner
-from redline.recordings.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
+from redline.replay import available_bytes, check_fits
 from redline.runtime.config import Job
 from redline.runtime.replay_sizing import pacing_of
 from redline.runtime.resolve import ResolvedJob

@@ -15,9 +15,9 @@ from redline.algorithms.named.dqn import DQN
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
+from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, unknown_name
 from redline.monitor.sampling import DEFAULT_HZ, MAX_HZ, MIN_HZ
-from redline.recordings.tracing import RecordingConfig
 from redline.runtime.counters import Counters, Scores
 
 MAX_COUNT = 1024  # threads, or environments

@@ -16,9 +16,9 @@ import torch
 from redline.algorithms.family import ActorParams, Algorithm
 from redline.envs.catalog import make_vector_env
 from redline.envs.vector import Progress, VectorEnv
+from redline.episodes.tracing import Choice, RecordingConfig
 from redline.exploration import Exploration, Greedy
 from redline.networks import Network
-from redline.recordings.tracing import Choice, RecordingConfig
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job
 from redline.runtime.counters import Scores

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Protocol, Self
 
-from redline.records import measured, plain_text
+from redline.jsonl import measured, plain_text
 
 # what an algorithm's `diagnose` may report; other names are dropped
 DIAGNOSES = (

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from redline.episodes.estimate import describe_estimate
 from redline.files import free_bytes
 from redline.recipes import Recipe
-from redline.recordings.estimate import describe_estimate
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory, read_run_json
 from redline.runs.host import host_facts

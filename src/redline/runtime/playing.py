@@ -20,15 +20,15 @@ from redline.envs.catalog import env_spec, resolve
 from redline.envs.classic import GymnasiumEnv, frame_converter
 from redline.envs.config import EnvConfig
 from redline.envs.vector import Progress
+from redline.episodes.episode import EPISODE, Address, encode_episode
+from redline.episodes.library import POLICY, Entry, open_library, played_path
+from redline.episodes.setting import SETTING, Setting
+from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.files import explained
 from redline.networks import Network
 from redline.networks.cores import mask_state
-from redline.recordings.episode import EPISODE, Address, encode_episode
-from redline.recordings.library import POLICY, Entry, open_library, played_path
-from redline.recordings.setting import SETTING, Setting
-from redline.recordings.tracing import RecordingConfig
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint

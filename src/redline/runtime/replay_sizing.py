@@ -15,9 +15,9 @@ from redline.algorithms.q_learning import QLearning
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.envs.vector import Progress, VectorEnv
-from redline.experience import ReplayLayout, ReplayMemory, with_budget
-from redline.experience.frame_codec import find_codec
-from redline.experience.sizing import SURPLUS
+from redline.replay import ReplayLayout, ReplayMemory, with_budget
+from redline.replay.frame_codec import find_codec
+from redline.replay.sizing import SURPLUS
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job
 from redline.runtime.pacing import Pacing

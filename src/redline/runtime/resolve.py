@@ -14,8 +14,8 @@ from redline.envs import catalog
 from redline.envs.catalog import is_registered
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.experience import ReplayLayout
-from redline.experience.shared_lanes import check_platform
+from redline.replay import ReplayLayout
+from redline.replay.shared_lanes import check_platform
 from redline.runs.host import usable_cores
 from redline.runtime.config import ActorConfig, Job, Limits, flag_of
 from redline.runtime.replay_sizing import resolve_replay

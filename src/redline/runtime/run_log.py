@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from redline.episodes.episode import EPISODE, encode_episode
+from redline.episodes.setting import SETTING, Setting, describe
 from redline.errors import CheckpointError, UserError
 from redline.exploration import Sampled
 from redline.files import explain
+from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import MonitorProcess
-from redline.recordings.episode import EPISODE, encode_episode
-from redline.recordings.setting import SETTING, Setting, describe
-from redline.records import RecordWriter, Row
 from redline.runs.blocks import MAX_PAYLOAD_BYTES
 from redline.runs.directory import RunDirectory
 from redline.runtime.actor import Episode

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from redline.errors import UserError, unknown_name
-from redline.records import Row
+from redline.jsonl import Row
 
 METRICS, EPISODES, EVENTS = "metrics", "episodes", "events"  # kinds of rows, named like the files of a run
 MOST_WAITING = 10_000  # rows that may wait for a slow sink

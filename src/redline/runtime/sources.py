@@ -18,7 +18,8 @@ from redline.algorithms.q_learning import QLearning
 from redline.algorithms.samplings import Uniform
 from redline.envs import stacking
 from redline.errors import UserError
-from redline.experience import (
+from redline.learner import Learner
+from redline.replay import (
     BatchBuffers,
     BatchLoader,
     ReplayLayout,
@@ -30,7 +31,6 @@ from redline.experience import (
     with_burn_in,
     without_damage,
 )
-from redline.learner import Learner
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.counters import Counters

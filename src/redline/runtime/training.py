@@ -19,8 +19,8 @@ import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams
 from redline.envs.vector import Progress, VectorEnv
+from redline.episodes.tracing import RecordingConfig
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
-from redline.recordings.tracing import RecordingConfig
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores

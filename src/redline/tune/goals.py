@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
 
 from redline.errors import UserError, unknown_name
-from redline.records import Row, measured, plain_text
+from redline.jsonl import Row, measured, plain_text
 from redline.runtime.counters import WINDOW_EPISODES
 from redline.units import number
 

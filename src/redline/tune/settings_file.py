@@ -9,7 +9,7 @@ from typing import Any
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
 from redline.files import explain, replace_file
-from redline.records import plain_text
+from redline.jsonl import plain_text
 
 MAX_BYTES = 1_000_000
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from redline.errors import UserError, unknown_name
-from redline.records import plain_text
+from redline.jsonl import plain_text
 from redline.tune.settings_file import canonical_key
 
 MAX_DIMENSIONS, MAX_CHOICES = 50, 100

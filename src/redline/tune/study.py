@@ -12,7 +12,7 @@ import msgspec
 from redline import __version__
 from redline.errors import UserError
 from redline.files import explain, open_regular, replace_file
-from redline.records import SCHEMA, RecordWriter, Row, as_json_value, measured, parse_row, plain_text, read_records
+from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, parse_row, plain_text, read_records
 from redline.runs.lock import RunLock
 from redline.tune.goals import Goal, parse_goal
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redline.records import RecordTail, plain_text
+from redline.jsonl import RecordTail, plain_text
 from redline.tune.goals import Curve, Goal, RunResult
 from redline.tune.settings_file import write_settings
 from redline.tune.study import StudyFolder

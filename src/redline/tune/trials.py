@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from redline.errors import UserError
 from redline.files import explain
-from redline.records import RecordWriter, measured, plain_text
+from redline.jsonl import RecordWriter, measured, plain_text
 from redline.tune.goals import Curve, RunResult
 from redline.tune.space import Choices, Dimension, Space
 from redline.tune.study import JOURNAL, MAX_JOURNAL_BYTES, StudySettings

@@ -17,8 +17,8 @@ from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE
 from redline.cli.saved_replay import read_replay
 from redline.envs.probe import stamped_row_error
-from redline.experience import BatchBuffers, ReplayMemory, gather
-from redline.experience.chunks import EPISODE_ENDS, RETURN_ENDS
+from redline.replay import BatchBuffers, ReplayMemory, gather
+from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.types import Draw, Handles
 
 # checkpoints and evaluations all the time, so that whoever is struck is in the middle of something

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from redline.records import read_records
+from redline.jsonl import read_records
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, newest_valid, steps_of
 
 MARK = "REDLINE_TEST_MARK"

@@ -22,10 +22,10 @@ from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
 from redline.exploration import EpsilonGreedy, Greedy
+from redline.jsonl import read_records
 from redline.networks import Mlp, Small
-from redline.records import read_records
+from redline.replay import ReplayConfig
 from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run

@@ -13,11 +13,11 @@ from child_work import PATIENCE_S, StartChild, look_until, send_large, send_many
 
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
+from redline.episodes.episode import Trace, encode_trace, num_checks
+from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError
-from redline.experience.backing import MARGIN_BYTES
-from redline.experience.shared_lanes import BY_EPISODE, STEP_BY_STEP
-from redline.recordings.episode import Trace, encode_trace, num_checks
-from redline.recordings.tracing import RecordingConfig
+from redline.replay.backing import MARGIN_BYTES
+from redline.replay.shared_lanes import BY_EPISODE, STEP_BY_STEP
 from redline.runtime.actor import Episode
 from redline.runtime.config import Job
 from redline.runtime.processes import shared_parts

@@ -13,9 +13,9 @@ import pytest
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
-from redline.experience import ReplayConfig
-from redline.experience.shared_lanes import LOCKSTEP, LaneWriter, PushRule, SharedLanes
 from redline.learner import Learner
+from redline.replay import ReplayConfig
+from redline.replay.shared_lanes import LOCKSTEP, LaneWriter, PushRule, SharedLanes
 from redline.runtime.actor import Episode
 from redline.runtime.building import build_source
 from redline.runtime.config import Job

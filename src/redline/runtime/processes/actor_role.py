@@ -8,7 +8,7 @@ import torch
 from redline.algorithms.family import ActorParams
 from redline.envs.catalog import allow_module, make_vector_env
 from redline.envs.vector import VectorEnv
-from redline.experience.shared_lanes import LaneWriter
+from redline.replay.shared_lanes import LaneWriter
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job
 from redline.runtime.processes.messages import Outbox, encode_letter

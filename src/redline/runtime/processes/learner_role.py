@@ -9,8 +9,8 @@ import numpy as np
 
 from redline.envs.vector import Progress
 from redline.errors import CheckpointError
-from redline.experience.shared_lanes import SharedLanes
 from redline.learner import Learner
+from redline.replay.shared_lanes import SharedLanes
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.lock import SharedLock
 from redline.runtime.actor import Episode

@@ -16,8 +16,8 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 from redline.envs.atari import SEED_INTERVAL_STEPS
-from redline.recordings.episode import num_checks
-from redline.records import as_json_value
+from redline.episodes.episode import num_checks
+from redline.jsonl import as_json_value
 from redline.runtime.actor import Episode
 from redline.runtime.config import Job
 from redline.types import EnvSpec

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from redline.errors import UserError
-from redline.experience import available_bytes
-from redline.experience.backing import MARGIN_BYTES
-from redline.experience.shared_block import SharedBlock
-from redline.experience.shared_lanes import (
+from redline.replay import available_bytes
+from redline.replay.backing import MARGIN_BYTES
+from redline.replay.shared_block import SharedBlock
+from redline.replay.shared_lanes import (
     BY_EPISODE,
     IN_CHUNKS,
     LOCKSTEP,

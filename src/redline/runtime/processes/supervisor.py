@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
-from redline.experience import ReplayError
 from redline.learner import NonFiniteError
+from redline.replay import ReplayError
 from redline.runs.directory import RunDirectory
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import RequestedStop

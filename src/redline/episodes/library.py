@@ -1,0 +1,349 @@
+"""The recordings of a run: what exists, what is damaged, which records an episode needs, and how a reader names it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from redline.episodes.episode import EPISODE, Address, RecordedEpisode, RecordingError, decode_episode
+from redline.episodes.setting import SETTING, Setting, decode_setting
+from redline.errors import UserError
+from redline.files import explain
+from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text
+from redline.runs.blocks import Damage, iterate_blocks, read_block
+from redline.runs.directory import RECORDINGS
+from redline.types import Array
+
+PLAYED = "played.rec"
+# DOC """The episodes of a run as a reader names them: the rows that it wrote, each beside its recording."""
+EPISODES = "episodes.jsonl"
+POLICY = "policy"  # role of the episodes that `redline play --policy` made
+UNKNOWN = -1  # lane, key seed or offset that a row does not tell
+LARGEST_COUNT = 2**63
+
+BEST, WORST, LAST = "best", "worst", "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recorded episode without its actions, and where the record is."""
+
+    index: int  # among all entries, in the order in which they were written
+    address: Address
+    setting: int  # index of the one it was played with
+    path: Path  # of the file that holds it
+    offset: int  # of its block there
+    steps: int  # of the run, when it ended
+    unix_s: float
+    length_steps: int
+    total_reward: float
+    is_truncated: bool
+    actions_from: int
+    evaluation: int | None
+    weights_steps: int | None
+    has_values: bool
+
+    @property
+    def end_steps(self) -> int:
+        """Steps from the seeded reset to the episode's end."""
+        return self.address.seed_offset_steps + self.length_steps
+
+
+@dataclass
+class Library:
+    """All recordings of one run; actions and values are read on demand."""
+
+    paths: tuple[Path, ...]
+    settings: list[Setting] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)  # one line each
+    torn_tail: str | None = None  # the record that was being written when the writer was killed; no damage
+    _by_address: dict[Address, int] = field(default_factory=dict)
+    _by_end: dict[tuple[str, int, int, int], list[int]] = field(default_factory=dict)  # role, lane, key, end → entries
+
+    def find(self, address: Address) -> Entry | None:
+        """Return the newest recording of an episode; after a resume, an older one may differ."""
+        index = self._by_address.get(address)
+        return None if index is None else self.entries[index]
+
+    def load(self, entry: Entry) -> RecordedEpisode:
+        """Read a record whole."""
+        block = read_block(entry.path, entry.offset)
+        if block is None:
+            raise RecordingError(f"the record at byte {entry.offset:,} of {entry.path} is gone")
+        return decode_episode(block.payload, steps=block.steps)
+
+    def setting_of(self, entry: Entry) -> Setting:
+        """Return the setting of an episode."""
+        return self.settings[entry.setting]
+
+    def before(self, entry: Entry) -> Entry | None:
+        """Return the record with the actions before those of this one; None if this one begins at its seed."""
+        if entry.actions_from == 0:
+            return None
+        address = entry.address
+        ending = self._by_end.get((address.role, address.lane, address.reset_seed, entry.actions_from), [])
+        if place := bisect_left(ending, entry.index):
+            return self.entries[ending[place - 1]]
+        raise RecordingError(
+            f"the record before step {entry.actions_from:,} since seed {address.reset_seed} of lane {address.lane} "
+            f"is missing"
+        )
+
+    def chain(self, entry: Entry) -> list[Entry]:
+        """Return the records from the seeded reset to this episode, which is the last."""
+        chain = [entry]
+        while (previous := self.before(chain[-1])) is not None:
+            chain.append(previous)
+        return chain[::-1]
+
+    def actions_since_seed(self, entry: Entry) -> Array:
+        """Return all actions from the seeded reset to the end of this episode."""
+        return np.concatenate([self.load(part).trace.actions for part in self.chain(entry)])
+
+    def add(self, episode: RecordedEpisode, *, path: Path, offset: int) -> None:
+        """Add the next record of the file."""
+        trace, address = episode.trace, episode.address
+        entry = Entry(
+            index=len(self.entries),
+            address=address,
+            setting=len(self.settings) - 1,
+            path=path,
+            offset=offset,
+            steps=episode.steps,
+            unix_s=episode.unix_s,
+            length_steps=trace.length_steps,
+            total_reward=trace.total_reward,
+            is_truncated=trace.is_truncated,
+            actions_from=trace.actions_from,
+            evaluation=episode.evaluation,
+            weights_steps=episode.weights_steps,
+            has_values=episode.has_values,
+        )
+        self.entries.append(entry)
+        self._by_address[address] = entry.index
+        end = (address.role, address.lane, address.reset_seed, entry.end_steps)
+        self._by_end.setdefault(end, []).append(entry.index)
+
+
+def recordings_path(run: Path) -> Path:
+    """Return where a run records its episodes."""
+    return run / RECORDINGS
+
+
+def played_path(run: Path) -> Path:
+    """Return where `redline play --policy` records its episodes."""
+    return recordings_path(run).with_name(PLAYED)
+
+
+def open_library(run: Path) -> Library:
+    """Read what a run has recorded so far, and what was played afterwards; possibly nothing."""
+    library = Library((recordings_path(run), played_path(run)))
+    for path in library.paths:
+        if path.exists():
+            _read_file(library, path)
+    return library
+
+
+def _read_file(library: Library, path: Path) -> None:
+    is_set = False  # a setting is in force: each file begins with its own
+    for found in iterate_blocks(path):
+        if isinstance(found, Damage):
+            _note_damage(library, path, found)
+            continue
+        try:
+            if found.kind == SETTING:
+                is_set = False
+                library.settings.append(decode_setting(found.payload))
+                is_set = True
+            elif found.kind == EPISODE:
+                if not is_set:
+                    raise RecordingError("the setting that it was played with can't be read")
+                episode = decode_episode(found.payload, steps=found.steps, with_parts=False)
+                library.add(episode, path=path, offset=found.offset)
+        except RecordingError as error:
+            library.damages.append(f"{path.name}: the record at byte {found.offset:,}: {error}")
+
+
+def _note_damage(library: Library, path: Path, damage: Damage) -> None:
+    where = f"{path.name}: {damage.length:,} bytes from byte {damage.offset:,} on"
+    if damage.is_torn:
+        said = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
+        library.torn_tail = said if library.torn_tail is None else f"{library.torn_tail}; {said}"
+    else:
+        library.damages.append(f"{where} are damaged")
+
+
+def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[Entry] | RecordingError]]:
+    """Yield groups of entries that share one play from their seed, each with the records that lead through them."""
+    wanted = {entry.index for entry in entries}
+    covered: set[int] = set()
+    for entry in sorted(entries, key=lambda entry: entry.index, reverse=True):  # the ends of lines first
+        if entry.index in covered:
+            continue
+        try:
+            line = library.chain(entry)
+        except RecordingError as error:
+            yield [entry], error
+            continue
+        group = [part for part in line if part.index in wanted and part.index not in covered]
+        covered |= {part.index for part in group}
+        yield group, line
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An episode of a run, whether it can be played again or not."""
+
+    id: str  # number of its row, from 1 on; "p1", "p2", … for those that were played afterwards
+    role: str  # who played it: "actor", "greedy" or "policy"
+    steps: int  # of the run, when it ended
+    total_reward: float  # unclipped
+    length_steps: int
+    lane: int  # −1 where the row does not tell, like the next two
+    reset_seed: int
+    seed_offset_steps: int
+    unix_s: float  # 0 where the row does not tell
+    evaluation: int | None  # number of the evaluation it belongs to
+    weights_steps: int | None  # steps of the run at which the weights were taken, if not the newest
+    entry: Entry | None  # its recording; None: not recorded
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All episodes of a run, and how many rows were unusable."""
+
+    listed: list[Listed]
+    num_unusable: int  # lines that are no row, or lack a field that every episode has
+
+
+def list_episodes(run: Path, library: Library) -> list[Listed]:
+    """Return the episodes in the order of their rows, then those that were played afterwards."""
+    return read_catalogue(run, library).listed
+
+
+def read_catalogue(run: Path, library: Library) -> Catalogue:
+    """Read the rows of a run's episodes, which anybody may have written, and find the recording of each."""
+    listed: list[Listed] = []
+    num_unusable = 0
+    for number, row in _numbered_rows(run / EPISODES):
+        found = None if row is None else _listed(number, row, library)
+        if found is None:
+            num_unusable += 1
+        else:
+            listed.append(found)
+    played = [entry for entry in library.entries if entry.address.role == POLICY]
+    listed += [_listed_without_row(f"p{number}", entry) for number, entry in enumerate(played, start=1)]
+    return Catalogue(listed, num_unusable)
+
+
+def select(listed: Sequence[Listed], word: str) -> Listed:
+    """Return the recorded episode that a word names: best, worst, last, or an id."""
+    recorded = [episode for episode in listed if episode.entry is not None]
+    if not recorded:
+        reason = f"of {len(listed):,} episodes none is recorded" if listed else "no episode has ended yet"
+        raise UserError(f"{reason}: train with --record all, or play one with redline play RUN --policy")
+    if word in _CHOICES:
+        return _CHOICES[word](recorded)
+    found = next((episode for episode in listed if episode.id == word), None)
+    if found is None:
+        raise UserError(
+            f"there is no episode {plain_text(word)!r}: use {BEST}, {WORST}, {LAST} or an id, such as "
+            f"{recorded[-1].id} (redline episodes RUN lists them)"
+        )
+    if found.entry is None:
+        raise UserError(
+            f"episode {found.id} is not recorded, {len(recorded):,} of {len(listed):,} are: use one of them, such as "
+            f"{recorded[-1].id} (redline episodes RUN --recorded lists them)"
+        )
+    return found
+
+
+def _best(recorded: Sequence[Listed]) -> Listed:
+    # of equals the newest: the agent has learnt most
+    return max(reversed(recorded), key=lambda episode: episode.total_reward)
+
+
+def _worst(recorded: Sequence[Listed]) -> Listed:
+    return min(reversed(recorded), key=lambda episode: episode.total_reward)
+
+
+def _last(recorded: Sequence[Listed]) -> Listed:
+    """Return the newest by its place, not by a clock; only against one played afterwards the clock decides."""
+    ends = {episode.role == POLICY: episode for episode in recorded}
+    return max(ends.values(), key=lambda episode: episode.unix_s)
+
+
+_CHOICES: dict[str, Callable[[Sequence[Listed]], Listed]] = {BEST: _best, WORST: _worst, LAST: _last}
+
+
+def _numbered_rows(path: Path) -> Iterator[tuple[int, Row | None]]:
+    """Yield every row with its number, and None for a complete line that is no row; nothing if there is no file."""
+    if not path.is_file():  # a pipe would block
+        return
+    number = 0
+    try:
+        for line, row in iterate_lines(path):
+            number += row is not None
+            if row is not None or line.endswith(b"\n"):  # a torn last line may be one that is being written
+                yield number, row
+    except OSError as error:
+        raise UserError(f"the episodes can't be read: {explain(error, path)}") from None
+
+
+def _listed(number: int, row: Row, library: Library) -> Listed | None:
+    """Return the episode of a row; None where return, length or step of the run is missing."""
+    total_reward = measured(row.get("return"))
+    steps, length_steps = _count(row, "steps"), _count(row, "length_steps")
+    if row.get("schema", SCHEMA) != SCHEMA or total_reward is None or steps is None or length_steps is None:
+        return None
+    told = row.get("role")
+    role = plain_text(told) if isinstance(told, str) else "actor"
+    lane, reset_seed, offset = _count(row, "lane"), _count(row, "seed"), _count(row, "seed_offset_steps")
+    entry = None
+    if lane is not None and reset_seed is not None and offset is not None:
+        entry = library.find(Address(role, lane, reset_seed, offset))
+    if entry is not None and entry.length_steps != length_steps:
+        entry = None  # from before a resume, after which the run went another way
+    return Listed(
+        id=str(number),
+        role=role,
+        steps=steps,
+        total_reward=float(total_reward),
+        length_steps=length_steps,
+        lane=UNKNOWN if lane is None else lane,
+        reset_seed=UNKNOWN if reset_seed is None else reset_seed,
+        seed_offset_steps=UNKNOWN if offset is None else offset,
+        unix_s=float(measured(row.get("unix_s")) or 0.0),
+        evaluation=_count(row, "evaluation"),
+        weights_steps=_count(row, "weights_steps"),
+        entry=entry,
+    )
+
+
+def _listed_without_row(identity: str, entry: Entry) -> Listed:
+    address = entry.address
+    return Listed(
+        id=identity,
+        role=address.role,
+        steps=entry.steps,
+        total_reward=entry.total_reward,
+        length_steps=entry.length_steps,
+        lane=address.lane,
+        reset_seed=address.reset_seed,
+        seed_offset_steps=address.seed_offset_steps,
+        unix_s=entry.unix_s,
+        evaluation=entry.evaluation,
+        weights_steps=entry.weights_steps,
+        entry=entry,
+    )
+
+
+def _count(row: Row, key: str) -> int | None:
+    """Return a field that counts something, None for anything else."""
+    value = measured(row.get(key))
+    return int(value) if value is not None and 0 <= value < LARGEST_COUNT and value == int(value) else None

@@ -1,0 +1,292 @@
+"""What is drawn beside the pictures of an episode, never over the game.
+
+The picture keeps its own pixels, enlarged by a whole number. A panel on its right tells return, step, action and what
+the agent thought; in a grid of several episodes each has a caption below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from redline.episodes.drawing import (
+    AMBER,
+    BACKGROUND,
+    DIM,
+    GREEN,
+    LINE,
+    RED,
+    TEXT,
+    TILE,
+    Colour,
+    Tiles,
+    enlarge,
+    fitting,
+    font,
+    usual_scale,
+)
+from redline.episodes.library import Entry, Library
+from redline.episodes.replaying import Picture
+from redline.jsonl import plain_text
+from redline.types import Array
+
+Drawer = Callable[[Picture], Array]
+Film = Generator[Picture, None, None]
+
+TARGET_HEIGHT = 560  # pixels: a picture beside a panel is enlarged to about this
+TARGET_TILE_HEIGHT = 400  # the same in a grid
+MAX_ROWS = 24  # actions that are listed one by one
+MAX_NAME_CHARS = 16
+
+MARGIN = 16
+ROW = 20
+BAR = 110
+NUMBER = 58
+MARKER = 14
+HEAD = 208  # from the top of the panel to its list of actions
+NARROWEST = 232
+CAPTION = 46
+GAP = 8
+DIMMED = 0.35  # brightness of an episode that has ended
+
+BLUE = (86, 122, 190)
+CHOSEN = (48, 53, 66)  # behind the action that was taken
+
+
+@dataclass(frozen=True)
+class About:
+    """The constant facts of an episode."""
+
+    title: str  # "episode 12 · greedy"
+    subtitle: str
+    length_steps: int
+    action_names: tuple[str, ...]
+    values: str | None  # "q", "logits" or None
+    value_range: tuple[float, float]  # of the whole episode, 0 within
+
+    @property
+    def unit(self) -> str:
+        """What a value is."""
+        return "policy" if self.values == "logits" else "Q-values"
+
+    def name_of(self, action: int | None) -> str:
+        """Return the name of an action."""
+        if action is None:
+            return "-"
+        return self.action_names[action] if action < len(self.action_names) else str(action)
+
+
+def about_episode(library: Library, entry: Entry, *, name: str) -> About:
+    """Return the constant facts of an episode; its names come from a file that anybody may have written."""
+    setting = library.setting_of(entry)
+    values = library.load(entry).trace.values if entry.has_values else None
+    kind = None if values is None else "logits" if setting.values == "logits" else "q"
+    told = setting.action_names
+    finite = np.zeros(1) if values is None else values[np.isfinite(values)].astype(np.float64)
+    low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
+    return About(
+        title=f"{name} · {plain_text(entry.address.role)}",
+        subtitle=f"at step {entry.steps:,} of the run",
+        length_steps=entry.length_steps,
+        action_names=tuple(
+            plain_text(told[action])[:MAX_NAME_CHARS] if action < len(told) else str(action)
+            for action in range(min(setting.num_actions, MAX_ROWS))
+        ),
+        values=kind,
+        value_range=(0.0, 1.0) if kind == "logits" else (low, high),
+    )
+
+
+class Enlarged:
+    """Draws pictures as they are, only larger; without a scale, to about the target height."""
+
+    def __init__(self, scale: int | None, *, target: int) -> None:
+        self._scale = scale
+        self._target = target
+
+    def draw(self, picture: Picture) -> Array:
+        """Return the picture, enlarged."""
+        return enlarge(picture.image, self._scale or usual_scale(len(picture.image), target=self._target))
+
+
+def even(length: int) -> int:
+    """Return the next even number: the usual video format halves both sides."""
+    return length + length % 2
+
+
+class Overlay:
+    """Draws a panel on the right of every picture of one episode."""
+
+    def __init__(self, about: About, *, scale: int | None, target: int = TARGET_HEIGHT) -> None:
+        self._about = about
+        self._enlarged = Enlarged(scale, target=target)
+        self._rows = len(about.action_names) if len(about.action_names) < MAX_ROWS else 0
+        self._label = max((ceil(font(14).getlength(name)) for name in about.action_names), default=0) + 10
+        words = max(font(16).getlength(about.title), font(13).getlength(about.subtitle))
+        inside = max(self._label + MARKER + (BAR + NUMBER if about.values else 0), ceil(words), NARROWEST)
+        self._width = even(inside + 2 * MARGIN)
+        self._height = HEAD + (self._rows * ROW if self._rows else 0) + MARGIN
+        self._still: Image.Image | None = None  # the panel without what changes
+        self._empty: Array | None = None  # everything without picture and panel
+
+    def draw(self, picture: Picture) -> Array:
+        """Return the picture, enlarged, and the panel beside it."""
+        image = self._enlarged.draw(picture)
+        height, width = even(max(len(image), self._height)), even(image.shape[1])
+        if self._still is None or self._empty is None or self._still.height != height:
+            self._still = self._draw_still(height)
+            self._empty = np.full((height, width + self._width, 3), BACKGROUND, np.uint8)
+        canvas = self._empty.copy()
+        canvas[: len(image), : image.shape[1]] = image
+        panel = self._still.copy()
+        self._draw_state(ImageDraw.Draw(panel), picture)
+        canvas[:, width:] = np.asarray(panel)
+        return canvas
+
+    def _draw_still(self, height: int) -> Image.Image:
+        """Draw the part of the panel that never changes."""
+        panel = Image.new("RGB", (self._width, height), BACKGROUND)
+        pen = ImageDraw.Draw(panel)
+        pen.text((MARGIN, 14), self._about.title, font=font(16), fill=TEXT)
+        pen.text((MARGIN, 36), self._about.subtitle, font=font(13), fill=DIM)
+        pen.text((MARGIN, 66), "return", font=font(13), fill=DIM)
+        if self._rows:
+            heading = f"{self._about.unit} and actions" if self._about.values else "actions"
+            pen.text((MARGIN, HEAD - 24), heading, font=font(13), fill=DIM)
+        return panel
+
+    def _draw_state(self, pen: ImageDraw.ImageDraw, picture: Picture) -> None:
+        about, right = self._about, self._width - MARGIN
+        pen.text((MARGIN, 82), signed(picture.total_reward), font=font(40), fill=TEXT)
+        if picture.reward:
+            paint = GREEN if picture.reward > 0 else RED
+            pen.text((right, 96), f"{picture.reward:+g}", font=font(24), fill=paint, anchor="ra")
+        step = f"step {picture.step:,} of {about.length_steps:,}"
+        pen.text((MARGIN, 136), step, font=font(14), fill=TEXT)
+        pen.rectangle((MARGIN, 158, right, 161), fill=TILE)
+        done = round((right - MARGIN) * picture.step / max(about.length_steps, 1))
+        pen.rectangle((MARGIN, 158, MARGIN + done, 161), fill=DIM)
+        if not self._rows:
+            pen.text((MARGIN, HEAD - 24), f"action {about.name_of(picture.action)}", font=font(16), fill=AMBER)
+            return
+        values = None if picture.values is None else shown_values(picture.values, about.values)
+        if values is not None and len(values) != self._rows:
+            values = None
+        for action in range(self._rows):
+            self._draw_row(pen, action, picture=picture, values=values)
+        if about.values and values is None and picture.action is not None:
+            middle = (MARGIN + MARKER + self._label + (BAR + NUMBER) // 2, HEAD + self._rows * ROW // 2)
+            pen.text(middle, "no values recorded", font=font(13), fill=DIM, anchor="mm")
+
+    def _draw_row(self, pen: ImageDraw.ImageDraw, action: int, *, picture: Picture, values: Array | None) -> None:
+        top, middle = HEAD + action * ROW, HEAD + action * ROW + ROW // 2
+        is_chosen = action == picture.action
+        is_highest = values is not None and action == int(values.argmax())
+        if is_chosen:
+            pen.rectangle((MARGIN - 6, top, self._width - MARGIN + 6, top + ROW - 1), fill=CHOSEN)
+            corners = [(MARGIN - 1, middle - 5), (MARGIN - 1, middle + 5), (MARGIN + 7, middle)]
+            pen.polygon(corners, fill=AMBER)
+        paint: Colour = AMBER if is_chosen else GREEN if is_highest else DIM
+        name = self._about.action_names[action]
+        pen.text((MARGIN + MARKER, middle), name, font=font(14), fill=paint, anchor="lm")
+        if values is None:
+            return
+        left = MARGIN + MARKER + self._label
+        low, high = self._about.value_range
+        zero, end = (left + _place(value, low, high) for value in (0.0, float(values[action])))
+        paint = GREEN if is_highest else BLUE
+        pen.rectangle((min(zero, end), top + 4, max(zero, end), top + ROW - 5), fill=paint)
+        pen.line((zero, top + 2, zero, top + ROW - 3), fill=LINE)
+        text = f"{values[action]:.1%}" if self._about.values == "logits" else _short(float(values[action]))
+        paint = GREEN if is_highest else DIM
+        pen.text((self._width - MARGIN, middle), text, font=font(13), fill=paint, anchor="rm")
+
+
+def shown_values(values: Array, kind: str | None) -> Array:
+    """Return Q-values as they are, and the logits of a policy as probabilities."""
+    if kind != "logits":
+        return values
+    weights = np.exp(values - values.max())
+    shares: Array = weights / weights.sum()
+    return shares
+
+
+def signed(value: float) -> str:
+    """Return a score for people."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}" if abs(value) < 1_000 else f"{value:.3g}"
+
+
+def _place(value: float, low: float, high: float) -> int:
+    return round(BAR * (value - low) / (high - low)) if high > low else 0
+
+
+class Grid:
+    """Draws several episodes beside each other, each with a caption; one that has ended is dimmed."""
+
+    def __init__(self, abouts: Sequence[About], tiles: Sequence[Array]) -> None:
+        self._abouts = abouts
+        self.tiles = Tiles(
+            count=len(tiles),
+            columns=ceil(sqrt(len(tiles))),
+            width=max(tile.shape[1] for tile in tiles),
+            height=max(len(tile) for tile in tiles),
+            caption=CAPTION + GAP,
+            gap=GAP,
+            margin=GAP,
+            top=GAP,
+        )
+
+    def draw(self, tiles: Sequence[Array], pictures: Sequence[Picture], ended: Sequence[bool]) -> Array:
+        """Return one picture of all, with even sides."""
+        width, height = self.tiles.size
+        canvas = np.full((even(height), even(width), 3), BACKGROUND, np.uint8)
+        for place, tile in enumerate(tiles):
+            left, top = self.tiles.corner(place)
+            canvas[top : top + len(tile), left : left + tile.shape[1]] = dim(tile) if ended[place] else tile
+        sheet = Image.fromarray(canvas)
+        pen = ImageDraw.Draw(sheet)
+        room = self.tiles.width
+        for place, (about, picture) in enumerate(zip(self._abouts, pictures, strict=True)):
+            left, top = self.tiles.corner(place)
+            at = top + self.tiles.height + 5
+            pen.text((left, at), fitting(about.title, font(14), room), font=font(14), fill=TEXT)
+            told = f"return {signed(picture.total_reward)} · step {picture.step:,} of {about.length_steps:,}"
+            if ended[place]:
+                told = f"ended: return {signed(picture.total_reward)} · {picture.step:,} steps"
+            paint = AMBER if ended[place] else DIM
+            pen.text((left, at + 19), fitting(told, font(13), room), font=font(13), fill=paint)
+        return np.asarray(sheet)
+
+
+def dim(tile: Array) -> Array:
+    """Return a darker picture."""
+    return (tile * DIMMED).astype(np.uint8)
+
+
+def iterate_grid(abouts: Sequence[About], films: Sequence[Film], drawers: Sequence[Drawer]) -> Iterator[Array]:
+    """Yield one picture of all episodes per step, until the longest has ended."""
+    try:
+        pictures = [next(film) for film in films]
+        tiles = [draw(picture) for draw, picture in zip(drawers, pictures, strict=True)]
+        grid = Grid(abouts, tiles)
+        ended = [False] * len(films)
+        while not all(ended):
+            yield grid.draw(tiles, pictures, ended)
+            for place, film in enumerate(films):
+                if not ended[place]:
+                    picture = next(film, None)
+                    if picture is None:
+                        ended[place] = True
+                    else:
+                        pictures[place], tiles[place] = picture, drawers[place](picture)
+    finally:
+        for film in films:
+            film.close()

@@ -1,0 +1,323 @@
+"""Contact sheets for a person to look at: one episode in evenly spaced pictures, or transitions of a replay memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from redline.episodes.drawing import (
+    AMBER,
+    BACKGROUND,
+    DIM,
+    GREEN,
+    LINE,
+    RED,
+    TEXT,
+    TILE,
+    Colour,
+    Tiles,
+    enlarge,
+    fitting,
+    font,
+    usual_scale,
+)
+from redline.episodes.overlay import About, signed
+from redline.episodes.replaying import Picture
+from redline.types import Array, BoolArray
+
+MARGIN = 28
+HEADER = 96
+# of an episode
+COLUMNS = 6
+NUM_PICTURES = 24
+GAP = 14
+LABEL = 52  # pixels below each picture, for its words
+TARGET_TILE_HEIGHT = 300
+# of transitions
+TILE_GAP = 8
+PANEL = 250  # pixels between state and next frame, for the words
+COLUMN_TITLE = 30
+ROW_GAP = 18
+COLUMN_GAP = 44
+TARGET_TILE = 168  # pixels: small frames are enlarged to about this, by whole numbers
+VECTOR_ROW = 22
+MIN_VECTOR_TILE = 124  # room for all the words
+MAX_VECTOR_TILE = 336
+MAX_ROWS_PER_COLUMN = 6
+MAX_COLUMNS = 2
+
+
+def blank_sheet(size: tuple[int, int], title: str, subtitle: str) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+    """Return a sheet with its heading, wide enough for it, and what draws on it."""
+    width = max(size[0], ceil(max(font(27).getlength(title), font(19).getlength(subtitle))) + 2 * MARGIN)
+    sheet = Image.new("RGB", (width, size[1]), BACKGROUND)
+    pen = ImageDraw.Draw(sheet)
+    pen.rectangle((0, 0, width, 5), fill=RED)
+    pen.text((MARGIN, 20), title, font=font(27), fill=TEXT)
+    pen.text((MARGIN, 58), subtitle, font=font(19), fill=DIM)
+    return sheet, pen
+
+
+def evenly_spaced(length_steps: int, count: int = NUM_PICTURES) -> list[int]:
+    """Return the steps of the pictures on a sheet: from the first to the last, none twice."""
+    if length_steps < count:
+        return list(range(length_steps + 1))
+    return [round(place * length_steps / (count - 1)) for place in range(count)]
+
+
+@dataclass
+class Collected:
+    """Keeps the pictures of a sheet while an episode passes by, for instance into a video."""
+
+    steps: Sequence[int]
+    pictures: list[Picture] = field(default_factory=list)
+
+    def passing(self, pictures: Iterable[Picture]) -> Iterator[Picture]:
+        """Yield all pictures, and keep those of the sheet."""
+        wanted = set(self.steps)
+        for picture in pictures:
+            if picture.step in wanted:
+                self.pictures.append(picture)
+            yield picture
+
+
+def plan_sheet(pictures: Sequence[Picture], scale: int) -> Tiles:
+    """Return where the pictures of a sheet lie."""
+    height, width = pictures[0].image.shape[:2]
+    return Tiles(
+        count=len(pictures),
+        columns=min(len(pictures), COLUMNS),
+        width=width * scale,
+        height=height * scale,
+        caption=LABEL,
+        gap=GAP,
+        margin=MARGIN,
+        top=HEADER,
+        bottom=MARGIN - GAP,
+    )
+
+
+def draw_sheet(
+    pictures: Sequence[Picture], about: About, *, title: str, subtitle: str, scale: int | None = None
+) -> Image.Image:
+    """Draw all pictures, each with its step and the return so far; the last one is marked as the end."""
+    chosen = scale or usual_scale(len(pictures[0].image), target=TARGET_TILE_HEIGHT)
+    tiles = plan_sheet(pictures, chosen)
+    sheet, pen = blank_sheet(tiles.size, title, subtitle)
+    for place, picture in enumerate(pictures):
+        left, top = tiles.corner(place)
+        edge = (left - 1, top - 1, left + tiles.width, top + tiles.height)
+        pen.rectangle(edge, outline=AMBER if picture.action is None else LINE)
+        sheet.paste(Image.fromarray(enlarge(picture.image, chosen)), (left, top))
+        _draw_label(pen, (left, top + tiles.height + 3), picture, about=about, width=tiles.width)
+    return sheet
+
+
+def _draw_label(
+    pen: ImageDraw.ImageDraw, corner: tuple[int, int], picture: Picture, *, about: About, width: int
+) -> None:
+    left, top = corner
+    action = "the end" if picture.action is None else about.name_of(picture.action)
+    lines = (
+        (f"step {picture.step:,}", TEXT, "la", left),
+        (f"return {signed(picture.total_reward)}", TEXT, "ra", left + width),
+    )
+    if sum(font(14).getlength(text) for text, *_ in lines) + 8 <= width:
+        for text, paint, anchor, x in lines:
+            pen.text((x, top), text, font=font(14), fill=paint, anchor=anchor)
+    else:  # a narrow picture
+        pen.text(
+            (left, top), fitting(f"{picture.step:,}: {signed(picture.total_reward)}", font(13), width), font=font(13)
+        )
+    paint = AMBER if picture.action is None else DIM
+    pen.text((left, top + 18), fitting(action, font(13), width), font=font(13), fill=paint)
+
+
+@dataclass(frozen=True)
+class DrawnTransition:
+    """One transition of a replay memory, with all that is known of it."""
+
+    lane: int
+    number: int
+    step: int  # in its episode
+    frames: Array  # [K + 1, *frame] the state, and the frame that follows
+    is_seen: BoolArray  # [K + 1] false before an episode's first frame
+    action: int
+    reward: float  # unclipped
+    ending: str  # terminated, truncated, life lost, or nothing
+
+
+@dataclass(frozen=True)
+class TransitionGeometry:
+    """Where everything lies, in pixels."""
+
+    tile_width: int
+    tile_height: int
+    stack: int
+    num_samples: int
+
+    @property
+    def columns(self) -> int:
+        """Samples side by side."""
+        return min(max(ceil(self.num_samples / MAX_ROWS_PER_COLUMN), 1), MAX_COLUMNS)
+
+    @property
+    def rows(self) -> int:
+        """Samples below each other."""
+        return max(ceil(self.num_samples / self.columns), 1)
+
+    @property
+    def sample_width(self) -> int:
+        """The state, the words, the frame that follows."""
+        return (self.stack + 1) * self.tile_width + (self.stack - 1) * TILE_GAP + PANEL
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the sheet."""
+        width = 2 * MARGIN + self.columns * self.sample_width + (self.columns - 1) * COLUMN_GAP
+        height = HEADER + COLUMN_TITLE + self.rows * (self.tile_height + ROW_GAP) + MARGIN - ROW_GAP
+        return width, height
+
+    def corner(self, sample: int) -> tuple[int, int]:
+        """Return the upper left corner of a sample; the first column is filled first."""
+        column, row = divmod(sample, self.rows)
+        left = MARGIN + column * (self.sample_width + COLUMN_GAP)
+        return left, HEADER + COLUMN_TITLE + row * (self.tile_height + ROW_GAP)
+
+    def tile_left(self, place: int) -> int:
+        """Return how far right of the corner a frame lies: 0 … K − 1 are the state, K is the one that follows."""
+        left = place * (self.tile_width + TILE_GAP)
+        return left if place < self.stack else left - TILE_GAP + PANEL
+
+
+def draw_transition_sheet(
+    samples: Sequence[DrawnTransition], *, title: str, subtitle: str, action_names: Sequence[str]
+) -> Image.Image:
+    """Draw all samples; frames are [H, W], [C, H, W] or vectors, one kind in all of them."""
+    geometry = plan_transition_sheet(samples)
+    sheet, pen = blank_sheet(geometry.size, title, subtitle)
+    if not samples:
+        pen.text((MARGIN, HEADER + 20), "no transition can be drawn yet", font=font(19), fill=AMBER)
+        return sheet
+    largest = _largest_values(samples)
+    for column in range(geometry.columns):
+        _draw_titles(pen, geometry, column)
+    for index, sample in enumerate(samples):
+        left, top = geometry.corner(index)
+        for place, frame in enumerate(sample.frames):
+            at = (left + geometry.tile_left(place), top)
+            tile = draw_tile(frame, geometry, largest) if sample.is_seen[place] else _padding(geometry)
+            sheet.paste(tile, at)
+            edge = LINE if place < geometry.stack else RED if sample.ending else TEXT
+            pen.rectangle(
+                (at[0] - 1, at[1] - 1, at[0] + geometry.tile_width, at[1] + geometry.tile_height), outline=edge
+            )
+        panel = (left + geometry.tile_left(geometry.stack) - PANEL, top)
+        _draw_words(pen, panel, geometry=geometry, sample=sample, action_names=action_names)
+    return sheet
+
+
+def plan_transition_sheet(samples: Sequence[DrawnTransition]) -> TransitionGeometry:
+    """Return the geometry that suits the samples' frames."""
+    if not samples:
+        return TransitionGeometry(TARGET_TILE, TARGET_TILE, stack=4, num_samples=0)
+    frames = samples[0].frames
+    shape = frames.shape[1:]
+    if len(shape) == 1:
+        height = min(max(shape[0] * VECTOR_ROW, MIN_VECTOR_TILE), MAX_VECTOR_TILE)
+        width = TARGET_TILE
+    else:
+        scale = max(round(TARGET_TILE / max(shape[-2:])), 1)
+        height, width = (scale * side for side in shape[-2:])
+    return TransitionGeometry(width, max(height, 1), stack=len(frames) - 1, num_samples=len(samples))
+
+
+def draw_tile(frame: Array, geometry: TransitionGeometry, largest: Array) -> Image.Image:
+    """Draw one frame: a picture pixel for pixel, a vector as bars from its middle."""
+    if frame.ndim == 1:
+        return _bars(frame, geometry, largest)
+    size = (geometry.tile_width, geometry.tile_height)
+    return _as_picture(frame).resize(size, Image.Resampling.NEAREST).convert("RGB")
+
+
+def _as_picture(frame: Array) -> Image.Image:
+    if frame.ndim == 2:
+        return Image.fromarray(frame)
+    if len(frame) == 3:
+        return Image.fromarray(np.ascontiguousarray(np.moveaxis(frame, 0, -1)))
+    return Image.fromarray(frame[0] if len(frame) == 1 else frame.mean(axis=0).astype(np.uint8))
+
+
+def _bars(frame: Array, geometry: TransitionGeometry, largest: Array) -> Image.Image:
+    tile = Image.new("RGB", (geometry.tile_width, geometry.tile_height), TILE)
+    pen = ImageDraw.Draw(tile)
+    middle = geometry.tile_width // 2
+    step = geometry.tile_height / len(frame)
+    for row, (value, most) in enumerate(zip(frame.tolist(), largest.tolist(), strict=True)):
+        top = round(row * step) + 1
+        bottom = max(round((row + 1) * step) - 2, top)
+        end = middle + round(value / most * (middle - 4)) if most and np.isfinite(value) else middle
+        pen.rectangle((min(middle, end), top, max(middle, end), bottom), fill=GREEN if value >= 0 else RED)
+        if step >= VECTOR_ROW - 6:
+            x, anchor = (5, "lm") if value >= 0 else (geometry.tile_width - 5, "rm")
+            pen.text((x, (top + bottom) // 2), f"{value:.3g}", font=font(15), fill=TEXT, anchor=anchor)
+    pen.line((middle, 0, middle, geometry.tile_height), fill=DIM)
+    return tile
+
+
+def _padding(geometry: TransitionGeometry) -> Image.Image:
+    tile = Image.new("RGB", (geometry.tile_width, geometry.tile_height), BACKGROUND)
+    middle = (geometry.tile_width // 2, geometry.tile_height // 2)
+    ImageDraw.Draw(tile).text(middle, "before the\nepisode", font=font(15), fill=DIM, anchor="mm", align="center")
+    return tile
+
+
+def _draw_titles(pen: ImageDraw.ImageDraw, geometry: TransitionGeometry, column: int) -> None:
+    left, top = geometry.corner(column * geometry.rows)
+    for place in range(geometry.stack + 1):
+        age = place - geometry.stack + 1
+        name = "next frame" if age == 1 else "now" if age == 0 else f"{age} step{'s' if age < -1 else ''}"
+        middle = left + geometry.tile_left(place) + geometry.tile_width // 2
+        pen.text((middle, top - 12), name, font=font(15), fill=DIM, anchor="ms")
+
+
+def _draw_words(
+    pen: ImageDraw.ImageDraw,
+    corner: tuple[int, int],
+    *,
+    geometry: TransitionGeometry,
+    sample: DrawnTransition,
+    action_names: Sequence[str],
+) -> None:
+    name = action_names[sample.action] if sample.action < len(action_names) else ""
+    action = f"action {sample.action}" + (f"  {name}" if name not in ("", str(sample.action)) else "")
+    paint = GREEN if sample.reward > 0 else RED if sample.reward < 0 else DIM
+    lines: list[tuple[str, int, Colour]] = [
+        (action, 19, TEXT),
+        (f"reward {sample.reward:+g}" if sample.reward else "reward 0", 19, paint),
+    ]
+    if sample.ending:
+        lines.append((sample.ending, 19, AMBER))
+    lines += [
+        (f"step {sample.step:,} of its episode", 15, DIM),
+        (f"lane {sample.lane}, number {sample.number:,}", 15, DIM),
+    ]
+    heights = [26 if points == 19 else 20 for _, points, _ in lines]
+    x = corner[0] + PANEL // 2
+    y = corner[1] + (geometry.tile_height - sum(heights)) // 2
+    for (text, points, paint), height in zip(lines, heights, strict=True):
+        pen.text((x, y), text, font=font(points), fill=paint, anchor="mt")
+        y += height
+
+
+def _largest_values(samples: Sequence[DrawnTransition]) -> Array:
+    """Return the largest size [D] that each value of a vector has on the sheet, so that all bars compare."""
+    if samples[0].frames.ndim > 2:
+        return np.zeros(0)
+    seen = np.concatenate([sample.frames for sample in samples])
+    largest: Array = np.abs(np.where(np.isfinite(seen), seen, 0.0)).max(axis=0)
+    return largest

@@ -1,0 +1,210 @@
+"""From drawn handles to a batch: each frame of a window is copied once, into buffers that are reused.
+
+A batch is made of single transitions, or of sequences for networks that remember. The handle of a sequence is the first
+step that is learnt from. Up to `burn_in` steps of the same episode come before it, to warm up the network's state, and
+`length` − 1 after it, as far as the episode goes and has been played. What is missing on either side is padding: it has
+weight 0, and the state starts anew behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+
+from redline import returns
+from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS, ChunkPool
+from redline.replay.layout import ReplayLayout
+from redline.replay.memory import ReplayMemory
+from redline.types import Array, Batch, BoolArray, Draw, FloatArray, IntArray, SequenceBatch
+
+BatchT = TypeVar("BatchT")
+BatchT_co = TypeVar("BatchT_co", covariant=True)
+
+
+class Buffers(Protocol[BatchT_co]):
+    """Memory for one batch, and how it is filled; each gather overwrites it."""
+
+    @property
+    def frames(self) -> Array:
+        """The frames of the batch."""
+
+    @property
+    def batch(self) -> BatchT_co:
+        """The batch; it shares memory with the arrays that are filled."""
+
+    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
+        """Fill in everything but the frames; return the plan with which `memory.frames.read` does the rest."""
+
+
+def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: Buffers[BatchT]) -> BatchT:
+    """Read what was drawn into the buffers; `clip_rewards` clips to [−1, 1]."""
+    plan = out.plan(memory, draw, gamma=gamma, clip_rewards=clip_rewards)
+    memory.frames.read(plan, out.frames)
+    return out.batch
+
+
+class BatchBuffers:
+    """Buffers for single transitions with windows of `n_steps`; pinned if a GPU will copy from them."""
+
+    def __init__(self, layout: ReplayLayout, *, batch_size: int, n_steps: int = 1, pin_memory: bool = False) -> None:
+        _check_n_steps(layout, n_steps)
+        self.n_steps = n_steps
+        zeros = _zeros(pin_memory=pin_memory)
+        self.batch = Batch(
+            frames=zeros(batch_size, layout.stack + n_steps, *layout.frame_shape, dtype=layout.frame_dtype),
+            offset=zeros(batch_size, dtype="int64"),
+            action=zeros(batch_size, dtype="int64"),
+            reward=zeros(batch_size, dtype="float32"),
+            discount=zeros(batch_size, dtype="float32"),
+            weight=zeros(batch_size, dtype="float32"),
+        )
+        self.frames = self.batch.frames.numpy()  # the arrays share the tensors' memory
+        self.offset = self.batch.offset.numpy()
+        self.action = self.batch.action.numpy()
+        self.reward = self.batch.reward.numpy()
+        self.discount = self.batch.discount.numpy()
+        self.weight = self.batch.weight.numpy()
+
+    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
+        """Fill in everything but the frames; return the plan of the frames."""
+        stack, n_steps = memory.layout.stack, self.n_steps
+        _, _, address, step = memory.locate(draw, back=stack - 1, ahead=n_steps)  # address is [B, K + n]
+        pool = memory.pool
+        self.weight[:] = draw.weight
+        self.action[:] = pool.action[address[:, stack - 1]]
+        starts = address[:, stack - 1 : stack - 1 + n_steps]  # [B, n]; beyond an end: another row, not used
+        offset, self.reward[:], self.discount[:] = read_returns(pool, starts, gamma=gamma, clip_rewards=clip_rewards)
+        self.offset[:] = offset
+        if n_steps == 1 and (step >= stack - 1).all():  # the usual case: every frame of every window was seen
+            return memory.frames.plan(address, None)
+        return memory.frames.plan(address, needed_frames(step, offset, stack=stack, n_steps=n_steps))
+
+
+class SequenceBuffers:
+    """Buffers for sequences of `burn_in` + `length` steps; pinned if a GPU will copy from them."""
+
+    def __init__(
+        self,
+        layout: ReplayLayout,
+        *,
+        batch_size: int,
+        burn_in: int,
+        length: int,
+        n_steps: int = 1,
+        pin_memory: bool = False,
+    ) -> None:
+        _check_n_steps(layout, n_steps)
+        if burn_in < 0 or length < 1:
+            raise ValueError(f"a sequence has 0 or more steps of burn-in and 1 or more others, not {burn_in}, {length}")
+        self.burn_in = burn_in
+        self.length = length
+        self.n_steps = n_steps
+        steps = burn_in + length
+        zeros = _zeros(pin_memory=pin_memory)
+        num_frames = layout.stack - 1 + steps + n_steps
+        self.batch = SequenceBatch(
+            frames=zeros(batch_size, num_frames, *layout.frame_shape, dtype=layout.frame_dtype),
+            starts=zeros(steps, batch_size, dtype="bool"),
+            offset=zeros(steps, batch_size, dtype="int64"),
+            action=zeros(steps, batch_size, dtype="int64"),
+            reward=zeros(steps, batch_size, dtype="float32"),
+            discount=zeros(steps, batch_size, dtype="float32"),
+            weight=zeros(steps, batch_size, dtype="float32"),
+        )
+        self._arrays = {field.name: getattr(self.batch, field.name).numpy() for field in fields(self.batch)}
+        self.frames: Array = self._arrays["frames"]  # the arrays share the tensors' memory
+
+    def plan(self, memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool) -> Any:
+        """Fill in everything but the frames; return the plan of the frames."""
+        if draw.burn_in is None or draw.ahead is None:
+            raise ValueError("these rows were not drawn for sequences: use with_burn_in")
+        stack, n_steps, pool, out = memory.layout.stack, self.n_steps, memory.pool, self._arrays
+        back, ahead = stack - 1 + self.burn_in, self.length - 1 + n_steps
+        _, _, address, step = memory.locate(draw, back=back, ahead=ahead)  # address is [B, K − 1 + T + n]
+        steps = address[:, stack - 1 : -1]  # [B, T + n − 1] of all transitions that matter
+        windows = sliding_window_view(steps, n_steps, axis=1)  # [B, T, n]
+        shape = windows.shape[:2]
+        spanned, reward, discount = read_returns(
+            pool, windows.reshape(-1, n_steps), gamma=gamma, clip_rewards=clip_rewards
+        )
+        offset = spanned.reshape(shape)
+        ends = pool.flags[steps[:, self.burn_in : self.burn_in + self.length]] & EPISODE_ENDS != 0  # [B, length]
+        is_seen, is_learnt = self._mark(draw.burn_in, ends, draw.ahead)
+        out["offset"][:] = np.where(is_seen, offset, 1).T
+        out["reward"][:] = np.where(is_seen, reward.reshape(shape), 0.0).T
+        out["discount"][:] = np.where(is_seen, discount.reshape(shape), 0.0).T
+        out["action"][:] = np.where(is_seen, pool.action[windows[:, :, 0]], 0).T
+        out["weight"][:] = (is_learnt * draw.weight[:, None]).T
+        out["starts"][:] = (np.arange(shape[1]) == self.burn_in - draw.burn_in[:, None]).T
+        return memory.frames.plan(address, self._needed_frames(is_seen, offset, step, stack=stack))
+
+    def _mark(self, burn_in: IntArray, ends: BoolArray, num_complete: IntArray) -> tuple[BoolArray, BoolArray]:
+        """Mark the steps [B, T] that were seen, and those of them that are learnt from."""
+        position = np.arange(-self.burn_in, self.length)  # 0 is the row drawn
+        ended_before: IntArray = np.cumsum(ends, axis=1) - ends  # [B, length]
+        learnt = (ended_before == 0) & (np.arange(self.length) < num_complete[:, None])
+        is_learnt = np.concatenate([np.zeros((len(burn_in), self.burn_in), np.bool_), learnt], axis=1)
+        return is_learnt | ((position < 0) & (position >= -burn_in[:, None])), is_learnt
+
+    def _needed_frames(self, is_seen: BoolArray, offset: IntArray, step: Array, *, stack: int) -> BoolArray:
+        """Mark the frames [B, K − 1 + T + n] that the steps seen observe or lead to."""
+        position = np.arange(1 - stack - self.burn_in, self.length + self.n_steps)  # 0 is the frame of the row drawn
+        at = np.arange(-self.burn_in, self.length)
+        first_seen = np.where(is_seen, at, self.length).min(1)  # [B]
+        last_needed = np.where(is_seen, at + offset, -self.burn_in).max(1)  # [B]
+        earliest = np.maximum(first_seen - stack + 1, -step)  # not before the episode's first frame
+        needed: BoolArray = (position >= earliest[:, None]) & (position <= last_needed[:, None])
+        return needed
+
+
+def with_burn_in(memory: ReplayMemory, draw: Draw, burn_in: int) -> Draw:
+    """Add how many steps before each row stay readable as long as the row itself, and how many after it are complete.
+
+    This is decided when rows are drawn: later less may be held, and more may be complete.
+    """
+    rows, frame, _, step = memory.locate(draw)
+    back = np.arange(1, burn_in + 1)  # [burn-in] steps before the row
+    in_stack = np.minimum(step[:, None] - back, memory.layout.stack - 1)
+    is_there = (in_stack >= 0) & (frame[:, None] - back - in_stack >= memory.table.floor_frame[rows][:, None])
+    ahead = memory.bounds().complete_before[rows] - draw.handles.number
+    return replace(draw, burn_in=is_there.sum(1), ahead=ahead)
+
+
+def read_returns(
+    pool: ChunkPool, address: IntArray, *, gamma: float, clip_rewards: bool
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return offset, reward and discount [R] of returns over the transitions at `address` [R, n]."""
+    flags = pool.flags[address]
+    reward = pool.reward[address]
+    if clip_rewards:
+        reward = reward.clip(-1.0, 1.0)
+    if address.shape[1] == 1:  # one step: the same numbers at half the cost
+        discount = np.where(flags[:, 0] & RETURN_ENDS, np.float32(0.0), np.float32(gamma))
+        return np.ones(len(flags), np.int64), reward[:, 0], discount
+    offset = returns.steps_spanned(flags & (RETURN_ENDS | EPISODE_ENDS) != 0)
+    discount = returns.bootstrap_discounts(flags & RETURN_ENDS != 0, offset, gamma)
+    return offset, returns.discounted_rewards(reward, offset, gamma), discount
+
+
+def needed_frames(step: Array, offset: IntArray, *, stack: int, n_steps: int) -> BoolArray:
+    """Mark the frames of a window that were seen: from the episode's start to the state that follows."""
+    position = np.arange(1 - stack, n_steps + 1)  # [K + n], 0 is the frame at which the transition starts
+    needed: BoolArray = (position >= -step[:, None]) & (position <= offset[:, None])  # [B, K + n]
+    return needed
+
+
+def _check_n_steps(layout: ReplayLayout, n_steps: int) -> None:
+    if n_steps > layout.max_n_steps:
+        raise ValueError(f"the memory offers windows of {layout.max_n_steps} steps, not of {n_steps}")
+
+
+def _zeros(*, pin_memory: bool) -> Callable[..., torch.Tensor]:
+    def zeros(*shape: int, dtype: str) -> torch.Tensor:
+        return torch.zeros(shape, dtype=getattr(torch, dtype), pin_memory=pin_memory)
+
+    return zeros

@@ -1,0 +1,139 @@
+"""Sealed chunks as bytes: a header that says what must follow, a table compressed with zstd, then the chunks' blobs.
+
+Little-endian, no pickle. A checksum covers all that follows it, and sizes are compared with those expected before
+anything is allocated. Blobs are stored as they are in memory, so that saving a compressed memory costs no more than
+copying it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import zstandard
+
+from redline.replay.chunks import STARTS
+from redline.replay.frame_codec import CODECS
+from redline.types import Array
+
+MAGIC = b"RLCB"
+SCHEMA = 2
+PREFIX = struct.Struct("<4sHI")  # magic, schema, CRC-32 of the rest
+HEADER = struct.Struct("<8sII")  # codec, chunks, bytes of the table
+MAX_CHUNKS = 4_096
+CHUNK_DTYPES = {
+    "lane": "<i8",
+    "chunk": "<i8",
+    "first_number": "<i8",
+    "num_transitions": "<i4",
+    "num_frames": "<i4",
+    "length": "<i4",
+}
+ROW_DTYPES = {"action": "<i4", "reward": "<f4", "step": "<i4", "flags": "u1"}
+
+
+@dataclass(frozen=True)
+class StoredChunk:
+    """A chunk outside the pool."""
+
+    lane: int
+    chunk: int  # index within the lane
+    first_number: int  # of the first transition that starts in it
+    num_transitions: int
+    num_frames: int
+    rows: dict[str, Array]  # action, reward, step, flags [F]
+    codec: str
+    blob: bytes | memoryview  # the frames
+
+    @property
+    def length(self) -> int:
+        """Bytes of the blob."""
+        return len(self.blob)
+
+
+def encode_block(chunks: Sequence[StoredChunk]) -> bytes:
+    """Return chunks of one codec as bytes."""
+    if not 0 < len(chunks) <= MAX_CHUNKS or len({chunk.codec for chunk in chunks}) != 1:
+        raise ValueError("a block holds 1 to 4096 chunks of one codec")
+    parts = [
+        np.array([getattr(chunk, name) for chunk in chunks], dtype).tobytes() for name, dtype in CHUNK_DTYPES.items()
+    ]
+    for name, dtype in ROW_DTYPES.items():
+        parts.append(np.concatenate([chunk.rows[name] for chunk in chunks]).astype(dtype, copy=False).tobytes())
+    table = zstandard.ZstdCompressor(level=1).compress(b"".join(parts))
+    header = HEADER.pack(chunks[0].codec.encode(), len(chunks), len(table))
+    body = b"".join([header, table, *(chunk.blob for chunk in chunks)])
+    return PREFIX.pack(MAGIC, SCHEMA, zlib.crc32(body)) + body
+
+
+def decode_block(data: bytes, *, max_frames: int) -> Iterator[StoredChunk]:
+    """Yield the chunks that `data` holds, or raise ValueError if it is damaged."""
+    if len(data) < PREFIX.size + HEADER.size:
+        raise ValueError(f"a block of replay chunks has only {len(data)} bytes: it is cut short")
+    magic, schema, checksum = PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise ValueError("this is no block of replay chunks: its first bytes are wrong")
+    if schema != SCHEMA:
+        raise ValueError(f"the block of replay chunks has schema {schema}, this version reads {SCHEMA}")
+    body = memoryview(data)[PREFIX.size :]
+    if zlib.crc32(body) != checksum:
+        raise ValueError("a block of replay chunks is damaged: its checksum does not match")
+    name, num_chunks, table_bytes = HEADER.unpack_from(body)
+    codec = name.rstrip(b"\0").decode("ascii", "replace")
+    if codec not in CODECS:
+        raise ValueError(f"a block of replay chunks claims the codec {codec!r}, which does not exist")
+    if not 0 < num_chunks <= MAX_CHUNKS:
+        raise ValueError(f"a block claims {num_chunks} replay chunks, at most {MAX_CHUNKS} are possible")
+    blobs = body[HEADER.size + table_bytes :]
+    chunks, rows = _read_table(body[HEADER.size : HEADER.size + table_bytes], num_chunks, max_frames)
+    ends = np.cumsum(chunks["length"], dtype=np.int64)
+    if (chunks["length"] < 0).any() or ends[-1] != len(blobs):
+        raise ValueError(
+            f"a block of replay chunks holds {len(blobs)} bytes of frames and not the {ends[-1]} it claims"
+        )
+    row_ends = np.cumsum(chunks["num_frames"], dtype=np.int64)
+    starts = np.add.reduceat(rows["flags"] & STARTS, row_ends - chunks["num_frames"], dtype=np.int64)
+    if (starts != chunks["num_transitions"]).any():
+        raise ValueError("a block of replay chunks is damaged: its transitions are not those it claims")
+    columns = [chunks[name].tolist() for name in CHUNK_DTYPES]
+    for lane, chunk, first_number, num_transitions, num_frames, length, row_end, end in zip(
+        *columns, row_ends.tolist(), ends.tolist(), strict=True
+    ):
+        own = {column: values[row_end - num_frames : row_end] for column, values in rows.items()}
+        blob = blobs[end - length : end]
+        yield StoredChunk(lane, chunk, first_number, num_transitions, num_frames, own, codec, blob)
+
+
+def _read_table(data: memoryview, num_chunks: int, max_frames: int) -> tuple[dict[str, Array], dict[str, Array]]:
+    chunk_bytes = sum(np.dtype(dtype).itemsize for dtype in CHUNK_DTYPES.values())
+    row_bytes = sum(np.dtype(dtype).itemsize for dtype in ROW_DTYPES.values())
+    most = num_chunks * (chunk_bytes + max_frames * row_bytes)
+    try:
+        if not 0 < zstandard.frame_content_size(data) <= most:
+            raise ValueError(f"a table of {num_chunks} replay chunks claims more than {most} bytes")
+        table = zstandard.ZstdDecompressor().decompress(data)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a table of replay chunks cannot be decompressed: {error}") from None
+    if len(table) < num_chunks * chunk_bytes:
+        raise ValueError("a table of replay chunks is cut short")
+    chunks = _columns(table[: num_chunks * chunk_bytes], CHUNK_DTYPES, num_chunks)
+    counts = chunks["num_frames"]
+    num_rows = int(counts.sum(dtype=np.int64))
+    if (
+        (counts < 1).any()
+        or (counts > max_frames).any()
+        or len(table) != num_chunks * chunk_bytes + num_rows * row_bytes
+    ):
+        raise ValueError(f"a table of replay chunks does not fit chunks of 1 to {max_frames} frames")
+    return chunks, _columns(table[num_chunks * chunk_bytes :], ROW_DTYPES, num_rows)
+
+
+def _columns(data: bytes, dtypes: dict[str, str], count: int) -> dict[str, Array]:
+    columns, start = {}, 0
+    for name, dtype in dtypes.items():
+        columns[name] = np.frombuffer(data, dtype, count, start)
+        start += columns[name].nbytes
+    return columns
