@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "episodes"))
 
 from recorded_runs import append_episode, play_at_random, write_recorded_run
 
