@@ -155,10 +155,15 @@ def test_a_folder_that_holds_a_recording_is_refused(tmp_path: Path, capfd: Any) 
 
 
 def test_a_command_that_loses_its_parent_is_still_watched(tmp_path: Path, run_program: Any) -> None:
-    worker = "import time\nwhile time.process_time() < 0.5: pass"
+    done = tmp_path / "done"
+    worker = f"import pathlib, time\nwhile time.process_time() < 0.5: pass\npathlib.Path({str(done)!r}).touch()"
     starter = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {worker!r}])"
-    code = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {starter!r}]); time.sleep(1.2)"
-    ended = run_program("monitor", "--out", tmp_path, "--hz", 1, "--json", *python(code))
+    code = (
+        f"import pathlib, subprocess, sys, time; subprocess.run([sys.executable, '-c', {starter!r}])\n"
+        f"while not pathlib.Path({str(done)!r}).exists(): time.sleep(0.05)\n"
+        "time.sleep(1.2)"  # a sample comes every second
+    )
+    ended = run_program("monitor", "--out", tmp_path / "out", "--hz", 1, "--json", *python(code))
     assert json.loads(ended.stdout)["cpu_s"] >= 0.5
 
 
