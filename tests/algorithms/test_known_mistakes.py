@@ -14,11 +14,11 @@
 | PER: α applied twice, stale index | `replay/test_prioritized_sampler.py`: exponent applied once; stale handle |
 | PER: β never annealed | here |
 | actor fed 0–255, learner /255 | here; `networks/test_torsos.py`: pixels count as if divided by 255 |
-| truncation taken for termination, or the reverse | here; `runtime/test_rollout_source.py`; `learning/test_probes.py` |
-| bootstrapping from the next episode's first frame | here; `runtime/test_rollout_source.py` |
+| truncation taken for termination, or the reverse | here; `runtime/test_sources.py`; `learning/test_probes.py` |
+| bootstrapping from the next episode's first frame | here; `runtime/test_sources.py` |
 | a schedule in frames instead of steps, ε constant from step 0 | here |
 | PPO: advantages normalised over the wrong rows | `algorithms/test_objectives.py`: over the rows of the update |
-| PPO: value of a cut episode's final state ignored | `runtime/test_rollout_source.py`: worth its final frames |
+| PPO: value of a cut episode's final state ignored | `runtime/test_sources.py`: worth its final frames |
 | A2C that silently used GAE | here |
 | a batch size that the algorithm never read | here |
 """

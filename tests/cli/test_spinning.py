@@ -1,6 +1,7 @@
 """How long threads spin: long only where a learner has the machine to itself."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,19 @@ def test_a_learner_on_a_free_machine_spins_long_and_everything_else_briefly(tmp_
         assert choose_spin(["resume", str(run.parent)]) == expected
     assert choose_spin(["resume", str(tmp_path / "nowhere")]) == SHORT_SPIN
     assert choose_spin(["resume"]) == SHORT_SPIN
+
+
+@pytest.mark.usefixtures("free")
+def test_a_run_that_cannot_be_read_is_left_to_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert choose_spin(["resume", "last"]) == SHORT_SPIN  # there are no runs
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    os.mkfifo(run / "run.json")
+    assert choose_spin(["resume", str(run)]) == SHORT_SPIN
+    (run / "run.json").unlink()
+    (run / "run.json").write_text("[]", encoding="utf-8")
+    assert choose_spin(["resume", str(run)]) == SHORT_SPIN
 
 
 def test_other_work_is_seen() -> None:

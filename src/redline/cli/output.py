@@ -21,7 +21,7 @@ SCHEMA = 1
 
 def is_plain(*, plain: bool, as_json: bool = False) -> bool:
     """Tell whether nothing may be drawn: the user asked for that, or stdout is no terminal."""
-    return plain or as_json or not sys.stdout.isatty()
+    return plain or as_json or sys.stdout is None or not sys.stdout.isatty()
 
 
 def print_json(content: Mapping[str, object]) -> None:

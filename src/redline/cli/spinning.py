@@ -5,7 +5,6 @@ machine the thread that they wait for may not be running, and spinning takes the
 these settings once, when torch is loaded: they must be set before any command is imported.
 """
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -48,11 +47,14 @@ def _resumes_in_processes(args: Sequence[str]) -> bool:
     """Tell whether a run to resume has, or may have, actors and learner in separate processes."""
     if args[0] != "resume":
         return False
+    from redline.errors import UserError
+    from redline.files import read_json_object
+    from redline.runs.directory import MAX_RUN_JSON_BYTES
     from redline.runs.locating import locate_run
 
     named = [word for word in args[1:] if not word.startswith("-")]
     try:
-        facts = json.loads((locate_run(named[0]) / "run.json").read_text(encoding="utf-8"))
+        facts = read_json_object(locate_run(named[0]) / "run.json", max_bytes=MAX_RUN_JSON_BYTES)
         return bool(facts["config"]["topology"] != "inline")
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
+    except (UserError, OSError, ValueError, KeyError, IndexError, TypeError):  # the command itself says what is wrong
         return True

@@ -202,7 +202,8 @@ def cut_after(path: Path, steps: int, *, evaluations: int | None = None) -> int:
     if not path.exists():
         return 0
     last = {"steps": steps} | ({} if evaluations is None else {"evaluation": evaluations})
-    lost = [_ended(line) for line, row in iterate_lines(path) if _is_beyond(row, last)]
+    with explained(UserError, path):
+        lost = [_ended(line) for line, row in iterate_lines(path) if _is_beyond(row, last)]
     if not lost:
         return 0
     lost_path = path.with_name(f"{path.stem}.lost.jsonl")
