@@ -46,7 +46,7 @@ def read_json_object(path: Path, *, max_bytes: int) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is damaged, no JSON: {error}") from error
+        raise DamagedError(f"{path} is damaged, it is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DamagedError(f"{path} is damaged: it holds no JSON object")
     return value

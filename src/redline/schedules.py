@@ -12,7 +12,7 @@ class Linear:
     start: float = 1.0
     """Value at step 0."""
     end: float = 0.01
-    """Value `over_steps` later."""
+    """Value at the end, after `over-steps`."""
     over_steps: int = 250_000
     """Steps (not frames) that the change takes."""
     after_steps: int = 0

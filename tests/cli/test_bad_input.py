@@ -72,7 +72,7 @@ CASES = [
     (["train", "--predict.huber-delta", "0"], "predict.huber-delta is 0"),
     (["train", "--network.width", "0"], "1 to 65_536 units"),
     (["train", "--replay.codec", "zst"], "unknown replay.codec 'zst': did you mean zstd?"),
-    (["train", "--replay.bytes", "1GB"], "--replay.bytes is '1GB', but it takes INT"),
+    (["train", "--replay.bytes", "1GB"], "--replay.bytes is '1GB', but it takes a whole number"),
     (["train", "--replay.bytes", "0"], "replay.bytes is 0: use 1 or more"),
     (["train", "--replay.bytes", "1000"], "use --replay.bytes"),
     (["train", "--replay.prefetch", "65"], "use 0 to 64"),

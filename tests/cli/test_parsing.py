@@ -60,9 +60,9 @@ def test_the_run_may_stand_anywhere(args: tuple[str, ...]) -> None:
         (("last", "--zzzzz"), "unknown option --zzzzz: see redline look --help"),
         (("last", "--siz", "3"), "unknown option --siz: did you mean --size?"),
         (("last", "--kind", "hours"), "--kind is 'hours': use steps or minutes"),
-        (("last", "--max-steps", "many"), "--max-steps is 'many', but it takes INT: see redline look --help"),
-        (("last", "--max_steps=many"), "--max-steps is 'many', but it takes INT: see redline look --help"),
-        (("last", "--size", "1GB"), "--size is '1GB', but it takes INT: see redline look --help"),
+        (("last", "--max-steps", "all"), "--max-steps is 'all', but it takes a whole number: see redline look --help"),
+        (("last", "--max_steps=many"), "--max-steps is 'many', but it takes a whole number: see redline look --help"),
+        (("last", "--size", "1GB"), "--size is '1GB', but it takes a whole number: see redline look --help"),
         (("last", "--max-steps"), "--max-steps needs a value: see redline look --help"),
     ],
 )

@@ -137,6 +137,7 @@ def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) 
             fact = message
         case mistakes.InstantiationFailure(argument=argument) if argument is not None:
             takes = str(argument.lowered.metavar).replace("{None}|", "")
+            takes = {"INT": "a whole number", "FLOAT": "a number"}.get(takes, takes)
             fact = f"{_name(argument)} is {_value_of(argument, typed)!r}, but it takes {takes}"
     if fact in (f"{RUN} is missing", f"{RUN} needs a value"):
         fact = f"{prog.rsplit(maxsplit=1)[-1]} needs a run directory, a folder of runs (its newest) or last"

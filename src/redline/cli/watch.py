@@ -30,7 +30,7 @@ Fact = tuple[str, str]
 
 @dataclass(frozen=True)
 class WatchFlags:
-    """Watch a run, or the newest in a folder of runs, until it ends. It is only read; Ctrl-C leaves it alone."""
+    """Watch a run, or the newest in a folder of runs, until it ends. Ctrl-C ends the watching, not the run."""
 
     run: Run
     plain: bool = False

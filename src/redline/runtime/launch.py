@@ -128,7 +128,7 @@ def tell_settings(resolved: ResolvedJob, run: RunDirectory, display: Display) ->
         display.note(f"requested → effective: {adjustment}")
     if job.topology == "inline":
         display.note(
-            f"device {resolved.device}, {job.learner.threads} learner threads, {job.actor.threads} env threads"
+            f"device {resolved.device}, learner threads: {job.learner.threads}, env threads: {job.actor.threads}"
         )
     else:
         actors = f"{job.actors} actors" if job.actors > 1 else "1 actor"
