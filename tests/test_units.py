@@ -40,10 +40,10 @@ UNIT_IN_HELP = {
     "predict.quantiles": "Quantiles",
     "epochs": "Passes",
     "explore.epsilon.start": "step",
-    "explore.epsilon.end": "over_steps",
+    "explore.epsilon.end": "over-steps",
     "explore.evaluation": "ε",
     "sample.beta.start": "step",
-    "sample.beta.end": "over_steps",
+    "sample.beta.end": "over-steps",
 }
 # ratios, identities and quantities in units of the reward
 NO_UNIT = {
