@@ -29,5 +29,5 @@ def test_fifty_supervisors_killed_at_random_moments_leave_nothing_behind(tmp_pat
     assert len(found.lived_s) == 50
     assert max(found.gone_s) < 5.0
     assert min(found.processes) == 1  # nothing was started yet
-    assert max(found.processes) == 8  # all were there
+    assert max(found.processes) == 9  # supervisor, tracker, fork server, learner, 3 actors, evaluator, monitor
     assert found.resumed >= 5
