@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +104,7 @@ def dqn_like_redline(*, num_envs: int, capacity: int = REPLAY_CAPACITY, warmup_s
 SPEED_PEERS: Mapping[str, Peer] = {
     "dqn": dqn_like_redline(num_envs=8),
     "dqn-one-env": dqn_like_redline(num_envs=1, capacity=4_000, warmup_steps=1_000),
-    "ppo": Peer(
-        "PPO",
-        num_envs=8,
-        options={
-            "n_steps": 128,
-            "n_epochs": 4,
-            "batch_size": 256,
-            "learning_rate": 2.5e-4,
-            "clip_range": 0.1,
-            "vf_coef": 0.5,
-            "ent_coef": 0.01,
-        },
-        annealed=("learning_rate",),
-    ),
+    "ppo": replace(PEERS["sb3-ppo"], annealed=("learning_rate",)),
     "a2c": Peer("A2C", num_envs=16, options={"n_steps": 5, "learning_rate": 7e-4, "ent_coef": 0.01, "vf_coef": 0.5}),
 }
 GAMES = {
