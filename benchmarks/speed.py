@@ -11,6 +11,7 @@ settings and the faster of its vector envs; the goals are for the median, and ni
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -287,4 +288,5 @@ def parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the trainings end with it
     sys.exit(main())
