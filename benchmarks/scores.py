@@ -1,7 +1,8 @@
 """What do agents reach in minutes on this machine? Recipes, peers, all algorithms and other games, by the same clock.
 
 Each run is a row in benchmarks/scores.jsonl: what is done is kept, and a script that was stopped goes on where it was.
-Every seed of a task is listed in its record, failures too. Runs go one after another, with all cores.
+Every seed of a task is listed in its record, failures too. Runs go one after another, with all cores that the script may
+use (`taskset -c 0 python benchmarks/scores.py …` gives them one).
 """
 
 import json
@@ -26,6 +27,7 @@ from redline.exploration import Sampled
 from redline.jsonl import Row
 from redline.recipes import find_recipe
 from redline.runs.directory import read_run_json
+from redline.runs.host import usable_cores
 from redline_process import run_redline
 from run_reading import as_text, changed_settings, read_episodes, typed
 from sb3_training import PEERS, train_peer
@@ -93,6 +95,7 @@ def measure(training: Training, folder: Path) -> Row:
         "steps_per_s": summary["learning_steps_per_s"],
         "mean_return_100": summary["mean_return_100"],
         "best_return": summary["best_return"],
+        "cores": usable_cores(),
         "busy_percent_before": busy_percent,
         "curve": [point.row() for point in curve_of(episodes)],
     }
@@ -209,7 +212,8 @@ def train_peers(trainings: Sequence[Training], rows_file: Path) -> list[Row]:
         episodes = train_peer(training.algorithm, game, seconds=float(minutes) * 60, seed=training.seed, folder=folder)
         points = [point.row() for point in curve_of(episodes)]
         say(f"{describe(training)}: {points[-1] if points else 'no episode ended'}")
-        return {"curve": points, "episodes": len(episodes), "steps": episodes[-1]["steps"] if episodes else 0}
+        steps = episodes[-1]["steps"] if episodes else 0
+        return {"curve": points, "episodes": len(episodes), "steps": steps, "cores": usable_cores()}
 
     return train_all(trainings, peer, rows_file=rows_file)
 
