@@ -1,8 +1,8 @@
 """What do agents reach in minutes on this machine? Recipes, peers, all algorithms and other games, by the same clock.
 
 Each run is a row in benchmarks/scores.jsonl: what is done is kept, and a script that was stopped goes on where it was.
-Every seed of a task is listed in its record, failures too. Runs go one after another, with all cores that the script may
-use (`taskset -c 0 python benchmarks/scores.py …` gives them one).
+Every seed of a task is listed in its record, failures too. Runs go one after another, with all cores that the script
+may use (`taskset -c 0 python benchmarks/scores.py …` gives them one).
 """
 
 import json
