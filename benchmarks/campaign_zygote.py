@@ -1,0 +1,76 @@
+"""A process that has imported Redline and runs its commands in forks of itself: a command costs milliseconds.
+
+Orders come as lines of JSON on stdin. Each is answered by the pid of the fork, and by its exit code when it has ended.
+"""
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+LIMITS = {
+    "memory": resource.RLIMIT_AS,
+    "descriptors": resource.RLIMIT_NOFILE,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "core": resource.RLIMIT_CORE,
+}
+# loaded by commands only when they are needed
+LATE_IMPORTS = ("torch.utils.tensorboard", "gymnasium.envs.classic_control", "matplotlib.pyplot", "optuna", "av")
+
+
+def serve() -> int:
+    """Obey orders until stdin ends; a fork returns with the exit code of its command."""
+    load()
+    with os.fdopen(os.dup(0), encoding="utf-8") as orders:
+        answer({"ready": os.getpid()})
+        while line := orders.readline():
+            order: dict[str, Any] = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                return obey(order)
+            answer({"pid": pid})
+            _, status, usage = os.wait4(pid, 0)
+            answer({"code": os.waitstatus_to_exitcode(status), "peak_bytes": usage.ru_maxrss * 1024})
+    return 0
+
+
+def load() -> None:
+    """Import every command, and what they import late."""
+    main = import_module("redline.cli.main")
+    for name in (*(f"redline.cli.{command}" for command in main.COMMANDS), *LATE_IMPORTS):
+        try:
+            import_module(name)
+        except ImportError as error:  # an extra that is not installed
+            print(f"{name}: {error}", file=sys.stderr)
+
+
+def answer(fact: dict[str, int]) -> None:
+    """Tell the campaign."""
+    os.write(1, json.dumps(fact).encode() + b"\n")
+
+
+def obey(order: dict[str, Any]) -> int:
+    """Become the command: its folder, environment, limits and streams; return its exit code."""
+    os.setsid()
+    os.environ.update(order["environ"])
+    os.chdir(order["cwd"])
+    for group in order["cgroups"]:
+        (Path(group) / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, path in ((1, order["out"]), (2, order["err"])):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
+    faulthandler.register(signal.SIGUSR2, file=2)  # where it hangs
+    for name, value in order["limits"].items():
+        resource.setrlimit(LIMITS[name], (value, value))
+    sys.argv = ["redline", *order["argv"]]
+    code: int = import_module("redline.cli.main").main(order["argv"])
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(serve())
