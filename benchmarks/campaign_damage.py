@@ -104,7 +104,11 @@ def run_damage(damage: Damage, workshop: Workshop, place: Place) -> list[Fault]:
     if outcome.peak_bytes > BYTES_LIMIT:
         faults.append(Fault("memory", f"{damage.command} after {damage.how}: more than {BYTES_LIMIT:_} bytes"))
     if damage.command.startswith("resume"):
-        faults += judge_weights(outcome, run, steps=subject.further_steps, expected=subject.weights) if subject.weights else []
+        faults += (
+            judge_weights(outcome, run, steps=subject.further_steps, expected=subject.weights)
+            if subject.weights
+            else []
+        )
         if outcome.code == DONE and not damage.file.startswith("episodes"):
             faults += judge_episodes(run, num_envs=NUM_ENVS if subject.name in EXACT else None)
     if damage.command == "eval":

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from campaign_oracles import BAD_INPUT, Fault, judge
 from campaign_options import SWITCH, Command
+from campaign_oracles import BAD_INPUT, Fault, judge
 from campaign_place import Place
 from campaign_process import Order
 from campaign_words import flags, near_misses, toml_values, typed_option
@@ -49,7 +49,10 @@ class Line:
 
     def row(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"argv": [_shown(word) for word in self.argv], "files": {name: _shown(text) for name, text in self.files.items()}}
+        return {
+            "argv": [_shown(word) for word in self.argv],
+            "files": {name: _shown(text) for name, text in self.files.items()},
+        }
 
 
 def draw_line(commands: Sequence[Command], *, seed: int, index: int) -> Line:
@@ -107,11 +110,19 @@ def _operands(draw: st.DrawFn, command: Command) -> tuple[str, ...]:
     """Return what stands before the flags: a run, a shell, a command to watch."""
     match command.words[0]:
         case name if name in READERS:
-            return (draw(st.sampled_from(("run", "run", "run", "run", ".", "last", "nowhere", "", "fifo", "x" * 300, "\udcff"))),)
+            return (
+                draw(
+                    st.sampled_from(
+                        ("run", "run", "run", "run", ".", "last", "nowhere", "", "fifo", "x" * 300, "\udcff")
+                    )
+                ),
+            )
         case "completion":
             return (draw(st.sampled_from(("bash", "zsh", "fish", ""))),)
         case "recipes" | "algos" | "envs":
-            return draw(st.sampled_from(((), ("pong",), ("dqn",), ("dqm",), ("",), ("x" * 300,), ("\x1b[31m",), ("\udcff",))))
+            return draw(
+                st.sampled_from(((), ("pong",), ("dqn",), ("dqm",), ("",), ("x" * 300,), ("\x1b[31m",), ("\udcff",)))
+            )
     return ()
 
 
@@ -138,7 +149,23 @@ def config_files(draw: st.DrawFn, train: Command) -> str:
 def garbage() -> st.SearchStrategy[str]:
     """Return files that are no settings."""
     binary = st.binary(max_size=60).map(lambda raw: raw.decode(errors="surrogateescape"))
-    known = st.sampled_from(("", "\0", "\ufeffenv = 'pong'\n", "{}", "[", "x = " + "[" * 5_000, "a." * 3_000 + "b = 1", "[[env]]\n", "[env]\n[env]\n", "\udcff", "env = {id = 5}\n", "[recipe]\nname = 5\n", "x" * 3_000_000))
+    known = st.sampled_from(
+        (
+            "",
+            "\0",
+            "\ufeffenv = 'pong'\n",
+            "{}",
+            "[",
+            "x = " + "[" * 5_000,
+            "a." * 3_000 + "b = 1",
+            "[[env]]\n",
+            "[env]\n[env]\n",
+            "\udcff",
+            "env = {id = 5}\n",
+            "[recipe]\nname = 5\n",
+            "x" * 3_000_000,
+        )
+    )
     return st.one_of(binary, known)
 
 

@@ -47,7 +47,8 @@ def read_commands(ask: Ask) -> list[Command]:
     subjects = {name: _subjects(words) for name, words in WORDS_LINE.findall(ask(["completion", "bash"]))}
     found = []
     for name in COMMAND_LINE.findall(ask(["--help"])):
-        for words in [(name, subject) for subject in subjects.get(name, ())] or [(name,)]:
+        several: list[tuple[str, ...]] = [(name, subject) for subject in subjects.get(name, ())]
+        for words in several or [(name,)]:
             found.append(Command(words, read_options(ask([*words, WHOLE_HELP.get(name, "--help")]))))
     return found
 

@@ -67,7 +67,12 @@ def _lines(outcome: Outcome) -> list[Fault]:
     refusals = [line for line in lines if line.startswith("redline: ")]
     if len(refusals) == 1 and lines[-1] is refusals[0]:
         return []
-    return [Fault("one line", f"{_command(outcome)}: {len(lines)} lines, {len(refusals)} of them redline's: {_cut(outcome.err)}")]
+    return [
+        Fault(
+            "one line",
+            f"{_command(outcome)}: {len(lines)} lines, {len(refusals)} of them redline's: {_cut(outcome.err)}",
+        )
+    ]
 
 
 def _objects(outcome: Outcome) -> list[Fault]:
@@ -81,7 +86,9 @@ def _objects(outcome: Outcome) -> list[Fault]:
         is_object = isinstance(json.loads(outcome.out, parse_constant=_refuse), dict)
     except (ValueError, RecursionError):
         is_object = False
-    return [] if is_object else [Fault("one object", f"{_command(outcome)}, code {outcome.code}: {_cut(outcome.out)!r}")]
+    return (
+        [] if is_object else [Fault("one object", f"{_command(outcome)}, code {outcome.code}: {_cut(outcome.out)!r}")]
+    )
 
 
 def _refuse(name: str) -> None:

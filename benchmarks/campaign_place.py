@@ -54,8 +54,11 @@ class Place:
     def changes(self, folder: Path) -> list[str]:
         """Return what is different since it was remembered."""
         before, now = self.before[str(folder)], listing(folder)
-        return [_difference(name, before.get(name), now.get(name)) for name in sorted(before.keys() | now.keys())
-                if before.get(name) != now.get(name)]
+        return [
+            _difference(name, before.get(name), now.get(name))
+            for name in sorted(before.keys() | now.keys())
+            if before.get(name) != now.get(name)
+        ]
 
     def remove(self) -> None:
         """Remove all of it."""

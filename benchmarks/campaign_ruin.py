@@ -12,7 +12,27 @@ from typing import Any
 SPARSE_BYTES = 3_000_000_000
 DEPTH = 200_000
 SHAPES: tuple[object, ...] = (
-    *(None, [], {}, "", "x", 0, 5, -1, 0.5, 1e300, 2**31, 2**63, 10**30, True, [5], [None], {"a": 1}, [[]], "a" * 1_000),
+    *(
+        None,
+        [],
+        {},
+        "",
+        "x",
+        0,
+        5,
+        -1,
+        0.5,
+        1e300,
+        2**31,
+        2**63,
+        10**30,
+        True,
+        [5],
+        [None],
+        {"a": 1},
+        [[]],
+        "a" * 1_000,
+    ),
     *("\x1b[31mred", "../../outside/file", "/etc/passwd", "\x00", "\ud800", float("nan"), float("inf")),
 )
 
@@ -51,7 +71,9 @@ def append(path: Path, _: Path, rng: random.Random) -> None:
     """Add bytes."""
     if path.is_file():
         with path.open("ab") as file:
-            file.write(rng.choice((b"\0" * 100, b"x", b"\n\n", b"{}\n", b"[]\n5\nnull\n", b"\xff\xfe\n", rng.randbytes(1_000))))
+            file.write(
+                rng.choice((b"\0" * 100, b"x", b"\n\n", b"{}\n", b"[]\n5\nnull\n", b"\xff\xfe\n", rng.randbytes(1_000)))
+            )
 
 
 def delete(path: Path, *_: object) -> None:
@@ -61,7 +83,9 @@ def delete(path: Path, *_: object) -> None:
 
 def swap(path: Path, _: Path, rng: random.Random) -> None:
     """Exchange it with a neighbour, or with a file elsewhere in the run."""
-    others = [other for other in _run_of(path).rglob("*") if other != path and other.is_file() and path not in other.parents]
+    others = [
+        other for other in _run_of(path).rglob("*") if other != path and other.is_file() and path not in other.parents
+    ]
     other, aside = rng.choice(sorted(others)), path.with_name("aside")
     path.rename(aside)
     other.rename(path)
@@ -217,7 +241,12 @@ def _encode(value: object) -> bytes:
 
 
 def _neighbours(path: Path) -> list[str]:
-    names = [f".{path.name}.tmp", f"{path.name}.tmp", f"{path.stem}.lost{path.suffix}", f".{path.stem}.lost{path.suffix}.tmp"]
+    names = [
+        f".{path.name}.tmp",
+        f"{path.name}.tmp",
+        f"{path.stem}.lost{path.suffix}",
+        f".{path.stem}.lost{path.suffix}.tmp",
+    ]
     return list(dict.fromkeys(names))
 
 

@@ -13,7 +13,16 @@ NUMBERS = (
 )
 STRINGS = (
     *("", " ", "-", "--", "None", "none", "true", "null", "{}", "[]", "%s", "${HOME}", "`id`", ";", "x" * 300),
-    *("\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\nb", "a\rb", "\t", "\x7f", "\u202egnp", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")),
+    *(
+        "\x1b[31mred\x1b[0m",
+        "\x1b]0;title\x07",
+        "a\nb",
+        "a\rb",
+        "\t",
+        "\x7f",
+        "\u202egnp",
+        "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"),
+    ),
     *("\udcff\udcfe", "caf\udce9", "\u0000".replace("\0", "\x01"), "é" * 200, "x" * 100_000),
 )
 # none of them leads to a place where something could be written outside the case
@@ -28,10 +37,49 @@ ENVS = (
     *("no_such:Env-v0", ":x", "x:", "..:x", "a.b:c", "gymnasium:CartPole-v1", "redline/Nothing-v0", "Blackjack-v1"),
 )
 ALGORITHMS = ("dqn", "ppo", "a2c", "pqn", "c51", "rainbow", "DQN", "dqm", "drqn", "noisy-dqn", "quantile-rainbow")
-PARTS = ("mlp", "nature", "small", "strided", "twin", "noisy", "normed", "gru", "dueling", "categorical", "quantiles",
-         "online-chooses", "clipped", "q-lambda", "greedy", "sampled", "prioritized", "rmsprop", "radam", "zstd", "raw")
-MORE_STRINGS = ("auto", "cpu", "cuda", "cuda:99", "1-3", "1,5", "9-1", "newest", "best", "16", "all", "e1", "best:3",
-                "return-at-steps:100", "steps-to-return:1e400", "return-at-minutes", "minutes-to-return:nan", "pong,zz")
+PARTS = (
+    "mlp",
+    "nature",
+    "small",
+    "strided",
+    "twin",
+    "noisy",
+    "normed",
+    "gru",
+    "dueling",
+    "categorical",
+    "quantiles",
+    "online-chooses",
+    "clipped",
+    "q-lambda",
+    "greedy",
+    "sampled",
+    "prioritized",
+    "rmsprop",
+    "radam",
+    "zstd",
+    "raw",
+)
+MORE_STRINGS = (
+    "auto",
+    "cpu",
+    "cuda",
+    "cuda:99",
+    "1-3",
+    "1,5",
+    "9-1",
+    "newest",
+    "best",
+    "16",
+    "all",
+    "e1",
+    "best:3",
+    "return-at-steps:100",
+    "steps-to-return:1e400",
+    "return-at-minutes",
+    "minutes-to-return:nan",
+    "pong,zz",
+)
 
 
 def numbers(*, is_whole: bool) -> st.SearchStrategy[str]:
@@ -112,8 +160,33 @@ def toml_values(option: Option) -> st.SearchStrategy[str]:
     quoted = text.map(lambda value: json.dumps(value.encode(errors="replace").decode()))
     strange = st.sampled_from(
         (
-            *('"\\u0000"', '"a\\u0000b"', '"\\u001b[31m"', "''", "'''\nx\n'''", "true", "[]", "{}", "[[1]]", "[1, 'a']"),
-            *("1979-05-27", "07:32:00", "0xff", "0o7", "0b1", "1e400", "-inf", "nan", "9" * 5_000, "1_000", "", "=", '"'),
+            *(
+                '"\\u0000"',
+                '"a\\u0000b"',
+                '"\\u001b[31m"',
+                "''",
+                "'''\nx\n'''",
+                "true",
+                "[]",
+                "{}",
+                "[[1]]",
+                "[1, 'a']",
+            ),
+            *(
+                "1979-05-27",
+                "07:32:00",
+                "0xff",
+                "0o7",
+                "0b1",
+                "1e400",
+                "-inf",
+                "nan",
+                "9" * 5_000,
+                "1_000",
+                "",
+                "=",
+                '"',
+            ),
             *("[" * 300 + "]" * 300, "{a = {b = 1}}", "{name = 'adam', lr = inf}", '"\\ud800"'),
         )
     )

@@ -16,7 +16,18 @@ from campaign_process import Order, Outcome, Zygote
 from campaign_truth import newest_checkpoint, object_of, weights_digest
 from recording import say
 
-SMALL_DQN = ("--env", "CartPole-v1", "--algo", "dqn", "--num-envs", "4", "--warmup-steps", "100", "--replay.capacity", "2000")
+SMALL_DQN = (
+    "--env",
+    "CartPole-v1",
+    "--algo",
+    "dqn",
+    "--num-envs",
+    "4",
+    "--warmup-steps",
+    "100",
+    "--replay.capacity",
+    "2000",
+)
 SMALL_PPO = ("--env", "redline/Catch-v0", "--algo", "ppo", "--num-envs", "4", "--network", "small")
 EVALUATING = ("--evaluate-every-steps", "100", "--evaluator.episodes", "1")
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.01", "--evaluator.episodes", "1")
@@ -87,7 +98,9 @@ class Workshop:
             self.must(place, "tune", *STUDY, "--study", "run")
             return {}
         if name == "recording":
-            self.must(place, "monitor", "--out", "run", "--hz", "10", "--", sys.executable, "-c", "import time; time.sleep(2)")
+            self.must(
+                place, "monitor", "--out", "run", "--hz", "10", "--", sys.executable, "-c", "import time; time.sleep(2)"
+            )
             return {}
         first, *later = STOPS[name]
         self.must(place, "train", *TRAININGS[name], "--max-steps", str(first), "--log-dir", "runs")
@@ -96,7 +109,9 @@ class Workshop:
         for steps in later:
             self.must(place, "resume", "run", "--max-steps", str(steps))
         stops = sorted(int(path.name) for path in (run / "checkpoints").iterdir() if path.name.isdigit())
-        evaluations = {str(steps): self.must(place, "eval", "run", "--checkpoint", str(steps), *EVALUATION) for steps in stops}
+        evaluations = {
+            str(steps): self.must(place, "eval", "run", "--checkpoint", str(steps), *EVALUATION) for steps in stops
+        }
         shutil.copytree(run, place.cwd / "further")
         self.must(place, "resume", "further", "--max-steps", str(FURTHER[name]))
         further = newest_checkpoint(place.cwd / "further")
@@ -105,6 +120,23 @@ class Workshop:
             "weights": weights_digest(place.cwd / "further", further) if name in EXACT else "",
             "returns": {steps: object_of(outcome)["returns"] for steps, outcome in evaluations.items()},
         }
+
+    def reference(self, name: str, flags: Sequence[str]) -> Subject:
+        """Return a training that nothing disturbs, made now if it is not there."""
+        home = self.folder / "subjects" / name
+        facts = home / "facts.json"
+        if not facts.exists():
+            say(f"making the reference {name}")
+            shutil.rmtree(home, ignore_errors=True)
+            place = Place(home).fill()
+            self.must(place, "train", *flags, "--log-dir", "runs")
+            (found,) = (place.cwd / "runs").glob("*/*/*")
+            run = found.rename(place.cwd / "run")
+            steps = newest_checkpoint(run)
+            facts.write_text(
+                json.dumps({"further_steps": steps, "weights": weights_digest(run, steps)}), encoding="utf-8"
+            )
+        return Subject(name, home / "cwd" / "run", **json.loads(facts.read_text(encoding="utf-8")))
 
     def must(self, place: Place, *argv: str) -> Outcome:
         """Run a command that has to work, because nothing is done to it."""

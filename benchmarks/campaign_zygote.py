@@ -19,6 +19,7 @@ LIMITS = {
     "file_bytes": resource.RLIMIT_FSIZE,
     "core": resource.RLIMIT_CORE,
 }
+CLOSED = "closed"  # in place of the file for stdout
 # loaded by commands only when they are needed
 LATE_IMPORTS = ("torch.utils.tensorboard", "gymnasium.envs.classic_control", "matplotlib.pyplot", "optuna", "av")
 
@@ -63,7 +64,11 @@ def obey(order: dict[str, Any]) -> int:
         (Path(group) / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in ((1, order["out"]), (2, order["err"])):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
+        if path == CLOSED:
+            os.close(number)
+            sys.stdout = None  # as Python starts with a closed descriptor
+        else:
+            os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
     faulthandler.register(signal.SIGUSR2, file=2)  # where it hangs
     for name, value in order["limits"].items():
         resource.setrlimit(LIMITS[name], (value, value))
