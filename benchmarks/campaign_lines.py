@@ -19,7 +19,8 @@ from campaign_process import Order
 from campaign_words import flags, near_misses, toml_values, typed_option
 from campaign_workshop import Workshop
 
-BATCH = 50  # command lines that Hypothesis draws at once
+BATCH = 50  # command lines of one draw by Hypothesis
+TRIES = 200  # that it makes for them: the first ones are simple, and some come twice
 READERS = ("resume", "watch", "eval", "episodes", "play", "report", "replay")
 # what keeps an accepted command short; what is drawn stands behind it and overrides it
 SHORT = {
@@ -65,10 +66,9 @@ def draw_line(commands: Sequence[Command], *, seed: int, index: int) -> Line:
 def _draw_batch(commands: tuple[Command, ...], seed: int, batch: int) -> list[Line]:
     drawn: list[Line] = []
 
-    # the first example of Hypothesis is always the simplest
     @seeded(seed * 1_000_003 + batch)
     @settings(
-        max_examples=BATCH + 1,
+        max_examples=TRIES,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -79,7 +79,8 @@ def _draw_batch(commands: tuple[Command, ...], seed: int, batch: int) -> list[Li
         drawn.append(line)
 
     keep()
-    return drawn[1:] or drawn
+    different = {json.dumps(line.row()): line for line in drawn}
+    return list(different.values())[-BATCH:]
 
 
 @st.composite

@@ -1,8 +1,9 @@
 """The options of every command with their types, as the program's own help tells them."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 # the text that a command line prints
 Ask = Callable[[Sequence[str]], str]
@@ -62,6 +63,19 @@ def read_options(text: str) -> tuple[Option, ...]:
     found.pop("--help", None)
     found.pop("--help-all", None)
     return tuple(found.values())
+
+
+def to_json(commands: Sequence[Command]) -> str:
+    """Return commands as text."""
+    return json.dumps([asdict(command) for command in commands])
+
+
+def from_json(text: str) -> list[Command]:
+    """Return the commands that a text holds."""
+    return [
+        Command(tuple(item["words"]), tuple(Option(**option) for option in item["options"]))
+        for item in json.loads(text)
+    ]
 
 
 def _subjects(words: str) -> list[str]:

@@ -97,18 +97,14 @@ def values(option: Option) -> st.SearchStrategy[str]:
 
 
 def _fitting(option: Option) -> st.SearchStrategy[str]:
-    if option.choices:
-        return st.sampled_from(option.choices)
-    if option.flag in ("--env", "--env.id"):
-        return st.sampled_from(ENVS)
-    if option.flag in ("--algo", "--model"):
-        return st.sampled_from(ALGORITHMS)
+    known: dict[str, tuple[str, ...]] = dict.fromkeys(("--env", "--env.id"), ENVS)
+    known |= dict.fromkeys(("--algo", "--model"), ALGORITHMS)
+    if option.choices or option.flag in known:
+        return st.sampled_from(option.choices or known[option.flag])
     if "PATH" in option.takes:
         return st.sampled_from(PATHS + (DEVICES if option.flag in READ_ONLY_FLAGS else ()))
-    if "INT" in option.takes or option.takes == "N":
-        return numbers(is_whole=True)
-    if "FLOAT" in option.takes:
-        return numbers(is_whole=False)
+    if "INT" in option.takes or "FLOAT" in option.takes:
+        return numbers(is_whole="INT" in option.takes)
     return st.sampled_from((*PARTS, *MORE_STRINGS, *STRINGS))
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign_options import Command, read_commands
+from campaign_options import Command, from_json, read_commands, to_json
 from campaign_oracles import DONE
 from campaign_place import Place
 from campaign_process import Order, Outcome, Zygote
 from campaign_truth import newest_checkpoint, object_of, weights_digest
 from recording import say
+from redline.runs.host import commit
 
 SMALL_DQN = (
     "--env",
@@ -71,10 +72,14 @@ class Workshop:
 
     def commands(self) -> list[Command]:
         """Return all commands with their options."""
+        cache = self.folder / f"commands-{commit()}.json"
+        if self._commands is None and cache.exists():
+            self._commands = from_json(cache.read_text(encoding="utf-8"))
         if self._commands is None:
             with tempfile.TemporaryDirectory(dir=self.folder) as name:
                 place = Place(Path(name) / "help").fill()
                 self._commands = read_commands(lambda argv: self._ask(argv, place))
+            cache.write_text(to_json(self._commands), encoding="utf-8")
         return self._commands
 
     def _ask(self, argv: Sequence[str], place: Place) -> str:
