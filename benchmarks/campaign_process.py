@@ -128,6 +128,9 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def start(self, order: Order, place: Place) -> Running:
         """Start a command in a place."""
