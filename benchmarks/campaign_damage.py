@@ -12,10 +12,10 @@ from campaign_oracles import BAD_INPUT, DONE, Fault, judge
 from campaign_place import Place
 from campaign_process import Order
 from campaign_ruin import RUINS, ruin
-from campaign_truth import judge_episodes, judge_evaluation, judge_weights
+from campaign_truth import judge_episodes, judge_evaluation, judge_weights, newest_checkpoint
 from campaign_workshop import EXACT, Subject, Workshop
 
-SUBJECTS = ("dqn", "dqn", "dqn", "ppo", "ppo", "async", "recording", "study")
+SUBJECTS = ("dqn", "dqn", "dqn", "dqn", "ppo", "ppo", "async", "async", "recording", "study")
 READING: dict[str, tuple[str, ...]] = {
     "resume": ("resume", "run", "--json"),
     "resume plain": ("resume", "run", "--plain"),
@@ -43,6 +43,7 @@ NUM_ENVS = 4  # of the subjects
 LIMIT_S, RESUME_LIMIT_S = 30.0, 90.0
 BYTES_LIMIT = 3_000_000_000  # that a reader of a small run may take at most
 MAX_SIZE = 1_000
+TOP_WEIGHT = 4
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,11 @@ def draw_damage(workshop: Workshop, *, seed: int, index: int) -> Damage:
 
 
 def places_in(run: Path) -> list[str]:
-    """Return every file and folder below a run, files of the top twice as often, in a fixed order."""
+    """Return every file and folder below a run in a fixed order; those at the top and the newest checkpoint's often."""
     found = sorted(str(path.relative_to(run)) for path in run.rglob("*"))
-    return found + [name for name in found if "/" not in name]
+    at_top = [name for name in found if "/" not in name]
+    newest = [name for name in found if name.startswith(f"checkpoints/{newest_checkpoint(run)}/")]
+    return found + TOP_WEIGHT * at_top + newest
 
 
 def commands_for(subject: Subject) -> tuple[str, ...]:
