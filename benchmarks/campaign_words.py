@@ -108,12 +108,6 @@ def _fitting(option: Option) -> st.SearchStrategy[str]:
     return st.sampled_from((*PARTS, *MORE_STRINGS, *STRINGS))
 
 
-def flags(option: Option) -> st.SearchStrategy[str]:
-    """Return the name of an option, seldom misspelt."""
-    right = st.just(option.flag)
-    return st.one_of(right, right, right, right, right, near_misses(option.flag))
-
-
 @st.composite
 def near_misses(draw: st.DrawFn, name: str) -> str:
     """Return a name with a letter too many or too few, two exchanged, or written otherwise."""
@@ -136,18 +130,12 @@ def near_misses(draw: st.DrawFn, name: str) -> str:
 @st.composite
 def typed_option(draw: st.DrawFn, option: Option) -> list[str]:
     """Return an option as it is typed: with a space or an equals sign, without its value, or with two."""
-    flag = draw(flags(option))
+    flag, how = option.flag, draw(st.sampled_from(range(16)))
     if option.takes == SWITCH:
-        return [flag] if draw(st.integers(0, 9)) else [f"{flag}=x"]
+        return [f"{flag}=x"] if how == 0 else [flag]
     value = draw(values(option))
-    match draw(st.integers(0, 11)):
-        case 0:
-            return [flag]
-        case 1:
-            return [flag, value, value]
-        case 2 | 3 | 4:
-            return [f"{flag}={value}"]
-    return [flag, value]
+    spellings = {0: [flag], 1: [flag, value, value], 2: [draw(near_misses(flag)), value]}
+    return spellings.get(how, [f"{flag}={value}"] if how < 7 else [flag, value])
 
 
 def toml_values(option: Option) -> st.SearchStrategy[str]:

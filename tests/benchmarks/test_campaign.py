@@ -56,7 +56,7 @@ program.main, program.COMMANDS = main, {}
 sys.modules["redline.cli.main"] = program
 import campaign_zygote
 campaign_zygote.LATE_IMPORTS = ()
-sys.exit(campaign_zygote.serve())
+campaign_zygote.serve()
 """
 
 
@@ -98,11 +98,10 @@ def test_the_help_tells_every_option_and_its_type() -> None:
 
 
 def test_the_same_seed_and_number_give_the_same_command_line() -> None:
-    first = [draw_line(COMMANDS, seed=3, index=index) for index in range(60)]
-    campaign.campaign_lines._draw_batch.cache_clear()
-    assert [draw_line(COMMANDS, seed=3, index=index) for index in reversed(range(60))] == first[::-1]
-    assert [draw_line(COMMANDS, seed=4, index=index) for index in range(60)] != first
-    assert len({str(line.row()) for line in first}) > 50
+    first = [draw_line(COMMANDS, seed=3, index=index) for index in range(40)]
+    assert [draw_line(COMMANDS, seed=3, index=index) for index in reversed(range(40))] == first[::-1]
+    assert [draw_line(COMMANDS, seed=4, index=index) for index in range(40)] != first
+    assert len({str(line.row()) for line in first}) > 35
 
 
 def test_an_argument_that_a_shell_could_not_pass_is_never_drawn() -> None:
