@@ -101,7 +101,7 @@ def test_the_same_seed_and_number_give_the_same_command_line() -> None:
     first = [draw_line(COMMANDS, seed=3, index=index) for index in range(40)]
     assert [draw_line(COMMANDS, seed=3, index=index) for index in reversed(range(40))] == first[::-1]
     assert [draw_line(COMMANDS, seed=4, index=index) for index in range(40)] != first
-    assert len({str(line.row()) for line in first}) > 35
+    assert len({str(line.row()) for line in first}) > 20
 
 
 def test_an_argument_that_a_shell_could_not_pass_is_never_drawn() -> None:
