@@ -17,8 +17,8 @@ from campaign_workshop import ASYNC, SMALL_DQN, SMALL_PPO, STUDY, Subject, Works
 # long enough to be struck, with checkpoints all the time
 OFTEN = ("--checkpoint-minutes", "0.003")
 SUBJECTS = {
-    "dqn": (*SMALL_DQN, *OFTEN, "--max-steps", "6000"),
-    "ppo": (*SMALL_PPO, *OFTEN, "--max-steps", "12288"),
+    "dqn": (*SMALL_DQN, *OFTEN, "--max-steps", "3000"),
+    "ppo": (*SMALL_PPO, *OFTEN, "--max-steps", "6144"),
     "async": (*SMALL_DQN, *ASYNC, *OFTEN, "--max-steps", "100000"),
     "recording": (),
     "study": STUDY,
@@ -111,7 +111,11 @@ def _command(subject: str) -> tuple[str, ...]:
 def _resume(subject: str, place: Place) -> tuple[str, ...]:
     if subject == "recording":
         return _command(subject)
-    return ("tune", "--resume", "study", "--json") if subject == "study" else ("resume", "runs", "--json")
+    return (
+        ("tune", "--resume", "study", "--json")
+        if subject == "study"
+        else ("resume", "runs", "--checkpoint-minutes", "5", "--json")
+    )
 
 
 def find_run(place: Place) -> Path | None:

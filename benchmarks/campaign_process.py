@@ -18,6 +18,9 @@ from campaign_place import Place
 MARK = "REDLINE_CAMPAIGN_MARK"
 GONE_WITHIN_S = 5.0
 MAX_SAID_BYTES = 2_000_000
+BUSY_FACTOR = 10.0  # by which a limit is longer for a command that gets little of the processor
+IDLE_SHARE = 0.25  # of the limit: less processor time than that is little
+LOOK_S = 10.0
 TRACE_S = 0.5  # to write where it hangs
 MEMORY_BYTES = 12_000_000_000  # of address space: protects the machine
 HERE = Path(__file__).resolve().parent
@@ -68,18 +71,33 @@ class Running:
                 self._answer = self._zygote.answer(wait_s)
         return self._answer is not None
 
+    def _ends_within(self, limit_s: float) -> bool:
+        """Wait for the end; on a busy machine longer, as long as it gets little of the processor but uses that."""
+        until_s = time.monotonic() + BUSY_FACTOR * limit_s
+        if self.has_ended(limit_s):
+            return True
+        used_s = before_s = self._zygote.processor_s()
+        while used_s < limit_s * IDLE_SHARE and time.monotonic() < until_s:
+            if self.has_ended(LOOK_S):
+                return True
+            used_s = self._zygote.processor_s()
+            if used_s - before_s < LOOK_S * IDLE_SHARE / BUSY_FACTOR:
+                return False
+            before_s = used_s
+        return False
+
     def send(self, number: int, pid: int | None = None) -> None:
         """Send a signal to it or to another process, if that is there."""
         with suppress(ProcessLookupError):
             os.kill(self.pid if pid is None else pid, number)
 
-    def finish(self, limit_s: float | None = None) -> Outcome:
+    def finish(self) -> Outcome:
         """Wait for the end, ask for it or enforce it; return what there was."""
         order, was_asked, is_hung = self.order, False, False
         if order.ask_after_s is not None and not self.has_ended(order.ask_after_s):
             self.send(signal.SIGTERM)
             was_asked = True
-        if not self.has_ended(order.limit_s if limit_s is None else limit_s):
+        if not self._ends_within(order.limit_s):
             is_hung = True
             self.send(signal.SIGUSR2)
             time.sleep(TRACE_S)
@@ -176,6 +194,10 @@ class Zygote:
         """Return all living processes with the mark, besides the zygote itself, with their names."""
         return {pid: name for pid, name in marked(self.mark).items() if pid != self._process.pid}
 
+    def processor_s(self) -> float:
+        """Return the processor time of all that runs."""
+        return sum(processor_s(pid) for pid in self.others())
+
     def wait_until_alone(self, patience_s: float) -> list[str]:
         """Wait until nothing else runs; kill and return what still does."""
         until_s = time.monotonic() + patience_s
@@ -205,6 +227,15 @@ def marked(mark: str) -> dict[int, str]:
         if rest.split()[0] not in ("Z", "X"):
             found[int(folder.name)] = name.partition("(")[2]
     return found
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time of a process, 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for(look: Callable[[], object], running: Running, timeout_s: float, poll_s: float = 0.01) -> bool:

@@ -123,7 +123,9 @@ def _ways_to_speak(shortage: Shortage) -> tuple[str, ...]:
 def _resume_and_compare(shortage: Shortage, run: Path, workshop: Workshop, place: Place) -> list[Fault]:
     is_exact = shortage.subject in EXACT
     further = () if is_exact else ("--max-steps", str(newest_checkpoint(run) + FURTHER_STEPS))
-    outcome = workshop.zygote.run(Order(("resume", "runs", "--json", *further), limit_s=120.0), place)
+    outcome = workshop.zygote.run(
+        Order(("resume", "runs", "--checkpoint-minutes", "5", "--json", *further), limit_s=120.0), place
+    )
     faults = judge(outcome)
     if outcome.code != DONE:
         why = outcome.err.strip().splitlines()[-1:] or [""]
