@@ -89,8 +89,8 @@ def leave(order: dict[str, Any]) -> None:
     except SystemExit as wanted:
         code = wanted.code
     except BaseException:  # Python would print it too
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
-    threading._shutdown()  # type: ignore[attr-defined]  # wait for threads
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()  # wait for threads
     atexit._run_exitfuncs()
     try:
         for stream in (sys.stdout, sys.stderr):
