@@ -16,6 +16,7 @@ from redline.runs.manifest import (
     MANIFEST,
     REPLACED,
     REPLAY,
+    RUN_COPY,
     RUN_JSON,
     STATE,
     Checkpoint,
@@ -136,7 +137,7 @@ class CheckpointStore:
     def _run_json(self) -> dict[str, BytesLike]:
         """Return the run's settings, with which they can be restored if somebody damages them."""
         with suppress(OSError):
-            return {RUN_JSON: b"".join(read_pieces(self.run.path / RUN_JSON))}
+            return {RUN_COPY: b"".join(read_pieces(self.run.path / RUN_JSON))}
         return {}
 
     def _publish(self, temporary: Path, target: Path) -> None:
@@ -185,7 +186,7 @@ class CheckpointStore:
 
 def _checked(files: Mapping[str, BytesLike]) -> dict[str, BytesLike]:
     for name in files:
-        if FILE_NAME.fullmatch(name) is None or name in (MANIFEST, STATE, RUN_JSON):
+        if FILE_NAME.fullmatch(name) is None or name in (MANIFEST, STATE, RUN_COPY):
             raise ValueError(f"{name!r} cannot name a file of a checkpoint")
     return dict(files)
 
