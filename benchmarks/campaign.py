@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         campaign = Campaign(args, folder.resolve())
         try:
             if args.only:
-                return campaign.repeat(*args.only)
+                return max([campaign.repeat(*case) for case in args.only])
             campaign.run()
         finally:
             campaign.close()
@@ -218,7 +218,9 @@ def parse_args(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument(
         "--work", type=Path, metavar="FOLDER", help="where the damaged runs are made, and kept for the next time"
     )
-    parser.add_argument("--only", type=as_case, metavar="KIND:INDEX", help="run this case alone, and keep its folder")
+    parser.add_argument(
+        "--only", type=as_case, nargs="+", metavar="KIND:INDEX", help="run these cases alone, and keep their folders"
+    )
     args = parser.parse_args(argv)
     args.rows = args.rows.resolve() if args.rows else None
     return args

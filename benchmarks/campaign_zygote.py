@@ -77,7 +77,7 @@ def obey(order: dict[str, Any]) -> int:
     for name, value in order["limits"].items():
         resource.setrlimit(LIMITS[name], (value, value))
     sys.argv = ["redline", *order["argv"]]
-    code: int = import_module("redline.cli.main").main(order["argv"])
+    code: int = import_module("redline.cli.main").main()  # as the console script does
     return code
 
 

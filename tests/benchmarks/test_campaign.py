@@ -39,7 +39,8 @@ COMMANDS = [
 PROGRAM = """\
 import subprocess, sys, time, types
 
-def main(argv):
+def main():
+    argv = sys.argv[1:]
     match argv[0]:
         case "hang": time.sleep(600)
         case "orphan": subprocess.Popen(["sleep", "600"], start_new_session=True)
