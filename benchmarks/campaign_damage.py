@@ -11,7 +11,7 @@ from typing import Any
 from campaign_oracles import BAD_INPUT, DONE, Fault, judge
 from campaign_place import Place
 from campaign_process import Order
-from campaign_ruin import RUINS, ruin
+from campaign_ruin import ruin, ruins_for
 from campaign_truth import judge_episodes, judge_evaluation, judge_weights, newest_checkpoint
 from campaign_workshop import EXACT, Subject, Workshop
 
@@ -43,7 +43,8 @@ NUM_ENVS = 4  # of the subjects
 LIMIT_S, RESUME_LIMIT_S = 30.0, 90.0
 BYTES_LIMIT = 3_000_000_000  # that a reader of a small run may take at most
 MAX_SIZE = 1_000
-TOP_WEIGHT = 4
+TOP_WEIGHT = 6
+BEHIND_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -55,22 +56,31 @@ class Damage:
     how: str  # kind of damage
     seed: str  # of the rest
     command: str
+    is_behind: bool = False  # without its newest checkpoint, so that a resume has rows to set aside
 
     def row(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"subject": self.subject, "file": self.file, "how": self.how, "command": self.command}
+        return {
+            "subject": self.subject,
+            "file": self.file,
+            "how": self.how,
+            "command": self.command,
+            "behind": self.is_behind,
+        }
 
 
 def draw_damage(workshop: Workshop, *, seed: int, index: int) -> Damage:
     """Return damage number `index` of a seed."""
     rng = random.Random(f"{seed}:damage:{index}")  # noqa: S311  not for secrets
     subject = workshop.subject(rng.choice(SUBJECTS))
+    file = rng.choice(places_in(subject.path))
     return Damage(
         subject=subject.name,
-        file=rng.choice(places_in(subject.path)),
-        how=rng.choice(tuple(RUINS)),
+        file=file,
+        how=rng.choice(ruins_for(subject.path / file)),
         seed=f"{seed}:{index}",
         command=rng.choice(commands_for(subject)),
+        is_behind=rng.random() < BEHIND_SHARE,
     )
 
 
@@ -87,13 +97,16 @@ def commands_for(subject: Subject) -> tuple[str, ...]:
     if subject.name == "recording":
         return OF_RECORDING
     names = tuple(STUDY_READING if subject.name == "study" else READING)
-    return (*names, *(name for name in names if name in WRITES))
+    return (*names, *(name for name in names if name in WRITES), *(name for name in names if name.startswith("resume")))
 
 
 def run_damage(damage: Damage, workshop: Workshop, place: Place) -> list[Fault]:
     """Damage a copy of the run, run the command and judge it."""
     subject, run = workshop.subject(damage.subject), place.cwd / "run"
     shutil.copytree(subject.path, run, symlinks=True)
+    newest = run / "checkpoints" / str(newest_checkpoint(run))
+    if damage.is_behind and newest.exists() and not (run / damage.file).is_relative_to(newest):
+        shutil.rmtree(newest)
     ruin(run, damage.file, damage.how, outside=place.outside, rng=random.Random(damage.seed))  # noqa: S311
     place.remember(place.outside)  # what was put there is known
     place.remember(run)

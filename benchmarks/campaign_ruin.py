@@ -223,6 +223,28 @@ RUINS: dict[str, Ruin] = {
 }
 
 
+OF_FOLDERS = (
+    "delete",
+    "link_outside",
+    "link_sentinel",
+    "link_neighbours",
+    "fill_neighbours",
+    "fifo",
+    "directory",
+    "empty",
+)
+OF_JSON = ("shape", "deep", "flip_digit")
+
+
+def ruins_for(path: Path) -> list[str]:
+    """Return the ways that change such a file or folder."""
+    if path.is_dir():
+        return [*OF_FOLDERS, "reforge"] if (path / "manifest.json").exists() else list(OF_FOLDERS)
+    is_json = path.suffix in (".json", ".jsonl")
+    # what only JSON can suffer, twice for JSON
+    return [name for name in RUINS if name not in OF_JSON] + (2 * list(OF_JSON) if is_json else [])
+
+
 def _misshape(value: Any, rng: random.Random) -> Any:
     """Return a value in which one part, at a random depth, is of another shape or gone."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
