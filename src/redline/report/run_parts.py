@@ -19,9 +19,8 @@ from redline.report.run_charts import (
     speed_charts,
     spending_charts,
 )
-from redline.report.run_clock import LEARNING, RECORDING
-from redline.report.run_files import RunFiles
-from redline.report.run_log import event_table, phase_split, settings_table
+from redline.report.run_files import LEARNING, RECORDING, RunFiles
+from redline.report.run_log import changes_of, event_table, phase_split, settings_of
 from redline.report.run_summary import LAST_10_S, RunSummary
 from redline.report.videos import video_section
 
@@ -210,9 +209,9 @@ def _process_section(run: ShownRun, *, level: int) -> Section | None:
             str(use.pid),
             use.role or "not watched",
             use.name or DASH,
-            amount(use.cores),
-            size(use.rss_peak_bytes),
-            size(use.gpu_peak_bytes),
+            amount(use.cores if use.watched_s else None),
+            size(use.rss_peak_bytes or None),
+            size(use.gpu_peak_bytes or None),
         )
         for use in found.largest
     ]
@@ -228,20 +227,17 @@ def _process_section(run: ShownRun, *, level: int) -> Section | None:
 
 
 def _settings_section(run: ShownRun, *, level: int) -> Section:
-    found = settings_table(run.files)
+    settings, changes = settings_of(run.files), changes_of(run.files)
     parts: list[Part] = []
-    if found.changes:
-        rows = [
-            (change.when, change.setting, change.requested, change.effective, change.why) for change in found.changes
-        ]
+    if changes:
         head = ("when", "setting", "requested", "effective", "why")
-        parts.append(Table("Settings that were changed", head, rows, css="card wrap"))
+        parts.append(Table("Settings that were changed", head, changes, css="card wrap"))
     else:
-        known = "Every setting is in force as it was requested." if found.settings else "No settings are on record."
+        known = "Every setting is in force as it was requested." if settings else "No settings are on record."
         parts.append(Text(known))
-    if found.settings:
-        settings = Table("All settings", ("setting", "in force"), found.settings, css="card columns")
-        parts.append(Fold(f"All {len(found.settings)} settings", [settings]))
+    if settings:
+        table = Table("All settings", ("setting", "in force"), settings, css="card columns")
+        parts.append(Fold(f"All {len(settings)} settings", [table]))
     return Section("Settings: requested → effective", parts, identity=f"{run.key}-settings", level=level)
 
 
