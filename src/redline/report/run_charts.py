@@ -120,17 +120,8 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
 }
 
 
-def learning_charts(run: RunFiles) -> list[LineChart]:
-    """Return the learning curve against steps and against time."""
-    return _curves(run, ("steps", "minutes"))
-
-
-def spending_charts(run: RunFiles) -> list[LineChart]:
-    """Return the learning curve against what the run has spent, where samples tell it."""
-    return _curves(run, ("cpu_s", "gpu_s"))
-
-
-def _curves(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
+def curve_charts(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
+    """Return the learning curve against each axis that the run tells."""
     charts = []
     for axis in axes:
         played = learning_curve(run, axis)
