@@ -4,7 +4,7 @@ import pytest
 from made_runs import T0, collected, sample
 
 from redline.report import rows as report_rows
-from redline.report.hardware_use import Samples, spending
+from redline.report.hardware_use import Samples
 
 
 def test_neighbours_become_their_mean() -> None:
@@ -28,7 +28,7 @@ def test_means_and_sums_survive() -> None:
     few, many = (Samples(collected([*rows, *again], max_samples=most).rows) for most in (100, 10_000))
     assert (len(few.rows) < 200, len(many.rows)) == (True, 1_010)
     for name in ("cpu_s", "energy_j"):
-        assert spending(few).total(name) == pytest.approx(spending(many).total(name))
+        assert few.total(name) == pytest.approx(many.total(name))
     span = [(T0, T0 + 3_000.0)]
     assert few.means(span) == [pytest.approx(found) for found in many.means(span)]
 

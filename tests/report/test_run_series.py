@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from made_runs import T0, episode, event, facts, made_run, reading, sample, samples_of
 
-from redline.report.hardware_use import spending
 from redline.report.run_series import Series, hardware_series, learning_curve, moving_means, speed_series
 
 
@@ -54,10 +53,10 @@ def test_cpu_seconds_of_all_recordings_add_up(tmp_path: Path) -> None:
     # resumed after 100 s: elapsed_s and cpu_s begin anew
     second = [{**sample(100.0 + n), "elapsed_s": n, "cpu_s": 1.5 * n} for n in (1.0, 2.0)]
     run = made_run(tmp_path / "run", hardware=[*second, *first])
-    spent = run.spent
+    spent = run.samples
     assert spent.total("cpu_s") == pytest.approx(6.0 + 3.0)
     times = [T0 + at_s for at_s in (-5.0, 2.5, 50.0, 100.5)]
-    assert spent.at("cpu_s", times) == pytest.approx(np.array([0.0, 5.0, 6.0, 6.75]))
+    assert spent.spent("cpu_s", times) == pytest.approx(np.array([0.0, 5.0, 6.0, 6.75]))
 
 
 def test_gpu_seconds_and_energy_are_integrals_over_all_gpus() -> None:
@@ -70,12 +69,12 @@ def test_gpu_seconds_and_energy_are_integrals_over_all_gpus() -> None:
         ),
         sample(5.0, 1.0),  # lost, and a second without a sample before
     ]
-    spent = spending(samples_of(hardware))
+    spent = samples_of(hardware)
     assert spent.total("gpu_s") == pytest.approx(0.5 * 2 + 1.0)
     assert spent.total("energy_j") == pytest.approx(100 * 2 + 200 + 30)
-    assert spent.total("power_s") == pytest.approx(3.0)
+    assert spent.power_s() == pytest.approx(3.0)
     assert spent.total("cpu_s") is None
-    assert spent.at("energy_j", [T0 + 2.5]) == pytest.approx(np.array([315.0]))
+    assert spent.spent("energy_j", [T0 + 2.5]) == pytest.approx(np.array([315.0]))
 
 
 def test_a_day_between_two_parts_of_a_run_is_no_minute_of_it(tmp_path: Path) -> None:
@@ -99,9 +98,9 @@ def test_the_shortest_stop_before_a_resume_is_a_pause(tmp_path: Path) -> None:
 
 def test_cpu_seconds_before_the_first_sample_that_is_left_do_not_count() -> None:
     told = [sample(float(n), cpu_s=2.0 * n, cpu_cores_used=2.0) for n in range(51, 101)]
-    assert spending(samples_of(told)).total("cpu_s") == pytest.approx(100.0)
+    assert samples_of(told).total("cpu_s") == pytest.approx(100.0)
     bare = [sample(float(n), cpu_s=2.0 * n) for n in range(51, 101)]
-    assert spending(samples_of(bare)).total("cpu_s") == pytest.approx(100.0)
+    assert samples_of(bare).total("cpu_s") == pytest.approx(100.0)
 
 
 def test_a_long_silence_without_a_resume_is_no_pause(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ def spread_charts(game: Game) -> list[SpreadChart]:
     groups = game.groups if game.by != BY_RUN else [Group(UNKNOWN, BY_RUN, name, (name,), {}) for name in summaries]
     charts = []
     for name, measure in MEASURES.items():
-        told = [run for run in summaries.values() if _value(run, name) is not None]
+        told = [run for run in summaries.values() if getattr(run, name) is not None]
         over = span_words(getattr(run, measure.over) for run in told) if measure.over else ""
         unit = ", ".join(filter(None, (measure.unit, over)))
         rows = [_spread(group, name, summaries, game.colours) for group in groups]
@@ -277,18 +277,10 @@ def spread_charts(game: Game) -> list[SpreadChart]:
     return [chart for chart in charts if chart.rows]
 
 
-def _value(summary: RunSummary, name: str) -> float | None:
-    if name == "power_w":
-        known = summary.energy_j is not None and summary.power_s
-        return (summary.energy_j or 0.0) / (summary.power_s or 1.0) if known else None
-    found: float | None = getattr(summary, name)
-    return found
-
-
 def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: dict[str, int]) -> Spread | None:
     """Return the runs of a group that tell a number; None where none does."""
     factor = MEASURES[name].factor
-    found = (_value(summaries[label], name) for label in group.labels)
+    found = (getattr(summaries[label], name) for label in group.labels)
     values = tuple(value * factor for value in found if value is not None)
     if not values:
         return None

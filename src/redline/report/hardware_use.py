@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from redline.jsonl import RecordTail, Row
+from redline.jsonl import Row
 from redline.monitor.hardware import COUNTERS
 from redline.report.rows import SAME_RECORDING_S, THROTTLED, members, number, text
 
-MAX_READ_BYTES = 64_000_000  # of the end of a long recording: about a second of reading
 MAX_PROCESSES = 20_000  # a program may start a process for every command
 LARGEST = 8  # by each of CPU, memory and GPU memory
 LEAST_S = 1e-6  # what the wall clock, as a double, can tell apart
@@ -42,11 +41,10 @@ class Samples:
                     values.append(value)
         # name → which samples hold it [n], and its values [n]
         self.columns = {name: (np.asarray(places), np.asarray(values)) for name, (places, values) in found.items()}
-        self._integrals = {
-            name: self._integral(places, values)
-            for name, (places, values) in self.columns.items()
-            if name not in COUNTERS
-        }
+        self._integrals = {name: self._integral(*column) for name, column in self.columns.items()}
+        if "cpu_s" in self.columns:
+            places, steps_s = self.columns["cpu_s"][0], _cpu_steps(rows)
+            self._integrals["cpu_s"] = self._integral(places, steps_s[places] / self.interval_s[places])
 
     def _integral(self, places: npt.NDArray[np.int64], values: Doubles) -> tuple[Doubles, Doubles, Doubles]:
         """Return the edges of samples [2n], and the seconds covered [2n] and the integral [2n] up to each edge."""
@@ -59,10 +57,10 @@ class Samples:
     def means(self, spans: Sequence[Span]) -> list[dict[str, float]]:
         """Return the means over each span, by the share of it that each sample covers; {} where none does."""
         found: list[dict[str, float]] = [{} for _ in spans]
-        if not self._integrals:
-            return found
-        times_s = np.asarray(spans, dtype=np.float64).reshape(-1, 2) - self.end_s[0]  # [N, begin and end]
         for name, (edges, covered, integral) in self._integrals.items():
+            if name in COUNTERS:
+                continue
+            times_s = np.asarray(spans, dtype=np.float64).reshape(-1, 2) - self.end_s[0]  # [N, begin and end]
             covered_s = np.diff(np.interp(times_s, edges, covered))[:, 0]  # [N]
             totals = np.diff(np.interp(times_s, edges, integral))[:, 0]  # [N]
             for place in np.flatnonzero(covered_s > LEAST_S):
@@ -71,58 +69,39 @@ class Samples:
 
     def covered_s(self, name: str, span: Span) -> float:
         """Return in how many seconds of a span a number was sampled."""
-        if name not in self.columns:
+        if name not in self._integrals:
             return 0.0
-        places, _ = self.columns[name]
-        begins = np.maximum(self.end_s[places] - self.interval_s[places], span[0])
-        return float(np.maximum(np.minimum(self.end_s[places], span[1]) - begins, 0.0).sum())
+        edges, covered, _ = self._integrals[name]
+        begun_s, ended_s = np.interp(np.asarray(span) - self.end_s[0], edges, covered)
+        return float(ended_s - begun_s)
 
     def of_gpus(self, field: str) -> list[str]:
         """Return the names of the columns that hold a field of a GPU."""
         return sorted(name for name in self.columns if re.fullmatch(rf"gpus\..+\.{field}", name))
 
-    def gpu_sum(self, field: str) -> Doubles:
-        """Return the sum over GPUs × seconds, of each sample; NaN where none tells."""
-        total = np.full(len(self.end_s), np.nan)
-        for name in self.of_gpus(field):
-            places, values = self.columns[name]
-            total[places] = np.nan_to_num(total[places]) + values * self.interval_s[places]
+    def spent(self, what: str, unix_s: Sequence[float]) -> Doubles | None:
+        """Return what was spent up to each moment, None where no sample tells.
+
+        That is CPU seconds (`cpu_s`), GPU seconds (`gpu_s`) or the energy of the GPUs (`energy_j`).
+        """
+        scale = 0.01 if what == "gpu_s" else 1.0
+        names = {"cpu_s": ["cpu_s"], "gpu_s": self.of_gpus("utilisation_percent"), "energy_j": self.of_gpus("power_w")}
+        known = [self._integrals[name] for name in names[what] if name in self._integrals]
+        if not known:
+            return None
+        times_s = np.asarray(unix_s, dtype=np.float64) - self.end_s[0]
+        total: Doubles = scale * np.sum([np.interp(times_s, edges, integral) for edges, _, integral in known], axis=0)
         return total
 
-
-@dataclass(frozen=True)
-class Spending:
-    """Running totals at moments between which they grow evenly; None for what no sample tells."""
-
-    unix_s: Doubles  # [K]
-    totals: dict[str, Doubles]  # cpu_s, gpu_s, energy_j, and power_s: seconds that energy_j is of; each [K]
-
-    def at(self, name: str, unix_s: Sequence[float]) -> Doubles | None:
-        """Return what was spent up to each moment; before the first sample nothing, after the last all."""
-        totals = self.totals.get(name)
-        return None if totals is None else np.interp(np.asarray(unix_s, dtype=np.float64), self.unix_s, totals)
-
-    def total(self, name: str) -> float | None:
+    def total(self, what: str) -> float | None:
         """Return what was spent in all."""
-        totals = self.totals.get(name)
-        return None if totals is None else float(totals[-1])
+        spent = self.spent(what, [np.inf])
+        return None if spent is None else float(spent[0])
 
-
-def spending(samples: Samples) -> Spending:
-    """Sum up what each sample took."""
-    energy_j = samples.gpu_sum("power_w")
-    parts = {
-        "cpu_s": _cpu_steps(samples.rows),
-        "gpu_s": samples.gpu_sum("utilisation_percent") / 100.0,
-        "energy_j": energy_j,
-        "power_s": np.where(np.isnan(energy_j), np.nan, samples.interval_s),
-    }
-    totals = {}
-    for name, steps in parts.items():
-        if not np.isnan(steps).all():
-            ends = np.nancumsum(steps)
-            totals[name] = np.stack([np.concatenate([[0.0], ends[:-1]]), ends], axis=1).ravel()
-    return Spending(np.stack([samples.end_s - samples.interval_s, samples.end_s], axis=1).ravel(), totals)
+    def power_s(self) -> float | None:
+        """Return the seconds that the energy is of: those of samples that hold a power."""
+        places = [self.columns[name][0] for name in self.of_gpus("power_w")]
+        return float(self.interval_s[np.unique(np.concatenate(places))].sum()) if places else None
 
 
 def recordings(rows: Sequence[Row]) -> list[list[int]]:
@@ -179,69 +158,48 @@ class ProcessUse:
         return self.cpu_s / self.watched_s if self.watched_s else 0.0
 
 
-@dataclass(frozen=True)
 class Processes:
-    """The largest processes, by CPU; how many there were, and over how many samples."""
+    """Every process of a recording; grows with each sample."""
 
-    largest: list[ProcessUse]
-    count: int
-    samples: int
-    is_whole: bool  # all samples were read
+    def __init__(self) -> None:
+        self.found: dict[tuple[int, str | None, str | None], ProcessUse] = {}
 
+    def add(self, row: Row) -> None:
+        """Take a sample as it was recorded."""
+        interval_s = max(number(row, "interval_s") or 0.0, 0.0)
+        by_pid: dict[int, ProcessUse] = {}
+        for process in members(row, "watched"):
+            if (use := self._use(process, text(process, "role") or "other")) is None:
+                continue
+            by_pid[use.pid] = use
+            cores = number(process, "cpu_cores_used")
+            if cores is not None and cores >= 0:
+                use.watched_s += interval_s
+                use.cpu_s += cores * interval_s
+            use.rss_peak_bytes = max(use.rss_peak_bytes, number(process, "rss_bytes") or 0.0)
+        held: dict[int, float] = {}
+        for process in (process for gpu in members(row, "gpus") for process in members(gpu, "processes")):
+            pid, size_bytes = number(process, "pid"), number(process, "memory_bytes")
+            if pid is None or size_bytes is None:
+                continue
+            if (known := by_pid.get(int(pid)) or self._use(process, None)) is not None:
+                by_pid[known.pid] = known
+                held[known.pid] = held.get(known.pid, 0.0) + size_bytes
+                known.gpu_peak_bytes = max(known.gpu_peak_bytes, held[known.pid])
 
-def largest_processes(path: Path, *, max_bytes: int = MAX_READ_BYTES) -> Processes:
-    """Read the samples of a recording, of a long one the newest, and return the processes that used most."""
-    found: dict[tuple[int, str | None, str | None], ProcessUse] = {}
-    samples = 0
-    is_whole = not path.is_file() or path.stat().st_size <= max_bytes
-    tail = RecordTail(path, last_bytes=max_bytes)
-    while rows := tail.new_rows():
-        samples += len(rows)
-        for row in rows:
-            _add(found, row)
-    chosen: dict[int, ProcessUse] = {}
-    sizes: tuple[Callable[[ProcessUse], float], ...] = (
-        lambda use: use.cores,
-        lambda use: use.rss_peak_bytes,
-        lambda use: use.gpu_peak_bytes,
-    )
-    for key in sizes:
-        ranked = sorted(found.values(), key=key, reverse=True)[:LARGEST]
-        chosen |= {id(use): use for use in ranked if key(use) > 0}
-    largest = sorted(chosen.values(), key=lambda use: (use.cpu_s, use.rss_peak_bytes), reverse=True)
-    return Processes(largest, count=len(found), samples=samples, is_whole=is_whole)
+    def _use(self, process: Mapping[str, Any], role: str | None) -> ProcessUse | None:
+        pid = number(process, "pid")
+        if pid is None:
+            return None
+        key = int(pid), role, text(process, "name")
+        if key not in self.found and len(self.found) >= MAX_PROCESSES:
+            return None
+        return self.found.setdefault(key, ProcessUse(*key))
 
-
-def _add(found: dict[tuple[int, str | None, str | None], ProcessUse], row: Row) -> None:
-    interval_s = max(number(row, "interval_s") or 0.0, 0.0)
-    by_pid: dict[int, ProcessUse] = {}
-    for process in members(row, "watched"):
-        if (use := _use(found, process, text(process, "role") or "other")) is None:
-            continue
-        by_pid[use.pid] = use
-        cores = number(process, "cpu_cores_used")
-        if cores is not None and cores >= 0:
-            use.watched_s += interval_s
-            use.cpu_s += cores * interval_s
-        use.rss_peak_bytes = max(use.rss_peak_bytes, number(process, "rss_bytes") or 0.0)
-    held: dict[int, float] = {}
-    for process in (process for gpu in members(row, "gpus") for process in members(gpu, "processes")):
-        pid, size_bytes = number(process, "pid"), number(process, "memory_bytes")
-        if pid is None or size_bytes is None:
-            continue
-        if (known := by_pid.get(int(pid)) or _use(found, process, None)) is not None:
-            by_pid[known.pid] = known
-            held[known.pid] = held.get(known.pid, 0.0) + size_bytes
-            known.gpu_peak_bytes = max(known.gpu_peak_bytes, held[known.pid])
-
-
-def _use(
-    found: dict[tuple[int, str | None, str | None], ProcessUse], process: Mapping[str, Any], role: str | None
-) -> ProcessUse | None:
-    pid = number(process, "pid")
-    if pid is None:
-        return None
-    key = int(pid), role, text(process, "name")
-    if key not in found and len(found) >= MAX_PROCESSES:
-        return None
-    return found.setdefault(key, ProcessUse(*key))
+    def largest(self) -> list[ProcessUse]:
+        """Return those that used most of CPU, memory or GPU memory, by CPU."""
+        chosen: dict[int, ProcessUse] = {}
+        for size in ("cores", "rss_peak_bytes", "gpu_peak_bytes"):
+            ranked = sorted(self.found.values(), key=attrgetter(size), reverse=True)[:LARGEST]
+            chosen |= {id(use): use for use in ranked if getattr(use, size) > 0}
+        return sorted(chosen.values(), key=attrgetter("cpu_s", "rss_peak_bytes"), reverse=True)

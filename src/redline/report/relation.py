@@ -285,11 +285,11 @@ def _differences(runs: Sequence[RunSummary]) -> list[str]:
             f"runs are of different length ({min(steps):,} … {max(steps):,} steps), "
             "so their returns are not after equal learning."
         )
-    changes = {
-        run.label: [f"{name} {value}" for name, value in (run.changed or {}).items() if name in SETTINGS]
+    changes = [
+        (run.label, [f"{name} {value}" for name, value in (run.changed or {}).items() if name in SETTINGS])
         for run in runs
-    }
-    if named := [f"{label} ({_listed(values)})" for label, values in changes.items() if values]:
+    ]
+    if named := [f"{label} ({_listed(values)})" for label, values in changes if values]:
         told.append(
             f"settings were changed at a resume, so these runs belong to none of the other groups: {_listed(named)}."
         )

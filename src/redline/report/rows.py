@@ -5,10 +5,11 @@ Anybody may have written the files, and a run may have been killed at any byte. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 from redline.jsonl import SCHEMA, Row, iterate_lines, measured, tamed
@@ -109,21 +110,27 @@ class RowFile:
     is_damaged: bool = False  # whether there was more in the file than these rows tell
 
 
-def read_rows(folder: Path, kind: str) -> RowFile | None:
-    """Read `<kind>.jsonl`; None where there is none."""
+def read_rows(folder: Path, kind: str, *, watch: Callable[[Row], None] = lambda row: None) -> RowFile | None:
+    """Read `<kind>.jsonl`; None where there is none. `watch` sees each row as it was written."""
     path = folder / f"{kind}.jsonl"
     try:
         if not path.exists():
             return None
         if not path.is_file():  # a pipe would block
             return RowFile([], [f"{path.name} is not a file and was not read."], is_damaged=True)
-        return collect(iterate_lines(path), kind)
+        return collect(iterate_lines(path), kind, watch=watch)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         return RowFile([], [f"{path.name} cannot be read: {why}."], is_damaged=True)
 
 
-def collect(lines: Iterable[tuple[bytes, Row | None]], kind: str, *, max_samples: int = MAX_SAMPLES) -> RowFile:
+def collect(
+    lines: Iterable[tuple[bytes, Row | None]],
+    kind: str,
+    *,
+    max_samples: int = MAX_SAMPLES,
+    watch: Callable[[Row], None] = lambda row: None,
+) -> RowFile:
     """Keep the usable rows of a file's lines; of very many samples, means of neighbours."""
     rows: list[Row] = []
     unreadable = foreign = unusable = wrong = parsed = 0
@@ -138,6 +145,7 @@ def collect(lines: Iterable[tuple[bytes, Row | None]], kind: str, *, max_samples
         if row.get("schema", SCHEMA) != SCHEMA:
             foreign += 1
             continue
+        watch(row)
         plain, dropped = flat_sample(row) if kind == "hardware" else _without_text(row, OPTIONAL[kind])
         wrong += dropped
         if not _is_usable(plain, kind):
@@ -200,7 +208,7 @@ def flat_sample(row: Row) -> tuple[Row, int]:
             gpu = f"{THROTTLED}{name.split('.')[1]}"
             found |= {gpu: float(len(value))} | {f"{gpu}.{reason}": 1.0 for reason in value}
         elif plain is not None and (plain >= 0 or name.endswith("temperature_c")):
-            found[name] = plain
+            found[intern(name)] = plain  # the same in every sample
         else:
             wrong += field in FIELDS
     return found, wrong

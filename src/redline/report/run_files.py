@@ -12,7 +12,7 @@ from typing import Any
 
 from redline.errors import UserError
 from redline.jsonl import Row, tamed
-from redline.report.hardware_use import LEAST_S, Samples, Span, Spending, spending
+from redline.report.hardware_use import LEAST_S, Processes, Samples, Span
 from redline.report.rows import RowFile, moment, number, numbers, one_line, part, read_rows, role_of, setting, text
 from redline.runs.directory import RUN_JSON, read_run_json
 from redline.runs.locating import find_recorded
@@ -73,6 +73,7 @@ class RunFiles:
     events: list[Row]
     hardware: list[Row]  # flat samples
     problems: tuple[str, ...]  # what is missing or unreadable, each in one sentence
+    processes: Processes  # that were watched
 
     @cached_property
     def clock(self) -> RunClock:
@@ -97,11 +98,6 @@ class RunFiles:
     def samples(self) -> Samples:
         """Return the samples of the hardware by column."""
         return Samples(self.hardware)
-
-    @cached_property
-    def spent(self) -> Spending:
-        """Return what the run took of the machine."""
-        return spending(self.samples)
 
     def moments_of(self, *events: str) -> list[tuple[float, str]]:
         """Return when each of such events happened, in order, and which it was."""
@@ -162,10 +158,12 @@ def load_run(folder: Path) -> RunFiles:
     """Read one run directory."""
     problems: list[str] = []
     run = _read_facts(folder, problems)
-    files = {kind: read_rows(folder, kind) for kind in KINDS}
+    processes = Processes()
+    files = {kind: read_rows(folder, kind) for kind in KINDS[:-1]}
+    files["hardware"] = read_rows(folder, "hardware", watch=processes.add)
     rows = {kind: [] if file is None else file.rows for kind, file in files.items()}
     problems += [problem for file in files.values() if file is not None for problem in file.problems]
-    found = RunFiles(folder, folder.name, run, **rows, problems=())
+    found = RunFiles(folder, folder.name, run, **rows, problems=(), processes=processes)
     return replace(found, problems=(*_what_is_missing(found, files), *problems, *_what_is_not_covered(found)))
 
 

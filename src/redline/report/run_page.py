@@ -8,7 +8,6 @@ from pathlib import Path
 
 from redline.report.amounts import DASH, amount, moment, share, size, span
 from redline.report.charts import Chart
-from redline.report.hardware_use import largest_processes
 from redline.report.parts import Cell, Table, small
 from redline.report.run_charts import curve_charts, diagnostic_charts, hardware_charts, phase_charts, speed_charts
 from redline.report.run_files import LEARNING, RECORDING, RunFiles
@@ -166,8 +165,8 @@ def _event_table(files: RunFiles) -> Table:
 
 def _process_table(files: RunFiles) -> tuple[Table | None, str]:
     """Return a table of the largest processes and a sentence on it; None where no sample tells of any."""
-    found = largest_processes(files.path / "hardware.jsonl")
-    if not found.largest:
+    largest, count = files.processes.largest(), len(files.processes.found)
+    if not largest:
         return None, ""
     rows = [
         (
@@ -178,14 +177,12 @@ def _process_table(files: RunFiles) -> tuple[Table | None, str]:
             size(use.rss_peak_bytes or None),
             size(use.gpu_peak_bytes or None),
         )
-        for use in found.largest
+        for use in largest
     ]
     known = [place for place in range(len(PROCESS_HEAD)) if any(row[place] != DASH for row in rows)]
     head, cells = [PROCESS_HEAD[place] for place in known], [[row[place] for place in known] for row in rows]
     numeric = [place for place, column in enumerate(known) if column not in (1, 2)]
     lead = "Means are over the time that a process was there."
-    if len(rows) < found.count:
-        lead = f"{len(rows)} of {found.count:,}: those with most CPU, memory or GPU memory. {lead}"
-    if not found.is_whole:
-        lead += f" The recording is long: only its last {found.samples:,} samples were read for this."
+    if len(rows) < count:
+        lead = f"{len(rows)} of {count:,}: those with most CPU, memory or GPU memory. {lead}"
     return Table("Largest processes", head, cells, numeric), lead

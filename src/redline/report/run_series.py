@@ -101,7 +101,7 @@ def _places(run: RunFiles, rows: Sequence[Row], axis: Axis) -> Sequence[float | 
         if len(times_s) == len(rows):
             return [time_s / 60.0 for time_s in times_s]
         return [run.clock.minutes(row["unix_s"]) for row in rows]
-    spent = run.spent.at(axis, [row["unix_s"] for row in rows])
+    spent = run.samples.spent(axis, [row["unix_s"] for row in rows])
     return [None] * len(rows) if spent is None else [float(value) for value in spent]
 
 

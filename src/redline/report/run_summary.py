@@ -66,6 +66,11 @@ class RunSummary:
     evaluation_episodes: int = 0  # that it is over
     evaluation_steps: int | None = None  # of training, that its weights had learnt from
 
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of the GPUs while it was sampled."""
+        return _over(self.energy_j, self.power_s)
+
 
 def summarise(run: RunFiles) -> RunSummary:
     """Return the numbers of a run."""
@@ -114,7 +119,8 @@ def _costs(run: RunFiles) -> dict[str, Any]:
         "minutes": minutes,
         "rss_peak_bytes": max(peaks["rss_bytes"], default=None),
         "pss_peak_bytes": max(peaks["pss_bytes"], default=None),
-        **{name: run.spent.total(name) for name in ("cpu_s", "gpu_s", "energy_j", "power_s")},
+        **{name: run.samples.total(name) for name in ("cpu_s", "gpu_s", "energy_j")},
+        "power_s": run.samples.power_s(),
         "monitor_cpu_share": monitor_share(run),
     }
 
