@@ -24,11 +24,6 @@ UNKNOWN = "unknown"
 BY_RUN = "run"  # where nothing groups them
 BAND_POINTS = 200
 MAX_POINTS = 2_000  # of a chart that holds all runs
-BAND_WORDS = "A line is the median of a group's runs, a band reaches from the lowest to the highest."
-SPREAD_WORDS = (
-    "A dot is a run, a stroke the mean, a band the mean's 90 % interval (from three runs on, cut if too wide)."
-)
-NO_GROUPS = "One row for each run: they do not tell their game, so nothing groups them."
 USES = {
     "cpu_share_of_machine": ("CPU", "CPU utilisation, % of the cores it may use", 100.0),
     "gpu_utilisation_percent": ("GPU", "GPU utilisation, %", 1.0),
@@ -117,9 +112,7 @@ class Game:
             colours.setdefault(kind, len(colours))
         self.scores = _group_scores(self) if self.by != BY_RUN else None
         self.learning = small(learning_charts(self, ("steps", "minutes")), MAX_POINTS)
-        self.band_words = BAND_WORDS if len(self.groups) < len(runs) else ""
         self.use = small([*spread_charts(self), *learning_charts(self, ("cpu_s", "gpu_s"))], MAX_POINTS)
-        self.use_words = f"By {self.by}. {SPREAD_WORDS}" if self.by != BY_RUN else NO_GROUPS
         self.relation = small(relation_charts(self), MAX_POINTS)
 
     @property

@@ -43,8 +43,8 @@ class Samples:
         self.columns = {name: (np.asarray(places), np.asarray(values)) for name, (places, values) in found.items()}
         self._integrals = {name: self._integral(*column) for name, column in self.columns.items()}
         if "cpu_s" in self.columns:
-            places, steps_s = self.columns["cpu_s"][0], _cpu_steps(rows)
-            self._integrals["cpu_s"] = self._integral(places, steps_s[places] / self.interval_s[places])
+            told, _ = self.columns["cpu_s"]
+            self._integrals["cpu_s"] = self._integral(told, (_cpu_steps(rows) / self.interval_s)[told])
 
     def _integral(self, places: npt.NDArray[np.int64], values: Doubles) -> tuple[Doubles, Doubles, Doubles]:
         """Return the edges of samples [2n], and the seconds covered [2n] and the integral [2n] up to each edge."""

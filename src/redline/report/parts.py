@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from redline import __version__
-from redline.report.amounts import amount, moment, share
+from redline.report.amounts import amount, moment, share, size
 from redline.report.charts import Chart, LineChart, ShareChart, page_data, shown, thinned
 
 # nothing may be loaded but a run's videos, and only our own scripts may run, whatever a run directory holds
@@ -156,6 +156,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "amount": amount,
         "share": share,
+        "size": size,
         "page_data": page_data,
         "percent": _percent,
         "colour": lambda number: "var(--rest)" if number is None else f"var(--s{number})",

@@ -39,10 +39,11 @@ class ShownRun:
         self.seen = find_seen(files.path, page_folder)
         self.speed = small([*speed_charts(files), *phase_charts(split)], max_points)
         self.phases = _phase_table(split)
-        self.settings = Table("All settings", ("setting", "in force"), settings_of(files), css="card columns")
-        head = ("when", "setting", "requested", "effective", "why")
-        self.changes = Table("Settings that were changed", head, changes_of(files), css="card wrap")
-        self.events = _event_table(files)
+        self.settings, self.changes = settings_of(files), changes_of(files)
+        self.events = [
+            (span(_seconds(line.minutes)), amount(line.steps), line.event, line.details or DASH)
+            for line in event_table(files)[-MAX_EVENTS:]
+        ]
         self.facts = _facts(files, summary)
         subjects = {"Return against what was spent": curve_charts(files, ("cpu_s", "gpu_s")), **hardware_charts(files)}
         self.hardware = {name: small(charts, max_points) for name, charts in subjects.items() if charts}
@@ -153,14 +154,6 @@ def _phase_table(split: PhaseSplit) -> Table | None:
     rows = [(name, span(seconds), share(seconds / total_s)) for name, seconds in split.phases_s.items()]
     rows += [(f"{name}, beside training", span(seconds), DASH) for name, seconds in split.beside_s.items()]
     return Table("Phases of the run", ("phase", "time", "share"), rows, numeric=(1, 2)) if rows else None
-
-
-def _event_table(files: RunFiles) -> Table:
-    rows = [
-        (span(_seconds(line.minutes)), amount(line.steps), line.event, line.details or DASH)
-        for line in event_table(files)[-MAX_EVENTS:]
-    ]
-    return Table("Events", ("after", "steps", "event", "details"), rows, numeric=(0, 1), css="card long wrap")
 
 
 def _process_table(files: RunFiles) -> tuple[Table | None, str]:

@@ -64,12 +64,11 @@ class Recorded:
 class Seen:
     """What a page shows of recorded episodes and videos."""
 
+    run: str  # its path, as a shell takes it
+    recorded: Recorded
     players: list[Video]
-    words: str
-    commands: list[tuple[str, str]]  # what each does, and itself
-    videos: Table | None
-    videos_words: str
     num_videos: int
+    videos: Table  # the newest
 
 
 def find_seen(run: Path, page_folder: Path | None) -> Seen | None:
@@ -79,22 +78,8 @@ def find_seen(run: Path, page_folder: Path | None) -> Seen | None:
         return None
     newest = {video.kind: video for video in reversed(videos)}
     players = [_player(newest[kind], words, page_folder) for kind, words in PLAYED.items() if kind in newest]
-    told = "1 episode is" if recorded.num_episodes == 1 else f"{recorded.num_episodes:,} episodes are"
-    words = f"{told} recorded in {size(recorded.num_bytes)}." if recorded.num_episodes else "No episode is recorded."
-    if recorded.problem is not None:
-        words += f" There may be more: {recorded.problem}."
-    name = shlex.quote(str(run))
-    commands = [
-        ("list them", f"redline episodes {name} --recorded"),
-        ("watch one", f"redline play {name} --episode best --out best.mp4"),
-        ("verify all", f"redline play {name} --verify"),
-    ]
-    count = len(videos)
-    videos_words = (
-        f"The newest {MAX_VIDEOS} of {count:,} videos" if count > MAX_VIDEOS else f"{count} video{'s' * (count > 1)}"
-    )
-    table = _video_table(videos[:MAX_VIDEOS], page_folder) if videos else None
-    return Seen(players, words, commands if recorded.num_episodes else [], table, videos_words, count)
+    table = _video_table(videos[:MAX_VIDEOS], page_folder)
+    return Seen(shlex.quote(str(run)), recorded, players, len(videos), table)
 
 
 def find_recordings(run: Path) -> Recorded:
