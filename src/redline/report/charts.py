@@ -114,8 +114,8 @@ MAX_LINE_POINTS = 1_000  # more than a chart has pixels to show
 
 
 def over_time(chart: LineChart) -> LineChart:
-    """Return a chart whose axis is minutes, in seconds where it is over soon."""
-    if any(minutes > SHORT_MINUTES for line in chart.lines for minutes in line.x):
+    """Return a chart against minutes in seconds where it is over soon; any other as it is."""
+    if chart.x_label != "minutes" or any(minutes > SHORT_MINUTES for line in chart.lines for minutes in line.x):
         return chart
     lines = tuple(replace(line, x=[minutes * 60 for minutes in line.x]) for line in chart.lines)
     return replace(chart, lines=lines, x_label="seconds")

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from redline.report.amounts import DASH, amount, share, span
-from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart, over_time
+from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart
 from redline.report.parts import Cell, Content, Table, small
 from redline.report.relation import Correlation, Group, Relation
 from redline.report.run_charts import AXES, TITLES
@@ -188,8 +188,7 @@ def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
         lines = [line for name, found in groups.items() for line in _group_lines(game, name, found)]
         if lines:
             title, unit = f"Return against {TITLES[axis]}", "mean of the last 20 episodes, unclipped"
-            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
-            charts.append(over_time(chart) if axis == "minutes" else chart)
+            charts.append(LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines)))
     return charts
 
 

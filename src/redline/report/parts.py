@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from redline import __version__
 from redline.report.amounts import amount, moment, share, size
-from redline.report.charts import Chart, LineChart, ShareChart, page_data, shown, thinned
+from redline.report.charts import Chart, LineChart, ShareChart, over_time, page_data, shown, thinned
 
 # nothing may be loaded but a run's videos, and only our own scripts may run, whatever a run directory holds
 POLICY = (
@@ -112,7 +112,10 @@ class Video:
 
 def small(charts: Iterable[Chart], max_points: int) -> list[Chart]:
     """Return charts of at most about so many points each."""
-    return [thinned(shown(chart), max_points=max_points) if isinstance(chart, LineChart) else chart for chart in charts]
+    return [
+        thinned(over_time(shown(chart)), max_points=max_points) if isinstance(chart, LineChart) else chart
+        for chart in charts
+    ]
 
 
 def grid(charts: Iterable[Chart], *, max_points: int) -> Grid:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from redline.report.amounts import size_unit
-from redline.report.charts import Bar, Line, LineChart, ShareChart, over_time, thinned_line
+from redline.report.charts import Bar, Line, LineChart, ShareChart, thinned_line
 from redline.report.rows import THROTTLED, number
 from redline.report.run_files import RunFiles
 from redline.report.run_log import PhaseSplit
@@ -132,8 +132,7 @@ def curve_charts(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
         if lines:
             title = "Return" if axis == "steps" else f"Return against {TITLES[axis]}"
             unit = "unclipped" if len(lines) > 1 else "mean of the last 20 episodes, unclipped"
-            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
-            charts.append(over_time(chart) if axis == "minutes" else chart)
+            charts.append(LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines)))
     return charts
 
 
@@ -144,8 +143,7 @@ def speed_charts(run: RunFiles) -> list[LineChart]:
         what = name.removesuffix("_per_s")
         line = Line(f"{what}/s", series.x, series.y, colour=place)
         title, unit = f"{what.capitalize()} per second", f"{what}/s, over the last 10 s"
-        chart = LineChart(f"{what}-per-s", title, unit, "minutes", (line,), bottom=0.0, is_sampled=True)
-        charts.append(over_time(chart))
+        charts.append(LineChart(f"{what}-per-s", title, unit, "minutes", (line,), bottom=0.0, is_sampled=True))
     return charts
 
 
@@ -231,8 +229,7 @@ def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
         lines = _with_mean(lines)
     elif len(lines) == 1 and lines[0].label != chart.title:
         unit = f"{unit} · {lines[0].label}"
-    drawn = LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
-    return over_time(drawn)
+    return LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
 
 
 def _with_mean(lines: list[Line]) -> list[Line]:
@@ -265,4 +262,4 @@ def throttling_chart(run: RunFiles) -> LineChart | None:
     lines = tuple(replace(line, colour=place, dash=place // MANY) for place, line in enumerate(found))
     unit = "% of the samples in which the reason held" + (f" · {lines[0].label}" if len(lines) == 1 else "")
     title = "Reasons of GPU throttling"
-    return over_time(LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True))
+    return LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True)

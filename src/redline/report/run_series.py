@@ -111,13 +111,12 @@ def evaluations_of(run: RunFiles) -> list[Evaluation]:
     for place, row in enumerate(run.episodes_of("greedy")):
         told = number(row, "evaluation")
         found.setdefault(("alone", place) if told is None else told, []).append(row)
-    return [_evaluation(rows) for rows in found.values()]
-
-
-def _evaluation(rows: Sequence[Row]) -> Evaluation:
-    steps = number(rows[-1], "weights_steps")
-    last = rows[-1] if steps is None else {**rows[-1], "steps": steps}
-    return Evaluation(last, fmean(row["return"] for row in rows), len(rows))
+    evaluations = []
+    for rows in found.values():
+        steps = number(rows[-1], "weights_steps")
+        last = rows[-1] if steps is None else {**rows[-1], "steps": steps}
+        evaluations.append(Evaluation(last, fmean(row["return"] for row in rows), len(rows)))
+    return evaluations
 
 
 def joined_rows(run: RunFiles) -> Iterator[Row]:
