@@ -65,7 +65,7 @@ def draw_shortage(_: Workshop, *, seed: int, index: int) -> Shortage:
         "disk": rng.choice((64_000, 500_000, 2_000_000, 8_000_000)),
         "disk and stdout": rng.choice((500_000, 2_000_000, 8_000_000)),
         "inodes": rng.randint(4, 60),
-        "descriptors": rng.choice((3, 5, 8, 12, 16, 20, 24, 32, 48, 64)),
+        "descriptors": rng.choice((8, 10, 12, 14, 16, 20, 24, 32, 48, 64)),
         "processes": rng.randint(1, 24),
         "memory": rng.choice((20, 60, 150, 300)) * 1_000_000,
         "address space": rng.choice((1, 2, 3, 4, 6)) * 1_000_000_000,
@@ -92,16 +92,13 @@ def run_shortage(shortage: Shortage, workshop: Workshop, place: Place) -> list[F
     argv = ("train", *SUBJECTS[shortage.subject], "--log-dir", "runs", *_ways_to_speak(shortage))
     with _conditions(shortage, place) as found:
         order = Order(argv, limit_s=LIMIT_S, limits=found.limits, cgroups=found.cgroups, out=found.out)
-        if shortage.lacks == "read-only" and not shortage.begins_s:
+        if shortage.lacks == "read-only":  # from the start: the kernel refuses it while files are open for writing
             _mount("remount,ro", place.cwd / "runs")
         running = workshop.zygote.start(order, place)
-        if shortage.begins_s and found.disk is not None:
+        if shortage.begins_s and found.disk is not None and shortage.lacks.startswith("disk"):
             wait_for(lambda: (run := find_run(place)) and newest_checkpoint(run) >= 0, running, BEGIN_WITHIN_S)
             running.has_ended(shortage.begins_s)
-            if shortage.lacks.startswith("disk"):
-                fill(found.disk)
-            elif shortage.lacks == "read-only":
-                _mount("remount,ro", found.disk)
+            fill(found.disk)
         if not running.has_ended(GO_ON_S):
             running.send(signal.SIGTERM)
         outcome = running.finish()
