@@ -90,7 +90,7 @@ def leave(order: dict[str, Any]) -> None:
         code = wanted.code
     except BaseException:  # Python would print it too
         sys.excepthook(*sys.exc_info())
-    threading._shutdown()  # wait for threads
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
     atexit._run_exitfuncs()
     try:
         for stream in (sys.stdout, sys.stderr):
