@@ -17,12 +17,11 @@ from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.jsonl import read_records
 from redline.tune.goals import Curve
-from redline.tune.search import SearchView
+from redline.tune.search import Found, SearchView, tune
 from redline.tune.space import Choices, Range, Space
 from redline.tune.study import StudyFolder, StudySettings
 from redline.tune.training import Launch, Training
 from redline.tune.trials import Halving, distributions, draw, open_trials, read_trials, set_back, to_drawn, to_settings
-from redline.tune.tuner import Found, tune
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("fake_trainer.py")))
 SPACE = Space(name="space.toml", dimensions={"optimizer.lr": Range(1e-4, 1e-2)}, fixed={})
@@ -49,7 +48,6 @@ ASKED = StudySettings(
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of these tests last a fraction of a second."""
     monkeypatch.setattr("redline.tune.search.POLL_S", 0.05)
-    monkeypatch.setattr("redline.tune.tuner.POLL_S", 0.05)
 
 
 class Silent:
@@ -74,7 +72,7 @@ def search(path: Path, asked: StudySettings = ASKED, space: Space = SPACE, stop_
         told = sum(" done: " in note or " pruned: " in note for note in display.notes)
         return "SIGTERM" if stop_after is not None and told >= stop_after else None
 
-    with StudyFolder.open(path, asked, []) as folder:
+    with StudyFolder(path, asked, []) as folder:
         launch = Launch(program=PROGRAM, settings={"algo": "dqn", "env": "CartPole-v1"})
         defaults: Mapping[str, Any] = {"optimizer.lr": 0.001}
         return tune(folder, space, launch, defaults=defaults, display=display, stop=stop)
@@ -165,7 +163,7 @@ def test_the_first_four_at_a_point_are_spared_without_counting_interrupted_ones(
 
 def test_a_trial_begins_only_if_all_its_seeds_fit_into_what_is_left(tmp_path: Path) -> None:
     asked = replace(ASKED, trials=None, search_minutes=0.2, seeds_per_trial=2, side_by_side=1)
-    with StudyFolder.open(tmp_path / "study", asked, []) as folder:
+    with StudyFolder(tmp_path / "study", asked, []) as folder:
         folder.spend(5.0)
     assert search(tmp_path / "study", asked).trials == []
 
@@ -277,15 +275,15 @@ def test_trials_of_another_space_in_a_journal_get_one_line(tmp_path: Path) -> No
 
 
 def test_a_run_is_started_as_train_understands_it(tmp_path: Path) -> None:
-    with StudyFolder.open(tmp_path / "study", replace(ASKED, goal="return-at-steps:500"), []) as folder:
+    with StudyFolder(tmp_path / "study", replace(ASKED, goal="return-at-steps:500"), []) as folder:
         launch = Launch(program=PROGRAM, settings={"algo": "ppo", "env": "CartPole-v1"})
         run = Training(
             folder, launch, home=folder.trial_folder(3), varied={"optimizer.lr": 0.002}, seed=77, minutes=0.1
         )
-        flags = parse_train(run._arguments()[1:])
         run.kill()
         run.wait()
         assert run.result().failure == "killed by signal 9"
+        flags = parse_train(run._arguments()[1:])
     assert flags.algo == "ppo"
     assert flags.job.algorithm.optimizer.lr == 0.002
     assert (flags.job.seed, flags.job.limits.max_steps, flags.job.limits.max_minutes) == (77, 500, 0.1)
