@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
+from optuna.trial import Trial, TrialState
 
 from redline.cli.flags import parse_train
 from redline.errors import UserError
@@ -153,11 +153,14 @@ def test_at_each_point_trials_are_compared_by_their_means_at_that_point(tmp_path
 
 def test_the_first_four_at_a_point_are_spared_without_counting_interrupted_ones(tmp_path: Path) -> None:
     study = open_trials(tmp_path, seed=1)
-    halving = Halving(study, ASKED)
+
+    def is_behind(trial: Trial, value: float) -> bool:
+        return Halving(study, ASKED, trial).is_behind(1, value)
+
     lost = draw(study, SPACE, tmp_path)
-    halving.is_behind(lost, 1, 9.0)
+    is_behind(lost, 9.0)
     study.tell(lost.number, state=TrialState.FAIL)
-    behind = [halving.is_behind(draw(study, SPACE, tmp_path), 1, value) for value in (8.0, 7.0, 6.0, 5.0, 4.0)]
+    behind = [is_behind(draw(study, SPACE, tmp_path), value) for value in (8.0, 7.0, 6.0, 5.0, 4.0)]
     assert behind == [False, False, False, False, True]
 
 
@@ -255,7 +258,8 @@ def test_a_damaged_journal_gets_one_line(tmp_path: Path) -> None:
 
 def test_what_a_damaged_journal_says_of_results_steps_and_choices_is_left_out(tmp_path: Path) -> None:
     study = open_trials(tmp_path, seed=1)
-    draw(study, SPACE, tmp_path).set_user_attr("results", 3)
+    trial = draw(study, SPACE, tmp_path)
+    trial.set_user_attr("results", 3)
     assert [record.results for record in read_trials(study, SPACE)] == [()]
     choices = replace(SPACE, dimensions={"layers": Choices(('"plain"',))})
     assert to_settings(choices, {"layers": "nonsense"}) == {}
@@ -264,7 +268,7 @@ def test_what_a_damaged_journal_says_of_results_steps_and_choices_is_left_out(tm
     curve.add_episode({"role": "actor", "return": 7.0, "steps": 10, "time_s": 1.0})
     for steps in (0, -1, "many", [1]):
         study.set_user_attr("whole_run_steps", steps)
-        assert Halving(study, replace(ASKED, goal="steps-to-return:20")).mean_at(curve, 0.25) == 7.0
+        assert Halving(study, replace(ASKED, goal="steps-to-return:20"), trial).mean_at(curve, 0.25) == 7.0
 
 
 def test_trials_of_another_space_in_a_journal_get_one_line(tmp_path: Path) -> None:

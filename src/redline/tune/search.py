@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 import optuna
@@ -19,7 +19,18 @@ from redline.tune.space import Space, describe_settings
 from redline.tune.study import FINAL_SEEDS, REPORT, StudyFolder
 from redline.tune.study_page import build_page, measure_importance
 from redline.tune.training import Launch, Training, stop_all
-from redline.tune.trials import FAILED, Attempt, TrialRecord, best_of, open_trials, read_trials, set_back, to_drawn
+from redline.tune.trials import (
+    FAILED,
+    TrialRecord,
+    best_of,
+    draw,
+    open_trials,
+    read_trials,
+    set_back,
+    to_drawn,
+    to_settings,
+    train_trial,
+)
 
 POLL_S = 0.2
 SHOW_S = 1.0
@@ -29,7 +40,6 @@ MOST_FAILURES = 5  # in a row: then the space or the machine is to blame
 WINNER, DEFAULT = "winner", "default"
 
 Stop = Callable[[], str | None]
-Task = TypeVar("Task", Attempt, Training)
 
 
 @dataclass(frozen=True)
@@ -58,56 +68,31 @@ class Display(Protocol):
 
     def note(self, text: str) -> None:
         """Show a line."""
-        ...
 
     def show(self, view: SearchView) -> None:
         """Show the state of the search."""
-        ...
 
 
 class SearchFailedError(UserError):
     """Too many trials in a row failed."""
 
 
-class Phase(Protocol, Generic[Task]):
-    """A part of a study that trains side by side: the search, or the check."""
-
-    running: list[Task]
-
-    def next_task(self) -> Task | None:
-        """Begin what is due; None if nothing may begin now."""
-        ...
-
-    def take(self, task: Task) -> None:
-        """Take what has ended."""
-        ...
-
-    def view(self) -> SearchView:
-        """Return the state of the phase."""
-        ...
-
-
-def run_phase(phase: Phase[Task], display: Display, stop: Stop) -> str | None:
+def run_phase(phase: "Search | Check", display: Display, stop: Stop) -> str | None:
     """Train until nothing is left to do; return why it was stopped before, or None."""
     next_show_s = 0.0
     try:
         while (reason := stop()) is None:
-            while (task := phase.next_task()) is not None:
-                phase.running.append(task)
+            phase.begin()
             if not phase.running:
                 return None
-            for task in list(phase.running):
-                if task.has_ended():
-                    phase.running.remove(task)
-                    phase.take(task)
+            phase.follow()
             if time.monotonic() >= next_show_s:
                 next_show_s = time.monotonic() + SHOW_S
                 display.show(phase.view())
             time.sleep(POLL_S)
         return reason
     finally:
-        stop_all([task if isinstance(task, Training) else task.training for task in phase.running])
-        phase.running.clear()
+        stop_all(phase.trainings())
 
 
 class Search:
@@ -121,7 +106,8 @@ class Search:
         self._space = space
         self._launch = launch
         self._display = display
-        self.running: list[Attempt] = []
+        self.running: dict[int, Iterator[tuple[int, Training]]] = {}  # trials by number
+        self._newest: dict[int, tuple[int, Training]] = {}  # of each: the place of its seed, and its run
         self._ended = 0
         self._failed: list[str] = []  # in a row
         self._noted_s = time.monotonic()
@@ -156,29 +142,45 @@ class Search:
         last = self._failed[-1] if len(self._failed) >= MOST_FAILURES else None
         return None if last is None else f"{MOST_FAILURES} trials in a row failed, the last: {last}"
 
-    def next_task(self) -> Attempt | None:
-        """Begin a trial if there is room for it, and time for all its seeds."""
-        asked = self._folder.settings
-        if time.monotonic() - self._noted_s >= SAVE_S:
-            self._save_time()
+    def trainings(self) -> list[Training]:
+        """Return the runs that train."""
+        return [training for _, training in self._newest.values()]
+
+    def begin(self) -> None:
+        """Begin trials as long as there is room, and time for all their seeds."""
+        while self._may_begin():
+            trial = draw(self._study, self._space, self._folder.path)
+            settings = to_settings(self._space, trial.params)
+            self.running[trial.number] = train_trial(trial, settings, self._folder, self._launch, self._study)
+            self._display.note(f"trial {trial.number}: {describe_settings(settings)}")
+
+    def _may_begin(self) -> bool:
+        asked, left_s = self._folder.settings, self._left_s()
         is_full = len(self.running) >= asked.side_by_side
         is_last = asked.trials is not None and self._ended + len(self.running) >= asked.trials
-        left_s = self._left_s()
-        if is_full or is_last or (left_s is not None and asked.trial_minutes * 60 > left_s + SLACK_S):
-            return None
-        attempt = Attempt(self._folder, self._launch, self._study, self._space)
-        self._display.note(f"trial {attempt.number}: {describe_settings(attempt.settings)}")
-        return attempt
+        has_time = left_s is None or asked.trial_minutes * 60 <= left_s + SLACK_S
+        return has_time and not is_full and not is_last
 
-    def take(self, task: Attempt) -> None:
-        """Tell how a trial ended."""
-        self._ended += 1
+    def follow(self) -> None:
+        """Look after the trials, and tell how one ended."""
+        for number, steps in list(self.running.items()):
+            if (newest := next(steps, None)) is not None:
+                self._newest[number] = newest
+                continue
+            del self.running[number]
+            self._newest.pop(number, None)
+            self._ended += 1
+            self._tell(number)
+        if time.monotonic() - self._noted_s >= SAVE_S:
+            self._save_time()
+
+    def _tell(self, number: int) -> None:
         records = self._records()
-        (record,) = (found for found in records if found.number == task.number)
+        (record,) = (found for found in records if found.number == number)
         best = best_of(records)
-        is_best = best is not None and best.number == task.number
+        is_best = best is not None and best.number == number
         told = f"{record.state}: {self._told(record)}".removesuffix(": ")
-        self._display.note(f"trial {task.number} {told}{', the best so far' if is_best else ''}")
+        self._display.note(f"trial {number} {told}{', the best so far' if is_best else ''}")
         self._failed = [*self._failed, record.why] if record.state == FAILED else []
 
     def _told(self, record: TrialRecord) -> str:
@@ -197,7 +199,11 @@ class Search:
     def view(self) -> SearchView:
         """Return the state of the search."""
         asked, records, left_s = self._folder.settings, self._records(), self._left_s()
-        best, running = best_of(records), {attempt.number: attempt.describe() for attempt in self.running}
+        best, seeds = best_of(records), asked.seeds_per_trial
+        running = {
+            number: (f"seed {place + 1} of {seeds}, " if seeds > 1 else "") + training.describe()
+            for number, (place, training) in self._newest.items()
+        }
         shares = [0.0]
         if asked.search_minutes is not None and left_s is not None:
             shares.append(1.0 - left_s / (asked.search_minutes * 60))
@@ -236,8 +242,7 @@ class Check:
         self._seeds = FINAL_SEEDS[: folder.settings.final_seeds]
         self._all = [(who, seed) for seed in self._seeds for who in self._varied]
         self._waiting = [run for run in self._all if run not in self._results]
-        self._who: dict[Training, str] = {}
-        self.running: list[Training] = []
+        self.running: dict[tuple[str, int], Training] = {}
 
     def _earlier_results(self) -> Iterator[tuple[str, RunResult]]:
         """Yield what earlier invocations found, without the results of a former winner and damaged rows."""
@@ -259,36 +264,42 @@ class Check:
         found = {who: tuple(self._results[who, seed] for seed in self._seeds) for who in self._varied}
         return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT], repeated=self._repeated)
 
-    def next_task(self) -> Training | None:
-        """Begin the next run if there is room for it."""
-        asked = self._folder.settings
-        if not self._waiting or len(self.running) >= asked.side_by_side:
-            return None
-        who, seed = self._waiting.pop(0)
-        home = self._folder.path / "check" / (f"winner-{self._winner.number:04d}" if who == WINNER else who)
-        varied, minutes = self._varied[who], asked.check_minutes
-        training = Training(self._folder, self._launch, home=home, varied=varied, seed=seed, minutes=minutes)
-        self._who[training] = who
-        return training
+    def trainings(self) -> list[Training]:
+        """Return the runs that train."""
+        return list(self.running.values())
 
-    def take(self, task: Training) -> None:
-        """Write the result of a run."""
-        who, result = self._who[task], task.result()
-        trial = self._winner.number if who == WINNER else None
-        self._folder.add_check({"who": who, "trial": trial, "result": result.row()})
-        self._results[who, result.seed] = result
-        self._display.note(f"check: {who} with seed {result.seed}: {describe_run(self._folder.settings.aim, result)}")
+    def begin(self) -> None:
+        """Begin runs as long as there is room."""
+        asked = self._folder.settings
+        while self._waiting and len(self.running) < asked.side_by_side:
+            who, seed = self._waiting.pop(0)
+            home = self._folder.path / "check" / (f"winner-{self._winner.number:04d}" if who == WINNER else who)
+            varied, minutes = self._varied[who], asked.check_minutes
+            training = Training(self._folder, self._launch, home=home, varied=varied, seed=seed, minutes=minutes)
+            self.running[who, seed] = training
+
+    def follow(self) -> None:
+        """Look after the runs, and write the results of those that ended."""
+        for (who, seed), training in list(self.running.items()):
+            if not training.has_ended():
+                continue
+            del self.running[who, seed]
+            result = self._results[who, seed] = training.result()
+            trial = self._winner.number if who == WINNER else None
+            self._folder.add_check({"who": who, "trial": trial, "result": result.row()})
+            self._display.note(f"check: {who} with seed {seed}: {describe_run(self._folder.settings.aim, result)}")
 
     def view(self) -> SearchView:
         """Return the state of the check."""
-        asked, running = self._folder.settings, {(self._who[run], run.seed): run.describe() for run in self.running}
-        views = []
+        asked, views = self._folder.settings, []
         for place, (who, seed) in enumerate(self._all):
-            told, state = running.get((who, seed), ""), "running" if (who, seed) in running else "waiting"
+            told, state = "", "waiting"
             if (who, seed) in self._results:
                 told, state = describe_run(asked.aim, self._results[who, seed]), "done"
+            elif (who, seed) in self.running:
+                told, state = self.running[who, seed].describe(), "running"
             views.append(TrialView(number=place, state=state, settings={"of": who, "seed": seed}, told=told))
-        turns = -(-(len(running) + len(self._waiting)) // asked.side_by_side)
+        turns = -(-(len(self.running) + len(self._waiting)) // asked.side_by_side)
         return SearchView(
             phase="check on unused seeds",
             trials=views,

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from redline.jsonl import RecordWriter, measured, plain_text
 from redline.tune.goals import Curve, RunResult
 from redline.tune.space import Choices, Dimension, Space
 from redline.tune.study import JOURNAL, StudyFolder, StudySettings
-from redline.tune.training import Launch, Training
+from redline.tune.training import Launch, Training, stop_all
 
 NAME = "redline"
 MAX_JOURNAL_BYTES = 512_000_000
@@ -165,21 +165,24 @@ def best_of(trials: Sequence[TrialRecord]) -> TrialRecord | None:
 
 
 class Halving:
-    """Successive halving: a trial ends at a rung if it is in the worse half of the trials there."""
+    """Successive halving of one trial: it ends at a rung if it is in the worse half of the trials there."""
 
-    def __init__(self, study: optuna.Study, asked: StudySettings) -> None:
+    def __init__(self, study: optuna.Study, asked: StudySettings, trial: optuna.Trial) -> None:
         self._study = study
         self._asked = asked
+        self._trial = trial
+        self._rungs = deque(RUNGS.items())
 
     def _whole_run_steps(self) -> int | None:
         """Return the steps of a whole run: those of the goal, or of the first run that ended; None before."""
         first_run_steps = int(measured(self._study.user_attrs.get(WHOLE_RUN_STEPS)) or 0)
         return self._asked.aim.max_steps or (first_run_steps if first_run_steps > 0 else None)
 
-    def note_run(self, steps: int) -> None:
-        """Remember the steps of the first run that ends."""
-        if steps > 0 and self._whole_run_steps() is None:
-            self._study.set_user_attr(WHOLE_RUN_STEPS, steps)
+    def note_run(self, training: Training) -> None:
+        """Take a run that has ended: the first shows the steps of a whole one; report rungs that it passed unseen."""
+        if training.curve.steps > 0 and self._whole_run_steps() is None:
+            self._study.set_user_attr(WHOLE_RUN_STEPS, training.curve.steps)
+        self.is_behind_in(training, share=math.inf)
 
     def share_of(self, training: Training) -> float:
         """Return how far a run is: by steps if they count, so that a slow run is not behind, else by minutes."""
@@ -194,13 +197,20 @@ class Halving:
             return curve.mean_at(steps=share * (self._whole_run_steps() or math.inf))
         return curve.mean_at(time_s=share * self._asked.minutes_per_trial * 60)
 
-    def is_behind(self, trial: optuna.Trial, step: int, value: float | None) -> bool:
+    def is_behind_in(self, training: Training, *, share: float) -> bool:
+        """Compare a first run with other trials at each rung up to this share of it."""
+        is_behind = False
+        while self._rungs and share >= self._rungs[0][1]:
+            step, at = self._rungs.popleft()
+            is_behind |= self.is_behind(step, self.mean_at(training.curve, at))
+        return is_behind
+
+    def is_behind(self, step: int, value: float | None) -> bool:
         """Report a value to Optuna; return whether the trial should end, with enough others to compare."""
         if value is None or not math.isfinite(value):
             return False
-        trial.report(value, step)
-        would_end = trial.should_prune()
-        if not would_end or self._asked.pruning == "off":
+        self._trial.report(value, step)
+        if not self._trial.should_prune() or self._asked.pruning == "off":
             return False
         trials = self._study.get_trials(deepcopy=False)
         # without the interrupted ones
@@ -208,88 +218,40 @@ class Halving:
         return sum(reached) > FREE_TRIALS
 
 
-class Attempt:
-    """A running trial, which trains its seeds one after the other."""
+def train_trial(
+    trial: optuna.Trial, settings: Mapping[str, Any], folder: StudyFolder, launch: Launch, study: optuna.Study
+) -> Iterator[tuple[int, Training]]:
+    """Train the seeds of a trial one after the other, and tell Optuna what came of it.
 
-    def __init__(self, folder: StudyFolder, launch: Launch, study: optuna.Study, space: Space) -> None:
-        self._trial = draw(study, space, folder.path)
-        self._folder, self._launch, self._study = folder, launch, study
-        self._halving = Halving(study, folder.settings)
-        self._rungs = deque(RUNGS.items())
-        self._results: list[RunResult] = []
-        self.number = self._trial.number
-        self.settings = to_settings(space, self._trial.params)
-        self.training = self._start()
+    Yields the place of the seed and its run as long as that trains, so that the caller can follow several trials.
+    """
+    asked, halving, results = folder.settings, Halving(study, folder.settings, trial), list[RunResult]()
+    home, minutes = folder.trial_folder(trial.number), asked.minutes_per_trial
 
-    def _start(self) -> Training:
-        asked = self._folder.settings
-        return Training(
-            self._folder,
-            self._launch,
-            home=self._folder.trial_folder(self.number),
-            varied=self.settings,
-            seed=asked.search_seed(self.number, len(self._results)),
-            minutes=asked.minutes_per_trial,
-        )
+    def keep(result: RunResult) -> None:
+        results.append(result)
+        trial.set_user_attr(RESULTS, [found.row() for found in results])
 
-    def describe(self) -> str:
-        """Describe how far the trial is."""
-        seeds = self._folder.settings.seeds_per_trial
-        place = f"seed {len(self._results) + 1} of {seeds}, " if seeds > 1 else ""
-        return f"{place}{self.training.describe()}"
+    def end(state: TrialState, why: str = "", *, kind: str = "") -> None:
+        trial.set_user_attr(OUTCOME, {"state": kind, "why": why})
+        study.tell(trial.number, asked.aim.score(results) if state == TrialState.COMPLETE else None, state=state)
 
-    def has_ended(self) -> bool:
-        """Follow the run; at its end begin the next one, or finish the trial."""
-        training = self.training
-        if training.has_ended():
-            return self._take_result(training.result())
-        if not self._results and training.curve.reached is None and self._is_behind():
-            training.stop()
-            training.wait()
-            self._results.append(training.result())
-            why = f"behind at {training.curve.steps:,} steps, {training.share:.0%} of its minutes"
-            return self._end(TrialState.PRUNED, why)
-        return False
-
-    def _take_result(self, result: RunResult) -> bool:
-        self._results.append(result)
-        if result.failure:  # for the sampler the worst there is
-            return self._end(TrialState.PRUNED, result.failure, state=FAILED)
-        self._halving.note_run(result.steps)
-        while self._rungs:  # rungs that it passed unseen: other trials are compared with its means there
-            self._is_behind_at_rung()
-        asked = self._folder.settings
-        score, step = asked.aim.score(self._results), FIRST_RUN_STEP * 2 ** (len(self._results) - 1)
-        is_behind = self._halving.is_behind(self._trial, step, score)
-        if len(self._results) == asked.seeds_per_trial:
-            is_scored = math.isfinite(score)
-            return self._end(TrialState.COMPLETE, "") if is_scored else self._end(TrialState.PRUNED, "no score")
-        if is_behind:
-            return self._end(TrialState.PRUNED, f"behind after {len(self._results)} of {asked.seeds_per_trial} seeds")
-        self._note_results()
-        self.training = self._start()
-        return False
-
-    def _is_behind(self) -> bool:
-        """Tell whether other trials were better at the same point of their first run."""
-        if self.training.curve.mean is None:
-            return False  # a long first episode is not a bad one
-        is_behind, share = False, self._halving.share_of(self.training)
-        while self._rungs and share >= self._rungs[0][1] and not is_behind:
-            is_behind = self._is_behind_at_rung()
-        return is_behind
-
-    def _is_behind_at_rung(self) -> bool:
-        """Compare the mean at the next rung with other trials."""
-        step, share = self._rungs.popleft()
-        return self._halving.is_behind(self._trial, step, self._halving.mean_at(self.training.curve, share))
-
-    def _note_results(self) -> None:
-        self._trial.set_user_attr(RESULTS, [result.row() for result in self._results])
-
-    def _end(self, ended: TrialState, why: str, *, state: str = "") -> bool:
-        self._note_results()
-        self._trial.set_user_attr(OUTCOME, {"state": state, "why": why})
-        score = self._folder.settings.aim.score(self._results) if ended == TrialState.COMPLETE else None
-        self._study.tell(self.number, score, state=ended)
-        return True
+    for place in range(asked.seeds_per_trial):
+        seed = asked.search_seed(trial.number, place)
+        training = Training(folder, launch, home=home, varied=settings, seed=seed, minutes=minutes)
+        while not training.has_ended():
+            curve = training.curve
+            may_prune = place == 0 and curve.reached is None and curve.mean is not None  # a first episode may be long
+            if may_prune and halving.is_behind_in(training, share=halving.share_of(training)):
+                stop_all([training])
+                keep(training.result())
+                return end(TrialState.PRUNED, f"behind at {curve.steps:,} steps, {training.share:.0%} of its minutes")
+            yield place, training
+        keep(training.result())
+        if failure := results[-1].failure:  # for the sampler the worst there is
+            return end(TrialState.PRUNED, failure, kind=FAILED)
+        halving.note_run(training)
+        is_behind = halving.is_behind(FIRST_RUN_STEP * 2**place, asked.aim.score(results))
+        if is_behind and place + 1 < asked.seeds_per_trial:
+            return end(TrialState.PRUNED, f"behind after {place + 1} of {asked.seeds_per_trial} seeds")
+    return end(TrialState.COMPLETE) if math.isfinite(asked.aim.score(results)) else end(TrialState.PRUNED, "no score")
