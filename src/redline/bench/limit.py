@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +30,7 @@ MOST_BYTES = 256 * 1024**2  # of all of them, unless two take more
 Algorithm = QLearning | OnPolicy
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """The arithmetic that an algorithm needs, whatever computes it."""
 
     flop_per_update: float
@@ -57,7 +57,7 @@ class Limit:
 
     def figures(self) -> dict[str, float]:
         """Return what the limit is made of."""
-        return {**asdict(self.work), "sgemm_gflops": self.sgemm_gflops}
+        return {**self.work._asdict(), "sgemm_gflops": self.sgemm_gflops}
 
 
 class Sgemm:
