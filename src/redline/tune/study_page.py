@@ -9,7 +9,7 @@ import optuna
 
 from redline.report.amounts import DASH, amount, span
 from redline.report.charts import Bar, Chart, Line, LineChart, ShareChart
-from redline.report.parts import Notice, PageParts, Part, Section, Table, Text, Tiles, grid, render_page
+from redline.report.parts import Notice, Part, Section, Table, Text, Tiles, grid, render_parts
 from redline.tune.goals import Goal, Verdict, describe_run
 from redline.tune.space import Choices, Space, describe_settings, describe_value
 from redline.tune.study import FINAL_SEEDS, SEARCH_SEEDS, StudyFolder
@@ -49,7 +49,7 @@ def build_page(
         _trial_section(asked.aim, space, trials),
         _space_section(space),
     ]
-    return render_page(PageParts(title, under, parts), unix_s=unix_s)
+    return render_parts(title, under, parts, unix_s=unix_s)
 
 
 def measure_importance(study: optuna.Study, trials: Sequence[TrialRecord]) -> dict[str, float]:
@@ -66,7 +66,7 @@ def measure_importance(study: optuna.Study, trials: Sequence[TrialRecord]) -> di
 
 
 def _section(title: str, identity: str, part: Part | Sequence[Chart], *more: Part, lead: str = "") -> Section:
-    drawn = grid(part, owner="study", max_points=MAX_POINTS) if isinstance(part, Sequence) else part
+    drawn = grid(part, max_points=MAX_POINTS) if isinstance(part, Sequence) else part
     return Section(title, [drawn, *more], identity=identity, lead=lead)
 
 
