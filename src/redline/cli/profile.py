@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from redline.bench.knockout.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARNER, percent
-from redline.bench.knockout.profiling import VIEWER, Profile
-from redline.bench.results import busy_words
+from redline.bench.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARNER, percent
+from redline.bench.measuring import busy_words
+from redline.bench.profiling import VIEWER, Profile
 from redline.cli.bench import OutputFlags, check_out, ended_by_signals, give_out, tell
 from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
 from redline.cli.main import FAILED, refuse

@@ -40,7 +40,7 @@ from redline.tune.study import (
 from redline.tune.training import Launch
 
 if TYPE_CHECKING:
-    from redline.tune.tuner import Found
+    from redline.tune.search import Found
 
 MISSING = "redline tune needs Optuna: pip install 'optuna>=5,<6'"
 
@@ -111,7 +111,7 @@ def run(args: Sequence[str]) -> int:
     plan = new_plan(flags) if flags.resume is None else resumed_plan(flags, flags.resume)
     if flags.write_recipe is not None:
         require_writable(flags.write_recipe)
-    with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, ["redline tune", *args]) as folder:
+    with StopRequest() as stop, StudyFolder(plan.folder, plan.settings, ["redline tune", *args]) as folder:
         return search_and_check(plan, folder, flags, stop)
 
 
@@ -130,8 +130,7 @@ def require_writable(recipe: Path) -> None:
 def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: StopRequest) -> int:
     """Search, check the winner, print the result, and return the exit code."""
     from redline.cli.tune_display import TuneDisplay, opening_lines  # loads Optuna
-    from redline.tune.search import SearchFailedError
-    from redline.tune.tuner import tune
+    from redline.tune.search import SearchFailedError, tune
 
     asked = plan.settings
     title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"

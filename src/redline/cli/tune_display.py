@@ -12,10 +12,9 @@ from rich.text import Text
 from redline.cli.displays import Lines, LivePanel, framed, render_progress
 from redline.cli.output import is_plain, print_table
 from redline.tune.goals import Goal, RunResult, describe_run
-from redline.tune.search import SearchView, TrialView, describe_settings, describe_value
-from redline.tune.space import Space
+from redline.tune.search import Found, SearchView, TrialView
+from redline.tune.space import Space, describe_settings, describe_value
 from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
-from redline.tune.tuner import Found
 from redline.units import duration
 
 LINE_INTERVAL_S = 30.0
