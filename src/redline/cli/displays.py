@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from redline.cli.output import draw_facts, is_plain
+from redline.cli.output import Printing, draw_facts, is_plain
 from redline.runtime.gauges import REST, Gauges, RoleGauges
 from redline.units import duration, number, rate, size
 
@@ -93,11 +93,11 @@ class Lines(AbstractContextManager["Lines"]):
             self.note(render_line(gauges))
 
 
-def open_display(title: str, *, plain: bool, as_json: bool = False) -> LivePanel | Lines:
+def open_display(title: str, flags: Printing) -> LivePanel | Lines:
     """Return the live panel in a terminal, else lines; with --json they go to stderr."""
-    if as_json:
+    if flags.json:
         return Lines(sys.stderr)
-    return Lines() if is_plain(plain=plain) else LivePanel(title)
+    return Lines() if is_plain(flags) else LivePanel(title)
 
 
 def render_panel(title: str, gauges: Gauges, more: Sequence[tuple[str, str]] = ()) -> RenderableType:

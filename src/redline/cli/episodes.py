@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from redline.cli.main import DONE
-from redline.cli.output import is_plain, print_json, print_table, progress_bar, warn
+from redline.cli.output import give, is_plain, print_table, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.episodes.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
 from redline.errors import UserError, unknown_name
-from redline.files import explain
+from redline.files import explained
 from redline.jsonl import plain_text
 from redline.runs.locating import is_recorded, locate_run
 from redline.units import size
@@ -86,11 +86,8 @@ def run(args: Sequence[str]) -> int:
     """List as the flags say and return the exit code."""
     flags = parse(EpisodesFlags, args, prog="redline episodes")
     path = check_run(locate_run(flags.run))
-    with progress_bar("reading the episodes", plain=is_plain(plain=flags.plain, as_json=flags.json)) as progress:
-        try:
-            library = open_library(path)
-        except OSError as error:
-            raise UserError(f"the recordings can't be read: {explain(error, path)}") from None
+    with progress_bar("reading the episodes", plain=is_plain(flags)) as progress:
+        library = read_library(path)
         progress(0.7)  # recordings take longer to read than rows
         catalogue = read_catalogue(path, library)
     if count := catalogue.num_unusable:
@@ -99,11 +96,7 @@ def run(args: Sequence[str]) -> int:
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]
     shown = arrange(matching, flags)
     facts = facts_of(path, catalogue, library, num_matching=len(matching), shown=shown)
-    if flags.json:
-        print_json(facts)
-    else:
-        show(facts, flags)
-    return DONE
+    return give(facts, flags, partial(show, sort=flags.sort))
 
 
 def check_run(path: Path) -> Path:
@@ -114,6 +107,12 @@ def check_run(path: Path) -> Path:
     if not is_recorded(path):
         raise UserError(f"{path} is no run directory: it holds neither run.json nor episodes.jsonl")
     return path
+
+
+def read_library(run: Path) -> Library:
+    """Read the recordings of a run; UserError if that fails."""
+    with explained(UserError, run, before="the recordings can't be read: "):
+        return open_library(run)
 
 
 def problems_of(library: Library) -> list[str]:
@@ -202,16 +201,16 @@ def recordings_bytes(library: Library) -> int:
     return sum(path.stat().st_size for path in library.paths if path.is_file())
 
 
-def show(facts: Mapping[str, Any], flags: EpisodesFlags) -> None:
+def show(facts: Mapping[str, Any], *, sort: str, plain: bool) -> None:
     """Print a table of the episodes, their number, and the size of the recordings."""
     total, matching, recorded = facts["num_episodes"], facts["num_matching"], facts["num_recorded"]
     shown = facts["shown"]
     if shown:
         head = ("id", "role", "step", "return", "length", "lane", "key seed", "recorded")
         rows = [_cells(episode) for episode in facts["episodes"]]
-        print_table(head, rows, plain=is_plain(plain=flags.plain), numeric=(0, 2, 3, 4, 5, 6))
+        print_table(head, rows, plain=plain, numeric=(0, 2, 3, 4, 5, 6))
     if shown < matching:
-        counted = f"the {LARGEST_OF[flags.sort]} {shown:,} of {matching:,} episodes (--limit 0 lists all)"
+        counted = f"the {LARGEST_OF[sort]} {shown:,} of {matching:,} episodes (--limit 0 lists all)"
     else:
         counted = f"{matching:,} episode{'s' * (matching != 1)}"
     if matching < total:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from redline.cli.main import DONE, refuse
+from redline.cli.main import DONE
 from redline.cli.output import print_json
-from redline.cli.parsing import parse
+from redline.cli.parsing import Plain, parse
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
-from redline.files import explain
+from redline.files import explained
 from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
@@ -38,8 +38,7 @@ class MonitorFlags:
     """Process to watch, with all its children."""
     hz: float = DEFAULT_HZ
     """Samples per second."""
-    plain: bool = False
-    """Plain text; nothing is drawn anyway."""
+    plain: Plain = False
     json: bool = False
     """Print a summary as one JSON object on stdout; what the command prints there goes to stderr."""
 
@@ -69,7 +68,7 @@ def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
         command = Command(words, stdout_to_stderr=flags.json)
     except OSError as error:
         remove_files(out)
-        return refuse(f"{words[0]} can't be run ({error.strerror}): {HOW_TO_START}", as_json=flags.json)
+        raise UserError(f"{words[0]} can't be run ({error.strerror}): {HOW_TO_START}") from error
     with command:
         try:
             recording = open_recording(flags, out, command.pid, events, is_new=True)
@@ -112,20 +111,16 @@ def make_folder(out: Path) -> Path:
     """Make the folder; refuse one that holds a recording, because two would mix."""
     if (out / HARDWARE).exists():
         raise UserError(f"{out} holds a recording already: use another --out")
-    try:
+    with explained(UserError, out, before="out ", after=": use another --out"):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"out {explain(error, out)}: use another --out") from None
     return out
 
 
 def open_files(out: Path) -> RecordWriter:
     """Make the files of a recording before anything runs, and return the one for its events."""
-    try:
+    with explained(UserError, out, before="out ", after=": use another --out"):
         RecordWriter(out / HARDWARE).close()
         return RecordWriter(out / EVENTS)
-    except OSError as error:
-        raise UserError(f"out {explain(error, out)}: use another --out") from None
 
 
 def remove_files(out: Path) -> None:

@@ -11,16 +11,16 @@ import tyro
 from redline.algorithms.catalog import canonical_name
 from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import default_job, scan
-from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.output import is_plain, print_json, print_table, progress_bar
-from redline.cli.parsing import Json, Plain, parse
+from redline.cli.main import failing
+from redline.cli.output import give, is_plain, print_table, progress_bar
+from redline.cli.parsing import Json, Plain, check_seed, parse, run_subject
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 from redline.episodes.estimate import measure_recordings
 from redline.episodes.tracing import RecordingConfig
-from redline.errors import UserError, unknown_name
-from redline.files import explain, free_bytes
+from redline.errors import UserError
+from redline.files import explained, free_bytes
 from redline.plan.disk import DiskPlan
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.replay import available_bytes
@@ -32,7 +32,6 @@ from redline.runtime.replay_sizing import measure_codecs
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.units import size
 
-SUBJECTS = ("memory", "disk")
 MIN_CAPACITY, MAX_CAPACITY, MOST_STEPS = 1_000, 10**12, 10**12
 NUM_ENVS = 4  # to play in: each takes a moment to start
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
@@ -99,30 +98,13 @@ def check_play(seconds: float, seed: int) -> None:
     """Refuse a random play that measures nothing or never ends, and a seed that no env takes."""
     if not 0.0 < seconds <= 3_600.0:
         raise UserError(f"seconds is {seconds:g}: use more than 0 and at most 3600, such as --seconds 3")
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed is {seed}: use 0 to {2**31 - 1:_}")
+    check_seed(seed)
 
 
 def run(args: Sequence[str]) -> int:
     """Plan what the first word names, and return the exit code."""
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    subject, rest = (args[at] if at < len(args) else "-"), [*args[:at], *args[at + 1 :]]
-    if subject in ("--help", "-h"):
-        print(
-            "usage: redline plan memory|disk [options]\n\n"
-            "redline plan memory --help and redline plan disk --help show the options"
-        )
-        return DONE
-    if subject.startswith("-"):
-        raise UserError(
-            "plan needs a subject: redline plan memory --capacity 1_000_000, or redline plan disk --steps 50_000_000"
-        )
-    if subject not in SUBJECTS:
-        raise unknown_name("plan", subject, SUBJECTS)
-    try:
-        return run_disk(rest) if subject == "disk" else run_memory(rest)
-    except EnvError as error:
-        return refuse(str(error), as_json="--json" in args, code=FAILED)
+    with failing(EnvError):
+        return run_subject("plan", args, SUBJECTS)
 
 
 def effective_env(asked: EnvConfig, usual: EnvConfig) -> tuple[EnvConfig, set[str]]:
@@ -136,13 +118,11 @@ def effective_env(asked: EnvConfig, usual: EnvConfig) -> tuple[EnvConfig, set[st
 
 def free_at(path: Path) -> int:
     """Return the free bytes on the disk of a folder, which need not exist yet."""
-    try:
+    with explained(UserError, path, before="path ", after=": use another --path"):
         place = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
         if not place.is_dir():
             raise UserError(f"path {path} is no folder: name a folder on the disk that is meant")
         return free_bytes(place)
-    except OSError as error:
-        raise UserError(f"path {explain(error, path)}: use another --path") from None
 
 
 def run_memory(args: Sequence[str]) -> int:
@@ -158,8 +138,7 @@ def run_memory(args: Sequence[str]) -> int:
         disk_path=str(flags.path),
     )
     spec = env_spec(env)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    with progress_bar(f"playing {spec.name}", plain=plain) as progress:
+    with progress_bar(f"playing {spec.name}", plain=is_plain(flags)) as progress:
         measured = measure_codecs(
             env,
             CODECS if spec.is_image else ("raw",),
@@ -170,11 +149,8 @@ def run_memory(args: Sequence[str]) -> int:
         )
     env_words = env_flags(env, usual, ignored=ignored)
     plan = plan_memory(spec, measured, env_flags=env_words, capacity=flags.capacity, room=room)
-    if flags.json:
-        print_json(plan.to_json())
-    else:
-        show_memory(plan, plain=plain, num_played=max(found.num_transitions for found in measured.values()))
-    return DONE
+    num_played = max(found.num_transitions for found in measured.values())
+    return give(plan.to_json(), flags, lambda _, plain: show_memory(plan, plain=plain, num_played=num_played))
 
 
 def env_flags(env: EnvConfig, usual: EnvConfig, *, ignored: Collection[str]) -> list[str]:
@@ -229,8 +205,7 @@ def run_disk(args: Sequence[str]) -> int:
         raise UserError(f"{algo} has no replay memory: leave out --replay.…, or use --algo dqn")
     env, _ = effective_env(flags.env, usual.env)
     free = free_at(flags.path)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    with progress_bar(f"playing {env.id}", plain=plain) as progress:
+    with progress_bar(f"playing {env.id}", plain=is_plain(flags)) as progress:
         settled = resolve_job(with_replay(replace(usual, env=env), flags.replay))
         measured = measure_recordings(
             settled.job.env,
@@ -257,11 +232,7 @@ def run_disk(args: Sequence[str]) -> int:
         free_bytes=free,
         path=str(flags.path),
     )
-    if flags.json:
-        print_json(plan.to_json())
-    else:
-        show_disk(plan, plain=plain)
-    return DONE
+    return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
 
 
 def with_replay(job: Job, replay: ReplayConfig) -> Job:
@@ -311,3 +282,9 @@ def show_disk(plan: DiskPlan, *, plain: bool) -> None:
 def _recorded(plan: DiskPlan) -> str:
     usual = {"all": "every episode", "best": "the best episodes", "off": "none"}
     return usual.get(plan.record, f"one episode in {plan.record}") + (" with values" if plan.has_values else "")
+
+
+SUBJECTS = {
+    "memory": (run_memory, "a replay memory in every layout, and what fits this machine"),
+    "disk": (run_disk, "what a whole run will leave on disk"),
+}

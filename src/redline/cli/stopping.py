@@ -1,7 +1,8 @@
-"""Ctrl-C, SIGTERM and a closed terminal ask a run to stop; it saves a checkpoint first."""
+"""Ctrl-C, SIGTERM and a closed terminal ask a run to stop; it saves a checkpoint first. Other work ends at once."""
 
 import signal
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Self
 
@@ -30,3 +31,16 @@ class StopRequest(AbstractContextManager["StopRequest"]):
         if self.signal is signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = self.signal or signal.Signals(number)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the work as Ctrl-C does, so that no process outlives it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

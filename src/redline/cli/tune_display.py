@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redline.cli.displays import Lines, LivePanel, framed, render_progress
-from redline.cli.output import is_plain, print_table
+from redline.cli.output import print_table
 from redline.tune.goals import Goal, RunResult, describe_run
 from redline.tune.search import SearchView, TrialView, describe_settings, describe_value
 from redline.tune.space import Space
@@ -168,7 +168,7 @@ def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain
         for result in results
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "run")
-    print_table(head, rows, plain=is_plain(plain=plain), numeric=(1, 3, 4))
+    print_table(head, rows, plain=plain, numeric=(1, 3, 4))
     for failure in found.verdict.repeated:
         print(f"failed before and trained again: {failure}")
     print(

@@ -48,7 +48,7 @@ def run(args: Sequence[str]) -> int:
         print_json(to_json(followed, events))
         return DONE
     title = title_of(followed)
-    with suppress(KeyboardInterrupt), open_display(title, plain=flags.plain) as display:
+    with suppress(KeyboardInterrupt), open_display(title, flags) as display:
         if isinstance(display, Lines):
             display.note(title)
         watch(followed, events, display)
