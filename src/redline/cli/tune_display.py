@@ -1,6 +1,5 @@
 """What `redline tune` prints: a live table or lines during a search, then the result."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ class TuneDisplay:
     def __init__(self, display: LivePanel | Lines, title: str) -> None:
         self._display = display
         self._title = title
-        self._next_s = time.monotonic() + LINE_INTERVAL_S
 
     @property
     def is_closed(self) -> bool:
@@ -44,9 +42,8 @@ class TuneDisplay:
         """Redraw the panel, or print a line if the last one is old enough."""
         if isinstance(self._display, LivePanel):
             self._display.draw(render_search(self._title, view))
-        elif time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + LINE_INTERVAL_S
-            self._display.note(render_line(view))
+        else:
+            self._display.show_line(render_line(view), LINE_INTERVAL_S)
 
 
 def render_search(title: str, view: SearchView) -> RenderableType:
