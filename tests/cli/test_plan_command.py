@@ -20,7 +20,7 @@ BAD = [
     (["plan", "memory", "--env", "pongg"], "unknown env 'pongg': did you mean pong"),
     (["plan", "memory", "--env.size", "0"], "the nearest is --env.size 16"),
     (["plan", "memory", "--env.stack", "0"], "env.stack is 0"),
-    (["plan", "memory", "--seconds", "0"], "seconds is 0: use more than 0"),
+    (["plan", "memory", "--seconds", "0"], "seconds is 0.0: use 0.001 to 3_600"),
     (["plan", "memory", "--seconds", "nan"], "seconds is nan"),
     (["plan", "memory", "--seed", "-1"], "seed is -1"),
     (["plan", "memory", "--path", "/dev/null"], "is no folder"),

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from redline.bench.replay_speed import GAMES, ReplayBench
 from redline.bench.training_speed import ALGORITHMS, TrainBench
 from redline.cli.main import DONE, FAILED, FailureError, failing
 from redline.cli.output import give, print_table
-from redline.cli.parsing import Json, Plain, check_seed, parse, run_subject
+from redline.cli.parsing import Json, Plain, check_range, check_seed, parse, run_subject
 from redline.cli.stopping import ended_by_signals
 from redline.cli.train import TRAINING_ERRORS
 from redline.envs.atari import SEED_INTERVAL_STEPS
@@ -56,9 +57,8 @@ class TurnFlags:
     """Seed of everything random."""
 
     def __post_init__(self) -> None:
-        check_rounds(self.rounds)
-        if not 0.0 < self.turn_seconds <= 60.0:
-            raise UserError(f"turn-seconds is {self.turn_seconds:g}: use more than 0 and at most 60")
+        check_range("rounds", self.rounds, 1, 1_000)
+        check_range("turn-seconds", self.turn_seconds, 0.001, 60)
         check_seed(self.seed)
 
 
@@ -71,10 +71,17 @@ def run(args: Sequence[str]) -> int:
     return run_subject("bench", args, SUBJECTS)
 
 
-def check_rounds(rounds: int) -> None:
-    """Refuse rounds that measure nothing, or never end."""
-    if not 1 <= rounds <= 1_000:
-        raise UserError(f"rounds is {rounds}: use 1 to 1000")
+def run_bench(
+    subject: str, kind: type[Any], make: Callable[[Any], Any], show: Callable[..., None], args: Sequence[str]
+) -> int:
+    """Measure and print; 1 if a training did not do the updates per step that its settings ask for."""
+    command = f"redline bench {subject}"
+    flags = parse(kind, args, default=kind(), prog=command)
+    bench = make(flags)
+    with explained(FailureError, getattr(flags, "path", Path()), before="the bench stopped: "):
+        result = measure(bench.run)
+    code = give_out(result, flags.output, command=command, args=args, show=show)
+    return code if result.get("same_updates_per_step", True) else FAILED
 
 
 def check_out(out: Path, flag: str = "out") -> None:
@@ -147,11 +154,9 @@ class BenchEnvFlags:
     """Where the result goes."""
 
 
-def run_env(args: Sequence[str]) -> int:
-    """Measure the env layer, and print."""
-    flags = parse(BenchEnvFlags, args, default=BenchEnvFlags(), prog="redline bench env")
-    bench = EnvBench(EnvConfig(id=flags.env), num_envs=flags.num_envs, threads=flags.threads, **by_turns(flags.turns))
-    return give_out(measure(bench.run), flags.output, command="redline bench env", args=args, show=show_env)
+def make_env(flags: BenchEnvFlags) -> EnvBench:
+    """Return the bench of the env layer."""
+    return EnvBench(EnvConfig(id=flags.env), flags.num_envs, flags.threads, **by_turns(flags.turns))
 
 
 def show_env(result: Mapping[str, Any], *, plain: bool) -> None:
@@ -189,11 +194,9 @@ class BenchLearnerFlags:
     """Where the result goes."""
 
 
-def run_learner(args: Sequence[str]) -> int:
-    """Measure updates, and print."""
-    flags = parse(BenchLearnerFlags, args, default=BenchLearnerFlags(), prog="redline bench learner")
-    bench = LearnerBench(flags.algo, flags.batch_size, flags.threads, **by_turns(flags.turns))
-    return give_out(measure(bench.run), flags.output, command="redline bench learner", args=args, show=show_learner)
+def make_learner(flags: BenchLearnerFlags) -> LearnerBench:
+    """Return the bench of updates."""
+    return LearnerBench(flags.algo, flags.batch_size, flags.threads, **by_turns(flags.turns))
 
 
 def show_learner(result: Mapping[str, Any], *, plain: bool) -> None:
@@ -230,14 +233,10 @@ class BenchReplayFlags:
     """Where the result goes."""
 
 
-def run_replay(args: Sequence[str]) -> int:
-    """Measure the replay memory, and print."""
-    flags = parse(BenchReplayFlags, args, default=BenchReplayFlags(), prog="redline bench replay")
+def make_replay(flags: BenchReplayFlags) -> ReplayBench:
+    """Return the bench of the replay memory."""
     games = [_game(name.strip()).name for name in flags.games.split(",") if name.strip()]
-    bench = ReplayBench(games, flags.transitions, path=flags.path, **by_turns(flags.turns))
-    with explained(FailureError, flags.path, before="the bench stopped: "):
-        result = measure(bench.run)
-    return give_out(result, flags.output, command="redline bench replay", args=args, show=show_replay)
+    return ReplayBench(games, flags.transitions, path=flags.path, **by_turns(flags.turns))
 
 
 def by_turns(turns: TurnFlags) -> dict[str, Any]:
@@ -290,25 +289,20 @@ class BenchTrainFlags:
     """Where the result goes."""
 
     def __post_init__(self) -> None:
-        check_rounds(self.rounds)
-        if not 0.0 < self.seconds <= 3_600.0:
-            raise UserError(f"seconds is {self.seconds:g}: use more than 0 and at most 3600")
-        if self.warmup_steps is not None and not 100 <= self.warmup_steps <= 1_000_000:
-            raise UserError(f"warmup-steps is {self.warmup_steps}: use 100 to 1_000_000")
+        check_range("rounds", self.rounds, 1, 1_000)
+        check_range("seconds", self.seconds, 0.001, 3_600)
+        if self.warmup_steps is not None:
+            check_range("warmup-steps", self.warmup_steps, 100, 1_000_000)
 
 
-def run_train(args: Sequence[str]) -> int:
-    """Measure a training, and print; 1 if it did not do the updates per step that its settings ask for."""
-    flags = parse(BenchTrainFlags, args, default=BenchTrainFlags(), prog="redline bench train")
+def make_train(flags: BenchTrainFlags) -> TrainBench:
+    """Return the bench of a whole training."""
     algorithm, game = flags.algo.lower(), _game(flags.env)
     if algorithm not in ALGORITHMS:
         raise unknown_name("algorithm of this bench", flags.algo, ALGORITHMS)
     if game.protocol is not DQN_2015:
         raise UserError(f"env {flags.env!r} is no Atari game by the rules of 2015: use one such as pong")
-    bench = TrainBench(algorithm, game.gymnasium_id, flags.rounds, flags.seconds, flags.warmup_steps)
-    result = measure(bench.run)
-    code = give_out(result, flags.output, command="redline bench train", args=args, show=show_train)
-    return code if result["same_updates_per_step"] else FAILED
+    return TrainBench(algorithm, game.gymnasium_id, flags.rounds, flags.seconds, flags.warmup_steps)
 
 
 def show_train(result: Mapping[str, Any], *, plain: bool) -> None:
@@ -338,9 +332,10 @@ def show_train(result: Mapping[str, Any], *, plain: bool) -> None:
     print_verdict(result)
 
 
-SUBJECTS = {
-    "replay": (run_replay, "the replay memory: bytes per transition, batches and inserts per second"),
-    "env": (run_env, "the env layer, beside the bare emulators"),
-    "learner": (run_learner, "updates per second, beside what the machine's arithmetic allows"),
-    "train": (run_train, "a whole training, beside the machine's limit"),
+_KINDS: dict[str, tuple[type[Any], Callable[[Any], Any], Callable[..., None]]] = {
+    "replay": (BenchReplayFlags, make_replay, show_replay),
+    "env": (BenchEnvFlags, make_env, show_env),
+    "learner": (BenchLearnerFlags, make_learner, show_learner),
+    "train": (BenchTrainFlags, make_train, show_train),
 }
+SUBJECTS = {name: (partial(run_bench, name, *kind), str(kind[0].__doc__)) for name, kind in _KINDS.items()}

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from redline.cli.output import Printing, draw_facts, is_plain
+from redline.cli.output import Printing, draw_facts, draw_table, is_plain
 from redline.runtime.gauges import REST, Gauges, RoleGauges
 from redline.units import duration, number, rate, size
 
@@ -23,7 +23,6 @@ LINE_INTERVAL_S = 5.0
 LEAST_SHARE_SHOWN = 0.02  # of the time
 MOST_ROLES_SHOWN = 12
 ROLE_COLUMNS = ("role", "pid", "CPU", "memory", "speed", "lag", "restarts", "waits for")
-NUMERIC = ("pid", "CPU", "memory", "speed", "lag", "restarts")
 WAITING = "waiting"
 WAITS = {"gather": "batch", REST: "idle"}  # plainer words for what a reading says
 
@@ -153,20 +152,20 @@ def framed(title: str, content: RenderableType) -> RenderableType:
 
 def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
     """Draw one row for each process: what it takes, what it does, how old its weights are, and whom it waits for."""
-    table = Table(box=None, header_style="bold red", padding=(0, 1, 0, 0), pad_edge=False)
-    for title in ROLE_COLUMNS:
-        table.add_column(title, justify="right" if title in NUMERIC else "left", no_wrap=True)
-    for role in roles[:MOST_ROLES_SHOWN]:
-        table.add_row(
-            Text(role.role),
-            "–" if role.pid is None else str(role.pid),
+    rows = [
+        (
+            role.role,
+            number(role.pid, 0),
             "–" if role.cpu_percent is None else f"{role.cpu_percent:.0f} %",
             "–" if role.rss_bytes is None else size(role.rss_bytes, digits=1),
             _speed(role),
             "–" if role.weights_age_updates is None else rate(role.weights_age_updates),
             str(role.restarts),
-            Text("\n".join(_waits(role)) or "–"),  # not markup: a file may say anything
+            "\n".join(_waits(role)) or "–",
         )
+        for role in roles[:MOST_ROLES_SHOWN]
+    ]
+    table = draw_table(ROLE_COLUMNS, rows, numeric=range(1, 7), gap=1)
     if len(roles) > MOST_ROLES_SHOWN:
         table.add_row(f"{len(roles) - MOST_ROLES_SHOWN} more")
     return table

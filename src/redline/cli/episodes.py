@@ -28,6 +28,12 @@ KEYS: dict[str, Callable[[Listed], float]] = {
     "length": lambda episode: episode.length_steps,
     "id": lambda episode: 0.0,
 }
+# the flags that give the least and the largest value → the value
+RANGES: dict[tuple[str, str], Callable[[Listed], float]] = {
+    ("min_return", "max_return"): KEYS["return"],
+    ("min_length", "max_length"): KEYS["length"],
+    ("from_step", "to_step"): KEYS["steps"],
+}
 LARGEST_OF = {"steps": "newest", "return": "best", "length": "longest", "id": "last"}
 
 
@@ -64,22 +70,19 @@ class EpisodesFlags:
     def __post_init__(self) -> None:
         if self.role is not None and self.role not in ROLES:
             raise unknown_name("role", self.role, ROLES)
-        for name, low, high in (
-            ("return", self.min_return, self.max_return),
-            ("length", self.min_length, self.max_length),
-        ):
-            _check_range(f"--min-{name}", low, f"--max-{name}", high)
-        _check_range("--from-step", self.from_step, "--to-step", self.to_step)
+        for low_name, high_name in RANGES:
+            self._check_range(low_name, high_name)
         if self.limit is not None and self.limit < 0:
             raise UserError(f"limit is {self.limit}: use 1 or more, or 0 for all")
 
-
-def _check_range(low_flag: str, low: float | None, high_flag: str, high: float | None) -> None:
-    for flag, value in ((low_flag, low), (high_flag, high)):
-        if value is not None and math.isnan(value):
-            raise UserError(f"{flag} is nan: use a number")
-    if low is not None and high is not None and low > high:
-        raise UserError(f"{low_flag} {low:g} is above {high_flag} {high:g}, so no episode matches: exchange them")
+    def _check_range(self, *names: str) -> None:
+        flags, values = [f"--{name.replace('_', '-')}" for name in names], [getattr(self, name) for name in names]
+        for flag, value in zip(flags, values, strict=True):
+            if value is not None and math.isnan(value):
+                raise UserError(f"{flag} is nan: use a number")
+        if None not in values and values[0] > values[1]:
+            above = f"{flags[0]} {values[0]:g} is above {flags[1]} {values[1]:g}"
+            raise UserError(f"{above}, so no episode matches: exchange them")
 
 
 def run(args: Sequence[str]) -> int:
@@ -125,31 +128,18 @@ def problems_of(library: Library) -> list[str]:
 
 def matches(episode: Listed, flags: EpisodesFlags) -> bool:
     """Tell whether an episode passes the filters."""
-    return (
-        (flags.role is None or episode.role == flags.role)
-        and (episode.entry is not None or not flags.recorded)
-        and _is_within(episode.total_reward, flags.min_return, flags.max_return)
-        and _is_within(episode.length_steps, flags.min_length, flags.max_length)
-        and _is_within(episode.steps, flags.from_step, flags.to_step)
-    )
-
-
-def _is_within(value: float, low: float | None, high: float | None) -> bool:
-    return (low is None or value >= low) and (high is None or value <= high)
-
-
-def limit_of(flags: EpisodesFlags) -> int | None:
-    """Return how many episodes to show at most; None for all."""
-    if flags.limit is None:
-        return None if flags.json else USUAL_LIMIT
-    return flags.limit or None
+    for names, value_of in RANGES.items():
+        low, high = (getattr(flags, name) for name in names)
+        value = value_of(episode)
+        if (low is not None and value < low) or (high is not None and value > high):
+            return False
+    return (flags.role is None or episode.role == flags.role) and (episode.entry is not None or not flags.recorded)
 
 
 def arrange(matching: Sequence[Listed], flags: EpisodesFlags) -> list[Listed]:
     """Return the largest episodes in the order that the flags ask for."""
-    ordered = sorted(matching, key=KEYS[flags.sort])
-    limit = limit_of(flags)
-    largest = ordered if limit is None else ordered[-limit:]
+    limit = flags.limit if flags.limit is not None else 0 if flags.json else USUAL_LIMIT
+    largest = sorted(matching, key=KEYS[flags.sort])[-limit:]  # 0: all
     return largest[::-1] if flags.reverse else largest
 
 
@@ -163,7 +153,7 @@ def facts_of(
         "num_recorded": sum(episode.entry is not None for episode in catalogue.listed),
         "num_matching": num_matching,
         "shown": len(shown),
-        "recordings_bytes": recordings_bytes(library),
+        "recordings_bytes": sum(path.stat().st_size for path in library.paths if path.is_file()),
         "unusable_rows": catalogue.num_unusable,
         "damages": [plain_text(text) for text in library.damages],
         "torn_tail": library.torn_tail,
@@ -194,11 +184,6 @@ def episode_facts(episode: Listed) -> dict[str, Any]:
 
 def _known(value: int) -> int | None:
     return None if value == UNKNOWN else value
-
-
-def recordings_bytes(library: Library) -> int:
-    """Return the size of the recordings on disk."""
-    return sum(path.stat().st_size for path in library.paths if path.is_file())
 
 
 def show(facts: Mapping[str, Any], *, sort: str, plain: bool) -> None:

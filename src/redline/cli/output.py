@@ -72,12 +72,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, plain: bo
     lines = (head, *rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if not plain and sum(widths) + 2 * len(widths) <= Console().width:
-        table = Table(box=None, header_style="bold red", padding=(0, 2, 0, 0), pad_edge=False)
-        for place, title in enumerate(head):
-            table.add_column(title, justify="right" if place in numeric else "left", no_wrap=place in numeric)
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        Console().print(table)
+        Console().print(draw_table(head, rows, numeric=numeric))
         return
     for line in lines:
         cells = [
@@ -85,6 +80,16 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, plain: bo
             for place, (text, width) in enumerate(zip(line, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
+
+
+def draw_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int], gap: int = 2) -> Table:
+    """Draw a table; the columns at `numeric` are aligned to the right and never broken."""
+    table = Table(box=None, header_style="bold red", padding=(0, gap, 0, 0), pad_edge=False)
+    for place, title in enumerate(head):
+        table.add_column(Text(title), justify="right" if place in numeric else "left", no_wrap=place in numeric)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # not markup: a file may say anything
+    return table
 
 
 def print_facts(facts: Sequence[tuple[str, str]], *, plain: bool) -> None:

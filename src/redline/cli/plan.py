@@ -13,7 +13,7 @@ from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import default_job, scan
 from redline.cli.main import failing
 from redline.cli.output import give, is_plain, print_table, progress_bar
-from redline.cli.parsing import Json, Plain, check_seed, parse, run_subject
+from redline.cli.parsing import Json, Plain, check_range, check_seed, parse, run_subject
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
@@ -27,12 +27,10 @@ from redline.replay import available_bytes
 from redline.replay.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
 from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
-from redline.runtime.config import Job
 from redline.runtime.replay_sizing import measure_codecs
-from redline.runtime.resolve import ResolvedJob, resolve_job
+from redline.runtime.resolve import resolve_job
 from redline.units import size
 
-MIN_CAPACITY, MAX_CAPACITY, MOST_STEPS = 1_000, 10**12, 10**12
 NUM_ENVS = 4  # to play in: each takes a moment to start
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
 ENV_NAMES = {"env": "env", "env.id": "env"}
@@ -56,9 +54,9 @@ class PlanMemoryFlags:
     json: Json = False
 
     def __post_init__(self) -> None:
-        if not MIN_CAPACITY <= self.capacity <= MAX_CAPACITY:
-            raise UserError(f"capacity is {self.capacity}: use {MIN_CAPACITY:_} to {MAX_CAPACITY:_}")
-        check_play(self.seconds, self.seed)
+        check_range("capacity", self.capacity, 1_000, 10**12)
+        check_range("seconds", self.seconds, 0.001, 3_600)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -87,18 +85,10 @@ class PlanDiskFlags:
     json: Json = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.steps <= MOST_STEPS:
-            raise UserError(f"steps is {self.steps}: use 1 to {MOST_STEPS:_}")
-        if not 0.1 <= self.steps_per_s <= 1e9:
-            raise UserError(f"steps-per-s is {self.steps_per_s:g}: use 0.1 or more, such as --steps-per-s 500")
-        check_play(self.seconds, self.seed)
-
-
-def check_play(seconds: float, seed: int) -> None:
-    """Refuse a random play that measures nothing or never ends, and a seed that no env takes."""
-    if not 0.0 < seconds <= 3_600.0:
-        raise UserError(f"seconds is {seconds:g}: use more than 0 and at most 3600, such as --seconds 3")
-    check_seed(seed)
+        check_range("steps", self.steps, 1, 10**12)
+        check_range("steps-per-s", self.steps_per_s, 0.1, 10**9)
+        check_range("seconds", self.seconds, 0.001, 3_600)
+        check_seed(self.seed)
 
 
 def run(args: Sequence[str]) -> int:
@@ -206,7 +196,10 @@ def run_disk(args: Sequence[str]) -> int:
     env, _ = effective_env(flags.env, usual.env)
     free = free_at(flags.path)
     with progress_bar(f"playing {env.id}", plain=is_plain(flags)) as progress:
-        settled = resolve_job(with_replay(replace(usual, env=env), flags.replay))
+        algorithm = usual.algorithm
+        if isinstance(algorithm, QLearning):
+            algorithm = replace(algorithm, replay=flags.replay)
+        settled = resolve_job(replace(usual, env=env, algorithm=algorithm))
         measured = measure_recordings(
             settled.job.env,
             values=flags.recording.record_values,
@@ -216,7 +209,8 @@ def run_disk(args: Sequence[str]) -> int:
             threads=min(usable_cores(), NUM_ENVS),
             progress=progress,
         )
-    checkpoints, saved_replay = checkpoints_of(settled)
+    checkpoints = checkpoint_bytes(replace(settled, layout=None))
+    in_use = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
     plan = DiskPlan(
         env=env.id,
         algorithm=algo,
@@ -228,25 +222,11 @@ def run_disk(args: Sequence[str]) -> int:
         cores=usable_cores(),
         measured=measured,
         checkpoints_bytes=checkpoints,
-        replay_bytes=saved_replay,
+        replay_bytes=checkpoint_bytes(settled) - checkpoints + in_use,
         free_bytes=free,
         path=str(flags.path),
     )
     return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
-
-
-def with_replay(job: Job, replay: ReplayConfig) -> Job:
-    """Return the job with that replay memory, if its algorithm has one."""
-    if isinstance(job.algorithm, QLearning):
-        return replace(job, algorithm=replace(job.algorithm, replay=replay))
-    return job
-
-
-def checkpoints_of(settled: ResolvedJob) -> tuple[int, int]:
-    """Return the largest size of all kept checkpoints: without their replay memories, and of these alone."""
-    weights_bytes = checkpoint_bytes(replace(settled, layout=None))
-    in_use_bytes = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
-    return weights_bytes, checkpoint_bytes(settled) - weights_bytes + in_use_bytes
 
 
 def show_disk(plan: DiskPlan, *, plain: bool) -> None:
@@ -254,9 +234,11 @@ def show_disk(plan: DiskPlan, *, plain: bool) -> None:
     measured = plan.measured
     print(f"{plan.steps:,} steps of {plan.algorithm} on {plan.env}")
     basis = "measured" if measured.is_measured else "computed"
+    usual = {"all": "every episode", "best": "the best episodes", "off": "none"}
+    recorded = usual.get(plan.record, f"one episode in {plan.record}") + " with values" * plan.has_values
     kept = f"{KEPT_CHECKPOINTS} at once"
     rows = [
-        ("recordings", size(plan.recordings_bytes), f"{basis}: {_recorded(plan)}"),
+        ("recordings", size(plan.recordings_bytes), f"{basis}: {recorded}"),
         ("checkpoints", size(plan.checkpoints_bytes), f"computed: {kept}, with target network and optimizer"),
         ("replay memory", size(plan.replay_bytes), f"at most: {kept}, nothing shared between them"),
         ("logs", size(plan.rows_bytes), f"about, at {plan.steps_per_s:g} steps/s"),
@@ -277,11 +259,6 @@ def show_disk(plan: DiskPlan, *, plain: bool) -> None:
         "it fits" if plan.fits else "it does not fit: make room, use another --path or a smaller --replay.capacity"
     )
     print(f"free at {plan.path}: {size(plan.free_bytes)}, {verdict}")
-
-
-def _recorded(plan: DiskPlan) -> str:
-    usual = {"all": "every episode", "best": "the best episodes", "off": "none"}
-    return usual.get(plan.record, f"one episode in {plan.record}") + (" with values" if plan.has_values else "")
 
 
 SUBJECTS = {

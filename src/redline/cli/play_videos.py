@@ -1,7 +1,7 @@
 """Episodes → videos and contact sheets: one episode, several side by side, or all that tell how a run went."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -92,19 +92,25 @@ def render(
     requested_stop: RequestedStop,
 ) -> dict[str, Any]:
     """Play the episodes again, write the files that are asked for, and return what they are."""
-    share = shared_progress(progress, [entry_of(one).end_steps for one in chosen])
+    entries = [entry_of(one) for one in chosen]
+    longest = max(entries, key=lambda entry: entry.end_steps)  # they play side by side: it shows the progress of all
     films = [
-        iterate_pictures(showing.library, entry_of(one), progress=share(place), requested_stop=requested_stop)
-        for place, one in enumerate(chosen)
+        iterate_pictures(
+            showing.library,
+            entry,
+            progress=progress if entry is longest else lambda _: None,
+            requested_stop=requested_stop,
+        )
+        for entry in entries
     ]
     abouts = [showing.about(one) for one in chosen]
-    collected = Collected(evenly_spaced(entry_of(chosen[0]).length_steps) if sheet is not None else ())
+    collected = Collected(evenly_spaced(entries[0].length_steps) if sheet is not None else ())
     video = None
     if out is None:
         deque(collected.passing(films[0]), maxlen=0)
     else:
-        rate = pictures_per_s(showing.library.setting_of(entry_of(chosen[0])))
-        count = max(entry_of(one).length_steps for one in chosen) + 1
+        rate = pictures_per_s(showing.library.setting_of(entries[0]))
+        count = max(entry.length_steps for entry in entries) + 1
         frames: Iterator[Array]
         if len(chosen) == 1:
             frames = map(_drawer(showing, abouts[0]), collected.passing(films[0]))
@@ -123,20 +129,6 @@ def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
         return Overlay(about, scale=showing.scale, target=target).draw
     # a single episode keeps the game's own pixels
     return Enlarged(showing.scale if is_tile else showing.scale or 1, target=target).draw
-
-
-def shared_progress(progress: Progress, weights: Sequence[int]) -> Callable[[int], Progress]:
-    """Return a progress function for each of several films; `progress` gets the share of all."""
-    shares = [0.0] * len(weights)
-
-    def of(place: int) -> Progress:
-        def tell(share: float) -> None:
-            shares[place] = share
-            progress(sum(one * weight for one, weight in zip(shares, weights, strict=True)) / sum(weights))
-
-        return tell
-
-    return of
 
 
 def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collected, target: Path) -> None:

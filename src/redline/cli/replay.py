@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from redline.cli.output import give, is_plain, print_facts, progress_bar, warn, write_sheet
-from redline.cli.parsing import Json, Plain, Run, RunEnv, check_seed, parse, run_subject
+from redline.cli.parsing import Json, Plain, Run, RunEnv, check_range, check_seed, parse, run_subject
 from redline.cli.saved_replay import draw_transitions, read_replay, replay_statistics
 from redline.envs.catalog import resolve
 from redline.episodes.sheet import draw_transition_sheet
@@ -39,8 +39,7 @@ class InspectFlags:
     json: Json = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.samples <= MAX_SAMPLES:
-            raise UserError(f"samples is {self.samples}: use 1 to {MAX_SAMPLES}")
+        check_range("samples", self.samples, 1, MAX_SAMPLES)
         check_seed(self.seed)
 
 

@@ -17,12 +17,11 @@ from redline.cli.flags import (
     TrainFlags,
     config_of,
     is_several,
-    main_help,
     parse_runs,
     parse_train,
     refuse_replay_flags,
     scan,
-    show_all_flags,
+    train_help,
 )
 from redline.cli.main import DONE, FAILED, RESUMABLE, failing
 from redline.cli.output import command, give, print_json, print_table, typed_env
@@ -52,10 +51,8 @@ DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}
 
 def run(args: Sequence[str]) -> int:
     """Train as the flags say and return the exit code."""
-    if "--help-all" in args:
-        show_all_flags(args)
     if not set(HELP).isdisjoint(args):
-        print(main_help(args))
+        print(train_help(args))
         return DONE
     with StopRequest() as stop:
         if is_several(args):
