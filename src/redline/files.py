@@ -43,12 +43,18 @@ def open_regular(path: Path, *, follow_links: bool = False) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_json_object(path: Path, *, max_bytes: int) -> dict[str, Any]:
-    """Read a file that holds one JSON object; OSError if it can't be read, DamagedError if it holds anything else."""
-    with open_regular(path) as file:
+def read_bounded(path: Path, *, max_bytes: int, follow_links: bool = False) -> bytes:
+    """Read a regular file of at most so many bytes."""
+    with open_regular(path, follow_links=follow_links) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise DamagedError(f"{path} is larger than {max_bytes:_} bytes: not written by Redline")
+        raise DamagedError(f"{path} is larger than {max_bytes:_} bytes: it is none of Redline's files")
+    return content
+
+
+def read_json_object(path: Path, *, max_bytes: int) -> dict[str, Any]:
+    """Read a file that holds one JSON object; OSError if it can't be read, DamagedError if it holds anything else."""
+    content = read_bounded(path, max_bytes=max_bytes)
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
