@@ -41,6 +41,7 @@ def test_a_run_directory_is_complete(tmp_path: Path, capsys: pytest.CaptureFixtu
     facts = json.loads((run / "run.json").read_text())
     assert {"command", "config", "host", "versions", "commit", "algorithm", "protocol"} <= facts.keys()
     assert {path.name for path in (run / "checkpoints" / "1000").iterdir()} == {
+        "run.copy.json",
         "weights.safetensors",
         "target.safetensors",
         "optimizer.safetensors",
