@@ -13,9 +13,8 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from ale_py.vector_env import AtariVectorEnv as Emulator
-from gymnasium.vector import AutoresetMode
 from PIL import Image
+from short_runs import screens_of_a_bare_vector
 
 from redline.cli import play_videos
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
@@ -100,39 +99,6 @@ def decoded(path: Path) -> Array:
         return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
-def screens(trace: Trace, actions: list[int]) -> list[Array]:
-    """Play all actions since a key with the emulator's own vector env; the screens of the episode itself."""
-    emulator = Emulator(
-        "pong",
-        1,
-        batch_size=1,
-        num_threads=1,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        max_num_frames_per_episode=80,
-        repeat_action_probability=0.0,
-        full_action_space=False,
-        img_height=210,
-        img_width=160,
-        grayscale=False,
-        stack_num=1,
-        frameskip=4,
-        maxpool=False,
-        noop_max=30,
-        episodic_life=False,
-        life_loss_info=False,
-        reward_clipping=False,
-        use_fire_reset=False,
-    )
-    shown = [np.array(emulator.reset(seed=np.array([trace.reset_seed]))[0][0, 0])]
-    for number, action in enumerate(actions, start=1):
-        frames, _, terminated, truncated, _ = emulator.step(np.array([action]))
-        shown.append(np.array(frames[0, 0]))
-        if (terminated[0] or truncated[0]) and number < len(actions):
-            shown = [np.array(emulator.step(np.array([0]))[0][0, 0])]
-    emulator.close()
-    return shown
-
-
 def rewrite(run: Path, change: Callable[[RecordedEpisode], Trace], *, place: int) -> None:
     """Replace the trace of one recording, with checksums that fit: only a replay can tell."""
     written, seen = [FILE_MAGIC], 0
@@ -178,7 +144,8 @@ def test_the_video_shows_what_a_fresh_emulator_shows(pong: Path, answer: Answer)
     entry = library.find(Address(row["role"], row["lane"], row["seed"], row["seed_offset_steps"]))
     assert entry is not None
     assert entry.address.seed_offset_steps > 0  # so the episodes before it were played, too
-    expected = np.stack(screens(library.load(entry).trace, library.actions_since_seed(entry).tolist()))
+    traces = [library.load(part).trace for part in library.chain(entry)]
+    expected = np.stack(screens_of_a_bare_vector(traces, max_frames=80)[-1])
     frames = decoded(Path("seven.mp4"))
     assert frames.shape == expected.shape
     assert np.abs(frames.astype(np.int16) - expected).mean(axis=(1, 2, 3)).max() < 2.0

@@ -159,8 +159,8 @@ def test_bad_input_is_one_line_with_a_remedy(catch: Path, tmp_path: Path, capsys
     (tmp_path / "file").write_text("")
     run = str(catch)
     for args, message in [
-        ([], "replay needs a verb"),
-        (["--json"], "replay needs a verb"),
+        ([], "replay needs a subject, inspect"),
+        (["--json"], "replay needs a subject, inspect"),
         (["inspct", run], "did you mean inspect"),
         (["inspect"], "inspect needs a run directory"),
         (["inspect", "--samples", "3"], "inspect needs a run directory"),

@@ -11,7 +11,7 @@ from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.algorithms.named.ppo import PPO_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.cli.flags import parse_train
-from redline.cli.resume import parse_resume
+from redline.cli.train import parse_resume
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.runs.host import usable_cores
