@@ -44,9 +44,12 @@ def test_emulator_that_never_answers_raises_and_the_process_can_end():
 
 def test_receiver_hands_over_results_and_errors():
     receiver = Receiver("test")
-    assert receiver.submit(lambda: threading.current_thread().name).result(5) == "test"
+    receiver.submit(lambda: threading.current_thread().name)
+    assert receiver.result(5) == "test"
+    receiver.submit(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        receiver.submit(lambda: 1 // 0).result(5)
-    assert receiver.submit(lambda: 2).result(5) == 2
+        receiver.result(5)
+    with pytest.raises(TimeoutError):
+        receiver.result(0.01)
     receiver.close(5)
     assert "test" not in {thread.name for thread in threading.enumerate()}

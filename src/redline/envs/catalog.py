@@ -18,16 +18,16 @@ from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 
 from redline.envs import probe
 from redline.envs.atari import SEED_INTERVAL_STEPS
-from redline.envs.atari_games import atari_ids, find_game, pascal
+from redline.envs.atari_games import AtariGame, atari_ids, find_game, pascal
 from redline.envs.classic import Draw, GymEnv, GymnasiumEnv, MakeEnv, MakeVector, Presets, gymnasium_env
 from redline.envs.config import EnvConfig
-from redline.envs.vector import EnvKind, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.errors import UserError, nearest, unknown_name
 from redline.types import EnvSpec
 
 probe.register()
 
-_gymnasium_envs: dict[str, EnvKind] = {}  # found so far: each is made once to read its spaces
+EnvKind = AtariGame | GymnasiumEnv  # the env of an id: how to make it, its presets, its rules
 ENTRY_POINTS = "redline.envs"  # group: each names a Suite, and its name stands before the slash of an id
 
 _registered: dict[str, EnvKind] = {}  # by scripts, for this process
@@ -57,9 +57,8 @@ def env_spec(config: EnvConfig) -> EnvSpec:
     return resolve(config.id).spec(config)
 
 
+@cache  # each is made once to read its spaces
 def _find_in_gymnasium(env_id: str) -> EnvKind:
-    if env_id in _gymnasium_envs:
-        return _gymnasium_envs[env_id]
     try:
         spec = gymnasium.spec(env_id)
     except gymnasium.error.Error:
@@ -67,7 +66,7 @@ def _find_in_gymnasium(env_id: str) -> EnvKind:
     if spec.entry_point == "ale_py.env:AtariEnv":
         game = pascal(spec.kwargs["game"])
         raise UserError(f"env {env_id!r} follows no known protocol: use {game}NoFrameskip-v4 or ALE/{game}-v5")
-    return _gymnasium_envs.setdefault(env_id, gymnasium_env(env_id))
+    return gymnasium_env(env_id)
 
 
 def other_ids() -> list[str]:

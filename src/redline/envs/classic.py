@@ -17,9 +17,9 @@ from gymnasium.spaces import Box, Discrete
 
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.vector import EnvError, Progress, State, VectorEnv, checked_actions
+from redline.envs.vector import EnvError, State, VectorEnv, checked_actions
 from redline.errors import UserError
-from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
+from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, IntArray, Progress, VectorStep
 
 GymEnv = gymnasium.Env[Any, Any]
 MakeEnv = Callable[..., GymEnv]  # takes options of Gymnasium, such as render_mode

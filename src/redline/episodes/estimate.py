@@ -12,10 +12,11 @@ from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import EpisodesUnderWay
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.episodes.episode import EPISODE, Trace, encode_episode, encode_trace, num_checks
 from redline.episodes.tracing import RecordingConfig, Tracer
 from redline.runs.blocks import encode_block
+from redline.types import Progress
 from redline.units import size
 
 USUAL_LENGTH_STEPS = 500  # an episode of random play: 190 of Breakout, 900 of Pong

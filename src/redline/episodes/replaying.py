@@ -17,12 +17,11 @@ from redline.envs.atari import start_emulator
 from redline.envs.atari_games import screen_size
 from redline.envs.catalog import resolve
 from redline.envs.classic import GymEnv, GymnasiumEnv, frame_converter
-from redline.envs.vector import Progress
 from redline.episodes.episode import RecordingError, Trace
 from redline.episodes.library import Entry, Library
 from redline.episodes.setting import Setting
 from redline.errors import UserError
-from redline.types import Array
+from redline.types import Array, Progress
 
 RequestedStop = Callable[[], str | None]
 

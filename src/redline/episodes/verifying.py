@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.envs.vector import Progress
 from redline.episodes.episode import CHECK_EVERY_STEPS, RecordingError, Trace, frame_checksum, reward_checksum
 from redline.episodes.library import Entry, Library, chains
 from redline.episodes.replaying import Replay, Replayed, RequestedStop
 from redline.episodes.setting import Setting
 from redline.errors import UserError
+from redline.types import Progress
 
 WAIT_S = 0.2
 
