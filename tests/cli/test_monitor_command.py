@@ -193,25 +193,14 @@ def test_a_recording_that_fails_does_not_take_the_command_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     from redline.cli.main import main
-    from redline.monitor.sampling import Sampler
+    from redline.monitor.sampling import HardwareRecorder
 
     def fail(_: object) -> None:
         raise RuntimeError("the sensor fell off")
 
-    monkeypatch.setattr(Sampler, "sample", fail)
-    assert (
-        main(
-            [
-                "monitor",
-                "--out",
-                str(tmp_path / "out"),
-                "--hz",
-                "20",
-                *python("import time; time.sleep(0.3); print(5); exit(4)"),
-            ]
-        )
-        == 4
-    )
+    monkeypatch.setattr(HardwareRecorder, "take", fail)
+    command = python("import time; time.sleep(0.3); print(5); exit(4)")
+    assert main(["monitor", "--out", str(tmp_path / "out"), "--hz", "20", *command]) == 4
     shown = capfd.readouterr()
     assert shown.out == "5\n"
     assert "the sensor fell off" in shown.err

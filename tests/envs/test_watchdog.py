@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from redline.envs.receiver import Receiver
+from redline.worker import Worker
 
 HANG = """
 import signal, time
@@ -42,14 +42,14 @@ def test_emulator_that_never_answers_raises_and_the_process_can_end():
     assert "actions [0, 1]" in done.stdout
 
 
-def test_receiver_hands_over_results_and_errors():
-    receiver = Receiver("test")
-    receiver.submit(lambda: threading.current_thread().name)
-    assert receiver.result(5) == "test"
-    receiver.submit(lambda: 1 // 0)
+def test_a_worker_hands_over_results_and_errors():
+    worker = Worker("test")
+    worker.submit(lambda: threading.current_thread().name)
+    assert worker.result(5) == "test"
+    worker.submit(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        receiver.result(5)
+        worker.result(5)
     with pytest.raises(TimeoutError):
-        receiver.result(0.01)
-    receiver.close(5)
+        worker.result(0.01)
+    worker.close(5)
     assert "test" not in {thread.name for thread in threading.enumerate()}

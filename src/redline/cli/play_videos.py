@@ -4,6 +4,7 @@ import io
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from redline.cli.main import DONE
@@ -15,9 +16,9 @@ from redline.episodes.overlay import (
     TARGET_TILE_HEIGHT,
     About,
     Drawer,
-    Enlarged,
     Overlay,
     about_episode,
+    enlarged,
     iterate_grid,
     signed,
 )
@@ -151,7 +152,7 @@ def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
     if showing.overlay:
         return Overlay(about, scale=showing.scale, target=target).draw
     # a single episode keeps the game's own pixels
-    return Enlarged(showing.scale if is_tile else showing.scale or 1, target=target).draw
+    return partial(enlarged, scale=showing.scale if is_tile else showing.scale or 1, target=target)
 
 
 def shared_progress(progress: Progress, weights: Sequence[int]) -> Callable[[int], Progress]:

@@ -17,9 +17,9 @@ from gymnasium.vector import AutoresetMode
 
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.receiver import Receiver
 from redline.envs.vector import EnvError, State, checked_actions
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, Progress, VectorStep
+from redline.worker import Worker
 
 if TYPE_CHECKING:
     from redline.envs.atari_games import AtariGame, AtariProtocol
@@ -74,7 +74,7 @@ class AtariVectorEnv:
         self._seed_interval_steps = seed_interval_steps
         self._recv_timeout_s = recv_timeout_s
         self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
-        self._receiver = Receiver(f"receive {game.name}")
+        self._worker = Worker(f"receive {game.name}")
         self._standing: _Standing | None = None
         self._actions: IntArray = np.full(num_envs, _NOOP, np.int64)  # [N] the last ones sent
         self._is_pending = False  # a step was sent and not received
@@ -114,7 +114,7 @@ class AtariVectorEnv:
         self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
         self._ledger.record(self._actions)
         # the waiting thread is ready before the emulators begin, and does not take a core from them
-        self._receiver.submit(self._collect)
+        self._worker.submit(self._collect)
         self._emulator.send(self._actions)
         self._is_pending = True
 
@@ -154,7 +154,7 @@ class AtariVectorEnv:
 
     def close(self) -> None:
         """End the waiting thread; emulators that hang stay until the process ends, and do not delay it."""
-        self._receiver.close(0.0 if self._is_hung else self._recv_timeout_s)
+        self._worker.close(0.0 if self._is_hung else self._recv_timeout_s)
         if not self._is_hung:
             self._emulator.close()
 
@@ -221,12 +221,12 @@ class AtariVectorEnv:
 
     def _run(self, job: Callable[[], Any]) -> Any:
         seeding_s = 2.0 * self.num_envs  # a seeded reset loads the ROM anew: 0.13 s each on a free core
-        self._receiver.submit(job)
+        self._worker.submit(job)
         return self._await(self._recv_timeout_s + seeding_s)
 
     def _await(self, timeout_s: float) -> Any:
         try:
-            return self._receiver.result(timeout_s)
+            return self._worker.result(timeout_s)
         except TimeoutError:
             self._is_hung = True
             raise EnvError(

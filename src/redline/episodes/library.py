@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from redline.runs.directory import RECORDINGS
 from redline.types import Array
 
 PLAYED = "played.rec"
-# DOC """The episodes of a run as a reader names them: the rows that it wrote, each beside its recording."""
 EPISODES = "episodes.jsonl"
 POLICY = "policy"  # role of the episodes that `redline play --policy` made
 UNKNOWN = -1  # lane, key seed or offset that a row does not tell
@@ -153,7 +152,12 @@ def _read_file(library: Library, path: Path) -> None:
     is_set = False  # a setting is in force: each file begins with its own
     for found in iterate_blocks(path):
         if isinstance(found, Damage):
-            _note_damage(library, path, found)
+            where = f"{path.name}: {found.length:,} bytes from byte {found.offset:,} on"
+            if found.is_torn:
+                torn = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
+                library.torn_tail = torn if library.torn_tail is None else f"{library.torn_tail}; {torn}"
+            else:
+                library.damages.append(f"{where} are damaged")
             continue
         try:
             if found.kind == SETTING:
@@ -167,15 +171,6 @@ def _read_file(library: Library, path: Path) -> None:
                 library.add(episode, path=path, offset=found.offset)
         except RecordingError as error:
             library.damages.append(f"{path.name}: the record at byte {found.offset:,}: {error}")
-
-
-def _note_damage(library: Library, path: Path, damage: Damage) -> None:
-    where = f"{path.name}: {damage.length:,} bytes from byte {damage.offset:,} on"
-    if damage.is_torn:
-        said = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
-        library.torn_tail = said if library.torn_tail is None else f"{library.torn_tail}; {said}"
-    else:
-        library.damages.append(f"{where} are damaged")
 
 
 def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[Entry] | RecordingError]]:
@@ -247,8 +242,13 @@ def select(listed: Sequence[Listed], word: str) -> Listed:
     if not recorded:
         reason = f"of {len(listed):,} episodes none is recorded" if listed else "no episode has ended yet"
         raise UserError(f"{reason}: train with --record all, or play one with redline play RUN --policy")
-    if word in _CHOICES:
-        return _CHOICES[word](recorded)
+    if word in (BEST, WORST):
+        choose = max if word == BEST else min
+        # of equals the newest: the agent has learnt most
+        return choose(reversed(recorded), key=lambda episode: episode.total_reward)
+    if word == LAST:  # the newest by its place, not by a clock; only against one played afterwards the clock decides
+        ends = {episode.role == POLICY: episode for episode in recorded}
+        return max(ends.values(), key=lambda episode: episode.unix_s)
     found = next((episode for episode in listed if episode.id == word), None)
     if found is None:
         raise UserError(
@@ -261,24 +261,6 @@ def select(listed: Sequence[Listed], word: str) -> Listed:
             f"{recorded[-1].id} (redline episodes RUN --recorded lists them)"
         )
     return found
-
-
-def _best(recorded: Sequence[Listed]) -> Listed:
-    # of equals the newest: the agent has learnt most
-    return max(reversed(recorded), key=lambda episode: episode.total_reward)
-
-
-def _worst(recorded: Sequence[Listed]) -> Listed:
-    return min(reversed(recorded), key=lambda episode: episode.total_reward)
-
-
-def _last(recorded: Sequence[Listed]) -> Listed:
-    """Return the newest by its place, not by a clock; only against one played afterwards the clock decides."""
-    ends = {episode.role == POLICY: episode for episode in recorded}
-    return max(ends.values(), key=lambda episode: episode.unix_s)
-
-
-_CHOICES: dict[str, Callable[[Sequence[Listed]], Listed]] = {BEST: _best, WORST: _worst, LAST: _last}
 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[int, Row | None]]:

@@ -1,4 +1,4 @@
-"""A daemon thread that waits for the emulator, so that the caller does not hang with it."""
+"""A daemon thread that works while the caller does something else, or waits with a limit."""
 
 import threading
 from collections.abc import Callable
@@ -9,11 +9,11 @@ Jobs = SimpleQueue[Callable[[], Any] | None]
 Results = SimpleQueue[tuple[Any, BaseException | None]]
 
 
-class Receiver:
-    """Runs one job at a time in its own thread; the caller waits for the result with a limit.
+class Worker:
+    """Does one job after the other in its own thread; their results are taken in the same order.
 
-    The waiting thread still handles signals. A job that never returns keeps its thread, a daemon, which does not delay
-    the end of the process: threads of a `ThreadPoolExecutor` would.
+    The thread that waits for a result still handles signals. A job that never returns keeps the worker's thread, a
+    daemon, which does not delay the end of the process: threads of a `ThreadPoolExecutor` would.
     """
 
     def __init__(self, name: str) -> None:
@@ -23,11 +23,11 @@ class Receiver:
         self._thread.start()
 
     def submit(self, job: Callable[[], Any]) -> None:
-        """Begin the job at once."""
+        """Queue a job."""
         self._jobs.put(job)
 
-    def result(self, timeout_s: float) -> Any:
-        """Wait for the job's result, or raise its error; TimeoutError if that takes too long."""
+    def result(self, timeout_s: float | None = None) -> Any:
+        """Wait for the oldest result not taken yet, or raise its error; TimeoutError if that takes too long."""
         try:
             value, error = self._results.get(timeout=timeout_s)
         except Empty:
@@ -36,8 +36,13 @@ class Receiver:
             raise error
         return value
 
-    def close(self, timeout_s: float) -> None:
-        """End the thread after its current job, or leave it to that job."""
+    @property
+    def is_over(self) -> bool:
+        """Whether no result is left and none will come."""
+        return not self._thread.is_alive() and self._results.empty()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """End the thread after its jobs, or leave it to them; closing twice is harmless."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
 
@@ -48,4 +53,4 @@ def _serve(jobs: Jobs, results: Results) -> None:
             results.put((job(), None))
         except BaseException as error:
             results.put((None, error))
-        del job  # frees an env that nobody else holds
+        del job  # frees what nobody else holds, such as an env
