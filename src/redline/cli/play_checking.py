@@ -72,7 +72,7 @@ def facts_of(run: Path, library: Library, listed: Sequence[Listed], verdicts: Se
         "mismatches": mismatches,
         "damages": [plain_text(line) for line in library.damages],
         "torn_tail": library.torn_tail,
-        "steps": sum(verdict.entry.length_steps for verdict in verdicts),
+        "steps": sum(verdict.entry.header.length_steps for verdict in verdicts),
     }
 
 

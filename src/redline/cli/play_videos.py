@@ -123,19 +123,19 @@ def render(
     requested_stop: RequestedStop,
 ) -> Rendered:
     """Play the episodes again and write the files that are asked for."""
-    share = shared_progress(progress, [entry_of(one).end_steps for one in chosen])
+    share = shared_progress(progress, [entry_of(one).header.end_steps for one in chosen])
     films = [
         iterate_pictures(showing.library, entry_of(one), progress=share(place), requested_stop=requested_stop)
         for place, one in enumerate(chosen)
     ]
     abouts = [showing.about(one) for one in chosen]
-    collected = Collected(evenly_spaced(entry_of(chosen[0]).length_steps) if sheet is not None else ())
+    collected = Collected(evenly_spaced(entry_of(chosen[0]).header.length_steps) if sheet is not None else ())
     video = None
     if out is None:
         deque(collected.passing(films[0]), maxlen=0)
     else:
         rate = pictures_per_s(showing.library.setting_of(entry_of(chosen[0])))
-        count = max(entry_of(one).length_steps for one in chosen) + 1
+        count = max(entry_of(one).header.length_steps for one in chosen) + 1
         frames: Iterator[Array]
         if len(chosen) == 1:
             frames = map(_drawer(showing, abouts[0]), collected.passing(films[0]))

@@ -79,15 +79,15 @@ class About:
 def about_episode(library: Library, entry: Entry, *, name: str) -> About:
     """Return the constant facts of an episode; its names come from a file that anybody may have written."""
     setting = library.setting_of(entry)
-    values = library.load(entry).trace.values if entry.has_values else None
+    values = library.load(entry).values if entry.header.values_per_step else None
     kind = None if values is None else "logits" if setting.values == "logits" else "q"
     told = setting.action_names
     finite = np.zeros(1) if values is None else values[np.isfinite(values)].astype(np.float64)
     low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
     return About(
-        title=f"{name} · {plain_text(entry.address.role)}",
+        title=f"{name} · {plain_text(entry.played.role)}",
         subtitle=f"at step {entry.steps:,} of the run",
-        length_steps=entry.length_steps,
+        length_steps=entry.header.length_steps,
         action_names=tuple(
             plain_text(told[action])[:MAX_NAME_CHARS] if action < len(told) else str(action)
             for action in range(min(setting.num_actions, MAX_ROWS))

@@ -205,7 +205,7 @@ def iterate_pictures(
     The steps from its seed to its beginning are played, too, and count for `progress`. The emulator's vector env does
     not redraw the screen when a game is over: the last picture of an Atari episode is like the one before.
     """
-    trace = library.load(entry).trace
+    trace = library.load(entry)
     actions: list[int] = library.actions_since_seed(entry).tolist()
     if len(actions) != trace.end_steps:
         raise RecordingError(f"{len(actions):,} of {trace.end_steps:,} actions since the seed are known")
