@@ -297,7 +297,7 @@ def frame_converter(space: Box) -> Callable[[Any], Array]:
 
     def to_frame(observation: Any) -> Array:
         picture = np.asarray(observation, np.uint8)
-        if picture.ndim == 3 and not _has_channels_first(space.shape):
+        if picture.ndim == 3 and space.shape[0] >= space.shape[-1]:  # more pixels each way than channels
             picture = np.moveaxis(picture, -1, 0)
         if picture.ndim == 3 and len(picture) == 1:
             picture = picture[0]
@@ -305,7 +305,3 @@ def frame_converter(space: Box) -> Callable[[Any], Array]:
         return np.array(picture * BYTE if is_boolean else picture, order="C")
 
     return to_frame
-
-
-def _has_channels_first(shape: tuple[int, ...]) -> bool:
-    return shape[0] < shape[-1]  # a picture has more pixels each way than channels
