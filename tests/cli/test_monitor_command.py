@@ -100,18 +100,25 @@ def test_a_flag_of_the_command_is_not_ours(tmp_path: Path, run_program: Any) -> 
     assert ended.stdout == ""
 
 
-def test_a_process_is_watched_until_it_ends(tmp_path: Path, run_program: Any) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.8)"]) as process:
-        ended = run_program("monitor", "--pid", process.pid, "--out", tmp_path, "--hz", 20, "--json")
-    assert ended.returncode == 0
-    assert json.loads(ended.stdout)["reason"] == "the watched process ended"
+def wait_for_a_sample(folder: Path) -> None:
+    while not (folder / "hardware.jsonl").exists() or not (folder / "hardware.jsonl").stat().st_size:
+        time.sleep(0.02)
+
+
+def test_a_process_is_watched_until_it_ends(tmp_path: Path, start_program: Any) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        monitor = start_program("monitor", "--pid", process.pid, "--out", tmp_path, "--hz", 20, "--json")
+        wait_for_a_sample(tmp_path)
+        process.communicate(b"\n")
+        out, _ = monitor.communicate(timeout=20)
+    assert monitor.returncode == 0
+    assert json.loads(out)["reason"] == "the watched process ended"
 
 
 def test_ctrl_c_ends_the_recording_of_a_process_and_not_the_process(tmp_path: Path, start_program: Any) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         monitor = start_program("monitor", "--pid", process.pid, "--out", tmp_path, "--hz", 20)
-        while not (tmp_path / "hardware.jsonl").exists() or not (tmp_path / "hardware.jsonl").stat().st_size:
-            time.sleep(0.02)
+        wait_for_a_sample(tmp_path)
         monitor.send_signal(signal.SIGINT)
         monitor.communicate(timeout=20)
         assert monitor.returncode == 0
