@@ -1,12 +1,16 @@
 """A trainer as the files of a checkpoint, and back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save as encode_arrays
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save as encode_tensors
 
+from redline.errors import DamagedError
 from redline.learner import NonFiniteError
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
@@ -45,12 +49,25 @@ def restore_checkpoint(
 ) -> list[str]:
     """Bring a fresh trainer to the state of a checkpoint; return what could not be restored exactly."""
     trainer.counters, trainer.scores = counters_from_json(checkpoint.state)
-    learner = {
-        name.removesuffix(".safetensors"): load_tensors(data)
-        for name, data in checkpoint.files.items()
-        if name.endswith(".safetensors") and name != "arrays.safetensors"
-    }
-    trainer.learner.load_state(learner, updates=trainer.counters.updates)
-    arrays = load_arrays(checkpoint.files["arrays.safetensors"])
-    world = trainer.world.restore(arrays, progress)
-    return trainer.source.restore(checkpoint, arrays, store, first_frames=world.first_frames) + world.lost
+    with malformed_is_damage(checkpoint):
+        learner = {
+            name.removesuffix(".safetensors"): load_tensors(data)
+            for name, data in checkpoint.files.items()
+            if name.endswith(".safetensors") and name != "arrays.safetensors"
+        }
+        trainer.learner.load_state(learner, updates=trainer.counters.updates)
+        arrays = load_arrays(checkpoint.files["arrays.safetensors"])
+        world = trainer.world.restore(arrays, progress)
+        return trainer.source.restore(checkpoint, arrays, store, first_frames=world.first_frames) + world.lost
+
+
+@contextmanager
+def malformed_is_damage(checkpoint: Checkpoint) -> Iterator[None]:
+    """Name a checkpoint whose files have the right checksums, but not the content that Redline writes."""
+    try:
+        yield
+    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise DamagedError(
+            f"{checkpoint.path} does not hold what Redline writes ({type(error).__name__}: {error}): "
+            "remove that folder to go on from an older checkpoint"
+        ) from error

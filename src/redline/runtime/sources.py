@@ -213,7 +213,7 @@ class ReplaySource:
 
     def save(self, store: CheckpointStore) -> SavedSource:
         """Return the memory, the sampler and the batches drawn ahead."""
-        replay = take_snapshot(self.memory, store.segments.append)
+        replay = take_snapshot(self.memory, store.segments.append, store.segments.holds)
         arrays = {
             **prefixed("replay", replay.arrays),
             **prefixed("sampler", self.sampler.state()),
