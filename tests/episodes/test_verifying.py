@@ -62,7 +62,7 @@ def test_episodes_share_a_key_and_need_the_records_before_them(breakout: Played,
     assert chained
     for entry in chained:
         assert len(library.actions_since_seed(entry)) == entry.header.end_steps
-        assert library.chain(entry)[0].actions_from == 0
+        assert library.chain(entry)[0].header.actions_from == 0
 
 
 def test_a_missing_record_costs_what_needs_it_and_is_said(breakout: Played, tmp_path: Path) -> None:
