@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
-Jobs = SimpleQueue[Callable[[], Any] | None]
-Results = SimpleQueue[tuple[Any, BaseException | None]]
+Jobs = SimpleQueue[tuple[int, Callable[[], Any]] | None]
+Results = SimpleQueue[tuple[int, Any, BaseException | None]]
 
 
 class Worker:
@@ -17,21 +18,29 @@ class Worker:
     """
 
     def __init__(self, name: str) -> None:
+        self._tickets = count()
         self._jobs: Jobs = SimpleQueue()
         self._results: Results = SimpleQueue()
         self._thread = threading.Thread(target=_serve, args=(self._jobs, self._results), name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[], Any]) -> None:
-        """Queue a job."""
-        self._jobs.put(job)
+    def submit(self, job: Callable[[], Any]) -> int:
+        """Queue a job, and return the ticket for its result."""
+        ticket = next(self._tickets)
+        self._jobs.put((ticket, job))
+        return ticket
 
-    def result(self, timeout_s: float | None = None) -> Any:
-        """Wait for the oldest result not taken yet, or raise its error; TimeoutError if that takes too long."""
-        try:
-            value, error = self._results.get(timeout=timeout_s)
-        except Empty:
-            raise TimeoutError from None
+    def result(self, ticket: int, timeout_s: float | None = None) -> Any:
+        """Wait for a job's result, or raise its error; TimeoutError if that takes too long.
+
+        Results of earlier jobs are dropped: whoever waited for them was interrupted.
+        """
+        found = -1
+        while found != ticket:
+            try:
+                found, value, error = self._results.get(timeout=timeout_s)
+            except Empty:
+                raise TimeoutError from None
         if error is not None:
             raise error
         return value
@@ -48,9 +57,10 @@ class Worker:
 
 
 def _serve(jobs: Jobs, results: Results) -> None:
-    while (job := jobs.get()) is not None:
+    while (task := jobs.get()) is not None:
+        ticket, job = task
         try:
-            results.put((job(), None))
+            results.put((ticket, job(), None))
         except BaseException as error:
-            results.put((None, error))
-        del job  # frees what nobody else holds, such as an env
+            results.put((ticket, None, error))
+        del task, job  # frees what nobody else holds, such as an env

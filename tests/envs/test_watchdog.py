@@ -1,11 +1,16 @@
 """A silent emulator becomes an error, not a hang; in a process of its own, for its worker threads are dead after."""
 
+import signal
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
+from redline.envs.atari import AtariVectorEnv
+from redline.envs.catalog import resolve
+from redline.envs.config import EnvConfig
 from redline.worker import Worker
 
 HANG = """
@@ -44,12 +49,39 @@ def test_emulator_that_never_answers_raises_and_the_process_can_end():
 
 def test_a_worker_hands_over_results_and_errors():
     worker = Worker("test")
-    worker.submit(lambda: threading.current_thread().name)
-    assert worker.result(5) == "test"
-    worker.submit(lambda: 1 // 0)
+    name, failure, late = (
+        worker.submit(job) for job in (lambda: threading.current_thread().name, lambda: 1 // 0, lambda: 2)
+    )
+    assert worker.result(name, 5) == "test"
     with pytest.raises(ZeroDivisionError):
-        worker.result(5)
+        worker.result(failure, 5)
+    assert worker.result(worker.submit(lambda: 3), 5) == 3  # the one before is dropped
     with pytest.raises(TimeoutError):
-        worker.result(0.01)
+        worker.result(late, 0.01)
     worker.close(5)
     assert "test" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_answer_that_an_interrupt_left_behind_is_not_taken_for_the_next_one():
+    class InterruptedByTestError(Exception):
+        pass
+
+    def interrupt(*_):
+        raise InterruptedByTestError
+
+    env = AtariVectorEnv(resolve("pong"), EnvConfig(), num_envs=1, seed=7, threads=1)
+    twin = AtariVectorEnv(resolve("pong"), EnvConfig(), num_envs=1, seed=7, threads=1)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # a seeded reset takes a hundred times as long
+        with pytest.raises(InterruptedByTestError):
+            env.reset()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    twin.reset()
+    np.testing.assert_array_equal(env.reset(), twin.reset())
+    for one in (env, twin):
+        one.send(np.array([2]))
+    np.testing.assert_array_equal(env.recv().frames, twin.recv().frames)
+    env.close()
+    twin.close()

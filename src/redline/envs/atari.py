@@ -77,7 +77,7 @@ class AtariVectorEnv:
         self._worker = Worker(f"receive {game.name}")
         self._standing: _Standing | None = None
         self._actions: IntArray = np.full(num_envs, _NOOP, np.int64)  # [N] the last ones sent
-        self._is_pending = False  # a step was sent and not received
+        self._pending: int | None = None  # ticket of the step that was sent and not received
         self._is_hung = False
 
     @property
@@ -114,16 +114,15 @@ class AtariVectorEnv:
         self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
         self._ledger.record(self._actions)
         # the waiting thread is ready before the emulators begin, and does not take a core from them
-        self._worker.submit(self._collect)
+        self._pending = self._worker.submit(self._collect)
         self._emulator.send(self._actions)
-        self._is_pending = True
 
     def recv(self) -> VectorStep:
         """Return the results of the step; RuntimeError if the emulators do not answer."""
-        if not self._is_pending:
+        if self._pending is None:
             raise RuntimeError(f"{self.spec.name}: recv() follows send(), once")
-        step: _Emulated = self._await(self._recv_timeout_s)
-        self._is_pending = False
+        step: _Emulated = self._await(self._pending, self._recv_timeout_s)
+        self._pending = None
         before = self._now()
         self._standing = step.standing
         if step.reseeded is not None:
@@ -221,12 +220,11 @@ class AtariVectorEnv:
 
     def _run(self, job: Callable[[], Any]) -> Any:
         seeding_s = 2.0 * self.num_envs  # a seeded reset loads the ROM anew: 0.13 s each on a free core
-        self._worker.submit(job)
-        return self._await(self._recv_timeout_s + seeding_s)
+        return self._await(self._worker.submit(job), self._recv_timeout_s + seeding_s)
 
-    def _await(self, timeout_s: float) -> Any:
+    def _await(self, ticket: int, timeout_s: float) -> Any:
         try:
-            return self._worker.result(timeout_s)
+            return self._worker.result(ticket, timeout_s)
         except TimeoutError:
             self._is_hung = True
             raise EnvError(
@@ -241,7 +239,7 @@ class AtariVectorEnv:
         return self._standing
 
     def _refuse_pending(self, what: str) -> None:
-        if self._is_pending:
+        if self._pending is not None:
             raise RuntimeError(f"{self.spec.name}: {what}() cannot follow send(), recv() comes first")
 
 

@@ -190,13 +190,13 @@ class BatchLoader(Generic[BatchT]):
         # for each pending batch, and for those that the learner holds: up to a group
         self._free = [make_buffers() for _ in range(prefetch + 2 * group)]
         self._in_hand: list[Buffers[BatchT]] = []
-        self._pending: deque[tuple[Draw, Buffers[BatchT]]] = deque()
+        self._pending: deque[tuple[Draw, Buffers[BatchT], int]] = deque()  # with the worker's ticket
         self._worker = Worker("redline-gather") if prefetch else None
 
     @property
     def pending(self) -> list[Draw]:
         """What was drawn and not yet learnt from; oldest first."""
-        return [draw for draw, _ in self._pending]
+        return [draw for draw, _, _ in self._pending]
 
     def is_short_of(self, count: int) -> bool:
         """Tell whether another draw belongs in the queue before the next `count` batches are taken."""
@@ -206,23 +206,24 @@ class BatchLoader(Generic[BatchT]):
         """Queue rows that the memory offers now; later writes do not change them."""
         memory, buffers = self._memory, self._free[-1]
         plan = buffers.plan(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards)
+        ticket = 0
         if self._worker is None:
             memory.frames.read(plan, buffers.frames)
         else:
-            self._worker.submit(partial(memory.frames.read, plan, buffers.frames))
-        self._pending.append((draw, self._free.pop()))  # last: a failure must not lose buffers
+            ticket = self._worker.submit(partial(memory.frames.read, plan, buffers.frames))
+        self._pending.append((draw, self._free.pop(), ticket))  # last: a failure must not lose buffers
 
     def take(self, count: int) -> list[tuple[Draw, BatchT]]:
         """Return the oldest batches, up to a group; they are overwritten after the next call."""
         taken = [self._pending.popleft() for _ in range(count)]
         self._free += self._in_hand
-        self._in_hand = [buffers for _, buffers in taken]
+        self._in_hand = [buffers for _, buffers, _ in taken]
         if self._worker is not None:
-            for _ in taken:
+            for _, _, ticket in taken:
                 if self._worker.is_over:
                     raise RuntimeError("the loader is closed: no more batches will come")
-                self._worker.result()
-        return [(draw, buffers.batch) for draw, buffers in taken]
+                self._worker.result(ticket)
+        return [(draw, buffers.batch) for draw, buffers, _ in taken]
 
     def clear(self) -> None:
         """Drop what is pending."""
