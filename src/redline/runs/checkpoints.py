@@ -89,6 +89,7 @@ class CheckpointStore:
             with explained(CheckpointError, self.path, before=f"checkpoint {steps} is not saved: "):
                 self.run.sync_records()
                 self.segments.sync()
+                make_own_folder(self.path)  # somebody may have removed it
                 _write_folder(temporary, contents | {MANIFEST: manifest})
                 self._publish(temporary, target)
         finally:
