@@ -177,8 +177,8 @@ def episode_facts(episode: Listed) -> dict[str, Any]:
         "evaluation": episode.evaluation,
         "weights_steps": episode.weights_steps,
         "recorded": entry is not None,
-        "truncated": None if entry is None else entry.is_truncated,
-        "has_values": None if entry is None else entry.has_values,
+        "truncated": None if entry is None else entry.header.truncated,
+        "has_values": None if entry is None else entry.header.values_per_step > 0,
     }
 
 

@@ -22,7 +22,7 @@ from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import read_stat
-from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, check_hz
+from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, HardwareRecorder, check_hz
 from redline.units import duration, number, size
 
 HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"
@@ -128,8 +128,7 @@ def remove_files(out: Path) -> None:
 
 def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWriter, *, is_new: bool) -> HardwareRecorder:
     """Return a recording whose events are written beside its samples."""
-    sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
-    recording = HardwareRecorder(sampler, out, hz=flags.hz, say=partial(write_event, events))
+    recording = HardwareRecorder(pid, out, hz=flags.hz, say=partial(write_event, events), is_new=is_new)
     say(f"recording into {out} at {flags.hz:g} Hz; watch it with: redline watch {out}")
     return recording
 

@@ -273,7 +273,7 @@ def check_recordings(folder: Path, library: Library, listed: Sequence[Listed], f
         "mismatches": mismatches,
         "damages": [plain_text(line) for line in library.damages],
         "torn_tail": library.torn_tail,
-        "steps": sum(verdict.entry.length_steps for verdict in verdicts),
+        "steps": sum(verdict.entry.header.length_steps for verdict in verdicts),
         "differences": [plain_text(line) for line in differences],
         "duration_s": time.monotonic() - begun_s,
     }

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from redline.episodes.overlay import (
     TARGET_TILE_HEIGHT,
     About,
     Drawer,
-    Enlarged,
     Overlay,
     about_episode,
+    enlarged,
     iterate_grid,
     signed,
 )
@@ -93,7 +94,8 @@ def render(
 ) -> dict[str, Any]:
     """Play the episodes again, write the files that are asked for, and return what they are."""
     entries = [entry_of(one) for one in chosen]
-    longest = max(entries, key=lambda entry: entry.end_steps)  # they play side by side: it shows the progress of all
+    # they play side by side: the longest shows the progress of all
+    longest = max(entries, key=lambda entry: entry.header.end_steps)
     films = [
         iterate_pictures(
             showing.library,
@@ -104,13 +106,13 @@ def render(
         for entry in entries
     ]
     abouts = [showing.about(one) for one in chosen]
-    collected = Collected(evenly_spaced(entries[0].length_steps) if sheet is not None else ())
+    collected = Collected(evenly_spaced(entries[0].header.length_steps) if sheet is not None else ())
     video = None
     if out is None:
         deque(collected.passing(films[0]), maxlen=0)
     else:
         rate = pictures_per_s(showing.library.setting_of(entries[0]))
-        count = max(entry.length_steps for entry in entries) + 1
+        count = max(entry.header.length_steps for entry in entries) + 1
         frames: Iterator[Array]
         if len(chosen) == 1:
             frames = map(_drawer(showing, abouts[0]), collected.passing(films[0]))
@@ -128,7 +130,7 @@ def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
     if showing.overlay:
         return Overlay(about, scale=showing.scale, target=target).draw
     # a single episode keeps the game's own pixels
-    return Enlarged(showing.scale if is_tile else showing.scale or 1, target=target).draw
+    return partial(enlarged, scale=showing.scale if is_tile else showing.scale or 1, target=target)
 
 
 def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collected, target: Path) -> None:

@@ -10,13 +10,13 @@ from safetensors.numpy import save as encode_arrays
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save as encode_tensors
 
-from redline.envs.vector import Progress
 from redline.errors import DamagedError
 from redline.learner import NonFiniteError
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.counters import counters_from_json, counters_to_json
 from redline.runtime.training import Trainer
+from redline.types import Progress
 
 
 def save_checkpoint(trainer: Trainer, store: CheckpointStore) -> Path:

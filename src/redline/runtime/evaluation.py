@@ -15,7 +15,7 @@ import torch
 
 from redline.algorithms.family import ActorParams, Algorithm
 from redline.envs.catalog import make_vector_env
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.episodes.tracing import Choice, RecordingConfig
 from redline.exploration import Exploration, Greedy
 from redline.networks import Network
@@ -35,7 +35,7 @@ from redline.runtime.solving import (
     is_confirmed,
     num_episodes,
 )
-from redline.types import EnvSpec
+from redline.types import EnvSpec, Progress
 
 ARGMAX_PATIENCE_S = 20.0  # for greedy play of a policy
 

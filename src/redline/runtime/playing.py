@@ -19,7 +19,6 @@ from redline.envs import stacking
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.classic import GymnasiumEnv, frame_converter
 from redline.envs.config import EnvConfig
-from redline.envs.vector import Progress
 from redline.episodes.episode import EPISODE, Address, encode_episode
 from redline.episodes.library import POLICY, Entry, open_library, played_path
 from redline.episodes.setting import SETTING, Setting
@@ -46,7 +45,7 @@ from redline.runtime.randomness import Purpose, stream
 from redline.runtime.resolve import find_device
 from redline.runtime.resuming import SavedRun, read_run
 from redline.runtime.run_log import setting_of
-from redline.types import Array, BoolArray
+from redline.types import Array, BoolArray, Progress
 
 WEIGHTS = "weights.safetensors"
 PATIENCE_S = 0.2  # between two looks at a lock that another process has

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.episodes.tracing import RecordingConfig
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
 from redline.runtime.actor import Actor, Episode
@@ -26,7 +26,7 @@ from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import Source, part_of, prefixed
-from redline.types import AnyBatch, Array, EnvSpec, IntArray
+from redline.types import AnyBatch, Array, EnvSpec, IntArray, Progress
 
 # of `learn` only the host's part where a device computes by itself
 PHASES = ("act", "draw", "learn", "keep", "other")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from redline.envs.vector import Progress
 from redline.errors import CheckpointError
 from redline.learner import Learner
 from redline.replay.shared_lanes import SharedLanes
@@ -30,7 +29,7 @@ from redline.runtime.processes.shared_status import (
 )
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.training import Played, Trainer, Turn, WorldRestored
-from redline.types import Array, EnvSpec
+from redline.types import Array, EnvSpec, Progress
 
 PATIENCE_S = 0.1  # for steps of actors, before the learner looks for orders
 SYNC_PATIENCE_S = 30.0  # for the supervisor to write rows to the disk

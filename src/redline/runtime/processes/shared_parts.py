@@ -12,8 +12,7 @@ import torch
 
 from redline.errors import UserError
 from redline.replay import available_bytes
-from redline.replay.backing import MARGIN_BYTES
-from redline.replay.shared_block import SharedBlock
+from redline.replay.backing import MARGIN_BYTES, SharedBlock
 from redline.replay.shared_lanes import (
     BY_EPISODE,
     IN_CHUNKS,

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from redline.replay.shared_block import SharedBlock
+from redline.replay.backing import SharedBlock
 from redline.types import Array
 
 T = TypeVar("T")
