@@ -237,8 +237,7 @@ class Run:
             config = EvaluationConfig(**_plain(settings))
         except TypeError as error:
             raise UserError(f"evaluate takes the settings of redline eval: {error}") from None
-        played = evaluate(read_run(self.path).job, found, config, progress=lambda share: None).played
-        episodes = [one.episode for one in played]
+        episodes = evaluate(read_run(self.path).job, found, config, progress=lambda share: None).played
         return Evaluated([one.total_reward for one in episodes], [one.length_steps for one in episodes], found.steps)
 
     def agent(self, checkpoint: str | int = NEWEST) -> Agent:

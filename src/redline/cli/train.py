@@ -30,11 +30,11 @@ from redline.learner import NonFiniteError
 from redline.recipes import find_recipe
 from redline.replay import ReplayError
 from redline.runtime.config import to_settings
+from redline.runtime.evaluation import CONFIRMING_EPISODES
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run
 from redline.runtime.processes.supervisor import LearnerLostError
 from redline.runtime.session import Outcome, Solved, StoppedWhileResumingError
-from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.units import duration, number, rate, size
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)

@@ -89,12 +89,6 @@ class Scores:
         """Mean length of the same episodes."""
         return sum(self.lengths_steps) / len(self.lengths_steps) if self.lengths_steps else None
 
-    def confirm(self, mean_return: float, *, target: float, is_enough: bool) -> None:
-        """Add games that were to confirm an evaluation that reached `target`."""
-        self.confirmed = mean_return
-        if is_enough:
-            self.solved_target = target
-
     @property
     def first_mean(self) -> float | None:
         """Mean of the first ten episodes; None before they are over."""

@@ -15,6 +15,7 @@ from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory, read_run_json
 from redline.runs.host import host_facts
 from redline.runs.manifest import Checkpoint
+from redline.runtime.actor import RequestedStop
 from redline.runtime.building import (
     build_trainer,
     check_disk,
@@ -26,7 +27,6 @@ from redline.runtime.building import (
 from redline.runtime.checkpointing import restore_checkpoint
 from redline.runtime.config import Job, flag_of, to_settings
 from redline.runtime.counters import Counters, Scores, counters_from_json
-from redline.runtime.evaluation import RequestedStop
 from redline.runtime.gauges import Display
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession

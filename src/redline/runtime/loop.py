@@ -15,9 +15,9 @@ from redline.exploration import Sampled
 from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
 from redline.monitor.process_files import ProcessUsage
 from redline.runtime.actor import Episode
+from redline.runtime.evaluation import projected_s
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
 from redline.runtime.replay_sizing import full_replay
-from redline.runtime.solving import projected_s
 from redline.runtime.training import Trainer
 
 READING_INTERVAL_S = 1.0

@@ -32,16 +32,9 @@ from redline.networks.cores import mask_state
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
-from redline.runtime.actor import Episode
+from redline.runtime.actor import Episode, RequestedStop, StoppedWhileEvaluatingError
 from redline.runtime.config import Job
-from redline.runtime.evaluation import (
-    PlayedEpisode,
-    RequestedStop,
-    StoppedWhileEvaluatingError,
-    compute_threads,
-    evaluation_seed,
-    make_player,
-)
+from redline.runtime.evaluation import compute_threads, evaluation_seed, make_player
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.resolve import find_device
 from redline.runtime.resuming import SavedRun, read_run
@@ -86,7 +79,7 @@ class EvaluationConfig:
 class Evaluation:
     """The episodes that `redline eval` played, and how."""
 
-    played: list[PlayedEpisode]  # in the order in which they ended
+    played: list[Episode]  # in the order in which they ended
     epsilon: float
     num_envs: int
     protocol: str
@@ -187,7 +180,7 @@ def play_policy(
         evaluation = evaluate(
             saved.job, found, config, progress=progress, requested_stop=requested_stop, recording=recording
         )
-        episodes = [played.episode for played in evaluation.played]
+        episodes = evaluation.played
         setting = setting_of(replace(saved.job, recording=recording), env_spec(saved.job.env))
         with _alone(run, requested_stop), BlockWriter(played_path(run)) as writer:
             _append(writer, setting, episodes, steps=found.steps)

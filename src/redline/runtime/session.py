@@ -13,21 +13,23 @@ from redline.errors import CheckpointError
 from redline.exploration import Sampled
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory
+from redline.runtime.actor import RequestedStop, StoppedWhileEvaluatingError
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import (
+    EPISODES,
+    EXPECTED_S,
     Evaluator,
     NumberedEvaluation,
-    RequestedStop,
-    StoppedWhileEvaluatingError,
+    describe_acting,
+    evaluation_is_due,
     record_evaluation,
 )
 from redline.runtime.gauges import Display, Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.run_log import RunLog, RunMonitor
 from redline.runtime.sinks import Sinks
-from redline.runtime.solving import EPISODES, EXPECTED_S, describe_acting, evaluation_is_due
 from redline.runtime.training import Trainer
 
 LEFT = "the loop was left"  # why a run stopped

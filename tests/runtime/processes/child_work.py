@@ -10,7 +10,7 @@ from multiprocessing.process import BaseProcess
 import torch
 
 from redline.runs.lock import SharedLock
-from redline.runtime.processes.messages import Outbox
+from redline.runtime.processes.process_pool import Outbox
 from redline.runtime.processes.shared_parts import SharedWeights
 from redline.runtime.processes.shared_status import Doorbell, SharedStatus, Slot
 
@@ -168,7 +168,7 @@ def fall_silent(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Show one sign of life, then hang with a message half sent."""
     status, index = kit
     outbox.send("last", number=1)
-    os.write(outbox._descriptor, b'{"kind": "tor')
+    os.write(outbox._descriptor, (100).to_bytes(8, "little") + b"torn")
     Slot(status, index).beat()
     time.sleep(10 * PATIENCE_S)
 

@@ -22,8 +22,7 @@ from redline.runtime.config import Job
 from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes import learner_role
 from redline.runtime.processes.learner_role import RingWorld
-from redline.runtime.processes.messages import encode_letter
-from redline.runtime.processes.shared_parts import SharedWeights
+from redline.runtime.processes.shared_parts import SharedWeights, encode_letter
 from redline.runtime.processes.shared_status import FIRST_ACTOR, LEARNER, WAITS, SharedStatus, Slot
 from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from child_work import PATIENCE_S, StartChild, answer, answer_status, play_when_it_waits, stop_when_it_waits
 
 from redline.runtime.processes import shared_status as status_module
+from redline.runtime.processes.message_log import RoleReadings
 from redline.runtime.processes.shared_status import (
     EVALUATOR,
     FIRST_ACTOR,
@@ -19,7 +22,6 @@ from redline.runtime.processes.shared_status import (
     Doorbell,
     SharedStatus,
     Slot,
-    mean_ages,
 )
 
 
@@ -153,18 +155,21 @@ def test_the_age_of_weights_is_how_many_updates_they_lag_behind() -> None:
     assert status.age_updates[FIRST_ACTOR, :2].tolist() == [3, 3]
 
 
-def test_mean_ages_are_those_between_two_readings() -> None:
+def test_a_reading_has_the_mean_age_of_the_weights_since_the_one_before() -> None:
     status = SharedStatus(2)
     status.show_progress(steps=1, updates=10)
     first, second = Slot(status, FIRST_ACTOR), Slot(status, FIRST_ACTOR + 1)
+    actors = {
+        f"actor-{i}": SimpleNamespace(name=f"actor-{i}", slot=FIRST_ACTOR + i, pid=os.getpid(), restarts=0)
+        for i in range(2)
+    }
+    pool: Any = SimpleNamespace(status=status, members=actors)
     first.acted_with(0)
     second.acted_with(5)
-    before = status.age_updates.copy()
+    readings = RoleReadings(pool)
     for weights_updates in (8, 9):
         first.acted_with(weights_updates)
-    means = mean_ages(before, status.age_updates.copy())
-    assert means[FIRST_ACTOR] == 1.5
-    assert np.isnan(means[[LEARNER, EVALUATOR, FIRST_ACTOR + 1]]).all()  # nobody acted there
+    assert [role.weights_age_updates for role in readings.read()] == [None, 1.5, None]  # the second did not act
 
 
 def seconds_waited(bell: Doorbell, timeout_s: float) -> float:

@@ -2,7 +2,6 @@
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +12,13 @@ from redline.learner import Learner
 from redline.replay.shared_lanes import SharedLanes
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.lock import SharedLock
-from redline.runtime.actor import Episode
 from redline.runtime.building import build_source, prepare_process
 from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
 from redline.runtime.loop import Loop
 from redline.runtime.pacing import TAKES_PER_UPDATE
-from redline.runtime.processes.messages import Outbox, decode_letter, row_of
-from redline.runtime.processes.shared_parts import SharedParts, SharedWeights
-from redline.runtime.processes.shared_status import (
-    EVALUATOR,
-    FIRST_ACTOR,
-    LEARNER,
-    STARTING_S,
-    WAITS,
-    Slot,
-)
+from redline.runtime.processes.process_pool import Outbox
+from redline.runtime.processes.shared_parts import SharedParts, SharedWeights, decode_letter
+from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, STARTING_S, WAITS, Slot
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.training import Played, Trainer, Turn, WorldRestored
 from redline.types import Array, EnvSpec
@@ -102,35 +93,33 @@ class RingWorld:
         return WorldRestored(["with --topology async the episodes under way are cut and all envs start anew"], None)
 
 
-@dataclass(frozen=True)
-class LearnerKit:
-    """What the learner is given when it starts."""
+def run_learner(
+    resolved: ResolvedJob,
+    parts: SharedParts,
+    outbox: Outbox,
+    *,
+    run: Path,
+    lock: SharedLock,
+    is_resumed: bool,
+    waited_from_s: float,
+) -> None:
+    """Learn until the run ends, after a resume from the newest checkpoint.
 
-    resolved: ResolvedJob
-    run: Path
-    lock: SharedLock  # held until the learner has ended
-    is_resumed: bool  # from the newest checkpoint
-    parts: SharedParts
-    waited_from_s: float  # monotonic time of the run's `elapsed_s` 0
-
-
-def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
-    """Learn until the run ends."""
-    job, spec, slot = kit.resolved.job, kit.resolved.spec, Slot(kit.parts.status, LEARNER)
-    slot.beat(RESTORING_S if kit.is_resumed else STARTING_S)
-    prepare_process(kit.resolved)
-    learner = Learner(job.algorithm, spec, seed=job.seed, device=kit.resolved.device)
-    world = RingWorld(spec, lanes=kit.parts.lanes, weights=kit.parts.weights, slot=slot, envs_per_actor=job.actor.envs)
-    source = build_source(kit.resolved, learner, ExitStack())  # what it holds ends with this process
+    `lock` is held until this process ends. `waited_from_s` is the monotonic time of the run's `elapsed_s` 0.
+    """
+    job, spec, slot = resolved.job, resolved.spec, Slot(parts.status, LEARNER)
+    slot.beat(RESTORING_S if is_resumed else STARTING_S)
+    prepare_process(resolved)
+    learner = Learner(job.algorithm, spec, seed=job.seed, device=resolved.device)
+    world = RingWorld(spec, lanes=parts.lanes, weights=parts.weights, slot=slot, envs_per_actor=job.actor.envs)
+    source = build_source(resolved, learner, ExitStack())  # what it holds ends with this process
     trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=slot.beat)
-    store = CheckpointStore(_JoinedRun(kit.run, slot, outbox))
-    lost: list[str] = []
-    if kit.is_resumed:
-        lost = restore_checkpoint(trainer, store.newest_valid(), store)
+    store = CheckpointStore(_JoinedRun(run, slot, outbox))
+    lost = restore_checkpoint(trainer, store.newest_valid(), store) if is_resumed else []
     world.publish(trainer.turn())
-    kit.parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
-    duties = _Duties(trainer, store, slot, outbox, waited_from_s=kit.waited_from_s)
-    if not kit.is_resumed:
+    parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
+    duties = _Duties(trainer, store, slot, outbox, waited_from_s=waited_from_s)
+    if not is_resumed:
         duties.save()  # a run that can't save is refused before its first step
     outbox.send("ready", lost=lost)
     duties.run()
@@ -167,7 +156,9 @@ class _Duties:
             if self._is_at_limit():
                 self._slot.wait_until(lambda: status.saves_ordered > self._saves, on="rest", timeout_s=1.0)
                 continue
-            self._tell_episodes(self._loop.step())
+            if episodes := self._loop.step():
+                counters = self._trainer.counters
+                self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, episodes=episodes)
             if self._loop.reading_is_due():
                 self._tell_reading()
 
@@ -200,19 +191,13 @@ class _Duties:
             self._outbox.send("limit", reason=reason)
         return reason is not None
 
-    def _tell_episodes(self, episodes: list[Episode]) -> None:
-        if episodes:
-            counters = self._trainer.counters
-            rows = [row_of(episode) for episode in episodes]
-            self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, rows=rows)
-
     def _tell_reading(self) -> None:
         trainer, status = self._trainer, self._slot.status
         self._note_evaluation()
         gauges = self._loop.read()
         status.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
         learning = trainer.counters.learning_steps_per_s
-        self._outbox.send("reading", gauges=gauges.row(), learning_steps_per_s=learning)
+        self._outbox.send("reading", gauges=gauges, learning_steps_per_s=learning)
         if (adjustment := self._loop.take_adjustment()) is not None:
             self._outbox.send("adjustment", message=adjustment)
 

@@ -5,25 +5,25 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
+import msgspec
 
 from redline.errors import CheckpointError
 from redline.monitor.process_files import ProcessUsage
 from redline.runs.directory import RunDirectory
+from redline.runtime.actor import Episode
 from redline.runtime.config import SOLVED
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
 from redline.runtime.gauges import Display, Gauges, RoleGauges
-from redline.runtime.processes.messages import Message, episode_of
-from redline.runtime.processes.process_pool import Member, ProcessPool
-from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus, mean_ages
+from redline.runtime.processes.process_pool import Member, Message, ProcessPool
+from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.run_log import RunLog
 from redline.runtime.session import Solved, solved_by
 from redline.runtime.sinks import Sinks
-from redline.runtime.solving import is_confirmed
 from redline.types import Array
 
 WINDOW_S = 10.0
@@ -54,30 +54,27 @@ class RoleReadings:
         self._newest = ()
 
     def read(self) -> tuple[RoleGauges, ...]:
-        """Return a reading of each process, this one first."""
+        """Return a reading of each process, this one first; the newest again if it is fresh."""
         now = _mark(self._pool.status)
         if self._newest and now.time_s - self._marks[-1].time_s < INTERVAL_S:
             return self._newest
-        self._newest = self._read(now)
-        return self._newest
-
-    def _read(self, now: _Mark) -> tuple[RoleGauges, ...]:
         self._marks.append(now)
         while len(self._marks) > 2 and self._marks[1].time_s <= now.time_s - WINDOW_S:
             self._marks.popleft()
-        before = self._marks[0]
         members = list(self._pool.members.values())
         self._usages = {member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid) for member in members}
         own = self._own.sample()
-        cpu_percent, rss_bytes = (own.cpu_percent, own.rss_bytes) if own else (None, None)
-        supervisor = RoleGauges("supervisor", os.getpid(), cpu_percent, rss_bytes)
-        return (supervisor, *(self._role(member, before, now) for member in members))
+        supervisor = RoleGauges(
+            "supervisor", os.getpid(), own.cpu_percent if own else None, own.rss_bytes if own else None
+        )
+        self._newest = (supervisor, *(self._role(member, self._marks[0], now) for member in members))
+        return self._newest
 
     def _role(self, member: Member, before: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - before.time_s, 1e-9)
         usage, slot = self._usages[member.pid].sample(), member.slot
         shares = (now.waited_s[slot] - before.waited_s[slot]) / seconds
-        age = float(mean_ages(before.ages, now.ages)[slot])
+        age_updates, times_acted = (now.ages - before.ages)[slot, :2].tolist()
         is_learner = slot == LEARNER
         return RoleGauges(
             role=member.name,
@@ -87,15 +84,9 @@ class RoleReadings:
             steps_per_s=None if is_learner else float(now.steps[slot] - before.steps[slot]) / seconds,
             updates_per_s=(now.updates - before.updates) / seconds if is_learner else None,
             waiting={name: min(1.0, float(share)) for name, share in zip(WAITS, shares, strict=True) if share > 0.0},
-            weights_age_updates=age if np.isfinite(age) else None,
+            weights_age_updates=age_updates / times_acted if times_acted else None,
             restarts=member.restarts,
         )
-
-
-def mean_actor_age(roles: tuple[RoleGauges, ...]) -> float:
-    """Return the mean age of the weights over all actors that acted."""
-    ages = [role.weights_age_updates for role in roles if role.weights_age_updates is not None]
-    return float(np.mean(ages)) if ages else 0.0
 
 
 def _mark(status: SharedStatus) -> _Mark:
@@ -180,8 +171,8 @@ class MessageLog:
                 self.lost = message["lost"]
             case "episodes":
                 self._follow(message["steps"], message["time_s"])
-                for row in message["rows"]:
-                    self._log.episode(episode_of(row))
+                for episode in msgspec.convert(message["episodes"], list[Episode]):
+                    self._log.episode(episode)
             case "reading":
                 self._take_reading(message)
             case "evaluation":
@@ -212,10 +203,11 @@ class MessageLog:
         self._follow(told.steps, told.time_s)
         self.learning_steps_per_s = message["learning_steps_per_s"]
         roles = self.gauges.roles if self.is_ending and self.gauges is not None else self._read_roles(told)
+        ages = [role.weights_age_updates for role in roles if role.weights_age_updates is not None]
         self.gauges = replace(
             told,
             roles=roles,
-            actor_weights_age_updates=mean_actor_age(roles),
+            actor_weights_age_updates=fmean(ages) if ages else 0.0,
             cpu_percent=sum(role.cpu_percent or 0.0 for role in roles),
             rss_bytes=sum(role.rss_bytes or 0 for role in roles),
         )
@@ -227,25 +219,16 @@ class MessageLog:
         return tuple(replace(role, busy=busy) if role.role == "learner" else role for role in self._readings.read())
 
     def _take_evaluation(self, message: Message) -> None:
-        evaluation = NumberedEvaluation(
-            number=message["number"],
-            weights_steps=message["steps"],
-            episodes=[episode_of(row) for row in message["rows"]],
-            duration_s=message["duration_s"],
-            is_confirmation=message["is_confirmation"],
-        )
+        evaluation = msgspec.convert(message["evaluation"], NumberedEvaluation)
         self._counters.evaluations, self.evaluated_s = evaluation.number, time.monotonic()
         record_evaluation(evaluation, job=self._job, scores=self._scores, log=self._log, display=self._display)
-        mean, target = evaluation.mean_return, self._job.limits.target_eval_return
+        mean, target = evaluation.mean_return, self._scores.solved_target
         self._status.show_evaluation(number=evaluation.number, steps=evaluation.weights_steps, mean=mean)
-        if evaluation.is_confirmation and target is not None and is_confirmed(mean, target):
-            self._end_solved(mean, target)
-
-    def _end_solved(self, mean: float, target: float) -> None:
-        self._counters.solved_s = time.monotonic() - self.waited_from_s
-        self._status.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
-        self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)
-        self.limit = SOLVED
+        if evaluation.is_confirmation and target is not None and self._job.limits.is_solved(self._scores):
+            self._counters.solved_s = time.monotonic() - self.waited_from_s
+            self._status.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
+            self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)
+            self.limit = SOLVED
 
     def _sync(self) -> bool:
         """Write all rows to the disk; a checkpoint must not outlive rows from before it."""

@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from multiprocessing.reduction import DupFd
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from redline.replay.shared_block import SharedBlock
 from redline.types import Array
 
@@ -185,9 +183,8 @@ class Slot:
             self.bell.wait(left_s)
             now_s = time.monotonic()
             self.status.waited_s[self.index, column] += now_s - last_s
-            self.status.beat_s[self.index] = max(
-                now_s, self.status.beat_s[self.index]
-            )  # a longer silence may be allowed
+            # a longer silence may be allowed
+            self.status.beat_s[self.index] = max(now_s, self.status.beat_s[self.index])
             last_s = now_s
         return found
 
@@ -206,14 +203,4 @@ class Slot:
 
     def acted_with(self, weights_updates: int) -> None:
         """Count by how many updates the weights that act here lag behind."""
-        age = max(0, self.status.run_updates - weights_updates)
-        cells = self.status.age_updates[self.index]
-        cells[:2] += (age, 1)
-
-
-def mean_ages(before: Array, now: Array) -> Array:
-    """Return the mean age of the weights in each slot between two readings of `age_updates`; NaN if nobody acted."""
-    sums, counts = (now - before)[:, :2].T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean: Array = sums / counts
-    return mean
+        self.status.age_updates[self.index, :2] += (max(0, self.status.run_updates - weights_updates), 1)
