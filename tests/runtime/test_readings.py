@@ -9,9 +9,8 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.runtime.config import Job, Limits
-from redline.runtime.counters import Counters, Scores
+from redline.runtime.counters import Counters, Pacing, Scores
 from redline.runtime.loop import Measurer
-from redline.runtime.pacing import Pacing
 from redline.runtime.training import Stopwatch
 from redline.types import EnvSpec
 

@@ -23,8 +23,8 @@ def save_checkpoint(trainer: Trainer, store: CheckpointStore) -> Path:
             f"weights {', '.join(bad)} are not finite at step {trainer.counters.steps:,}: no checkpoint is written"
         )
     files = {f"{part}.safetensors": encode_tensors(values) for part, values in trainer.learner.state().items()}
-    source = trainer.source.save(store)
-    files["arrays.safetensors"] = encode_arrays(trainer.world.state() | source.arrays)
+    arrays, replay = trainer.source.save(store)
+    files["arrays.safetensors"] = encode_arrays(trainer.world.state() | arrays)
     path = store.save(
         steps=trainer.counters.steps,
         files=files,
@@ -33,7 +33,7 @@ def save_checkpoint(trainer: Trainer, store: CheckpointStore) -> Path:
             "env_seed": trainer.env_seed,
             "num_envs": trainer.world.num_envs,
         },
-        replay=source.replay,
+        replay=replay,
         score=trainer.scores.mean if trainer.scores.is_full else None,
     )
     store.prune()
@@ -52,5 +52,5 @@ def restore_checkpoint(
     }
     trainer.learner.load_state(learner, updates=trainer.counters.updates)
     arrays = load_arrays(checkpoint.files["arrays.safetensors"])
-    world = trainer.world.restore(arrays, progress)
-    return trainer.source.restore(checkpoint, arrays, store, first_frames=world.first_frames) + world.lost
+    lost, first_frames = trainer.world.restore(arrays, progress)
+    return trainer.source.restore(checkpoint, arrays, store, first_frames=first_frames) + lost

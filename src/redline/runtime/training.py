@@ -6,13 +6,15 @@ come before (1) instead, so that the next action comes from the newest weights.
 Checkpoints are taken between (5) and (1), where everything stands still.
 """
 
+from __future__ import annotations
+
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,18 +27,14 @@ from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.randomness import Purpose, stream
-from redline.runtime.sources import Source, part_of, prefixed
+from redline.runtime.sources import ReplaySource, Source, part_of, prefixed
 from redline.types import AnyBatch, Array, EnvSpec, IntArray
+
+if TYPE_CHECKING:
+    from redline.runtime.processes.learner_role import RingWorld
 
 # of `learn` only the host's part where a device computes by itself
 PHASES = ("act", "draw", "learn", "keep", "other")
-
-
-class Played(NamedTuple):
-    """Result of a vector step."""
-
-    steps: int
-    episodes: list[Episode]
 
 
 class Turn(NamedTuple):  # made at every vector step: a dataclass would take several times as long
@@ -49,49 +47,17 @@ class Turn(NamedTuple):  # made at every vector step: a dataclass would take sev
     updates: int
 
 
-class WorldRestored(NamedTuple):
-    """How much of a world was restored."""
-
-    lost: list[str]
-    first_frames: Array | None  # [N, *frame] of envs that start anew; None if their episodes go on
-
-
-class World(Protocol):
-    """The envs and the actors that play them, in this process or in others."""
-
-    spec: EnvSpec  # what a network and a replay memory must know
-    num_envs: int  # lanes
-
-    @property
-    def waited_s(self) -> Mapping[str, float]:
-        """Seconds waited so far, by reason."""
-
-    def begin(self) -> Array | None:
-        """Start an episode in every lane; return the first frames, None if they come with the first steps."""
-
-    def start_step(self, turn: Turn) -> None:
-        """Begin the next vector step."""
-
-    def finish_step(self, turn: Turn) -> Played:
-        """Hand the steps played since to the source of the turn."""
-
-    def state(self) -> dict[str, Array]:
-        """Return what a checkpoint keeps."""
-
-    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
-        """Go on from what `state` gave."""
-
-
 class InlineWorld:
     """A vector env and the actor that plays it, in the process of the learner: the reference topology.
 
-    The emulators run on threads of their own from `send` to `recv`, while the learner learns.
+    The emulators run on threads of their own from `send` to `recv`, while the learner learns. `RingWorld` is the world
+    of actors in other processes.
     """
 
     def __init__(self, env: VectorEnv, *, state_width: int = 0, recording: RecordingConfig | None = None) -> None:
         self.env, self.spec, self.num_envs = env, env.spec, env.num_envs
         self.actor = Actor(env, state_width=state_width, recording=recording)
-        self.waited_s = {"envs": 0.0}
+        self.waited_s = {"envs": 0.0}  # so far, by reason
         self._sent: tuple[IntArray, ActorExtras] | None = None
 
     def begin(self) -> Array:
@@ -105,8 +71,8 @@ class InlineWorld:
         self._sent = self.actor.choose(turn.policy, turn.rng())
         self.env.send(self._sent[0])
 
-    def finish_step(self, turn: Turn) -> Played:
-        """Wait for the envs, and store the step."""
+    def finish_step(self, turn: Turn) -> tuple[int, list[Episode]]:
+        """Wait for the envs, store the step, and return how many steps and which episodes were played."""
         if self._sent is None:
             raise RuntimeError("finish_step() follows start_step()")
         begun_s = time.monotonic()
@@ -115,25 +81,28 @@ class InlineWorld:
         obs, (actions, extras) = self.actor.obs, self._sent
         episodes = self.actor.observe(step)
         turn.source.append(obs=obs, actions=actions, extras=extras, step=step, next_obs=self.actor.obs)
-        return Played(self.num_envs, episodes)
+        return self.num_envs, episodes
 
     def state(self) -> dict[str, Array]:
         """Return what a checkpoint keeps of actor and envs."""
         return {**prefixed("actor", self.actor.state()), **prefixed("env", self.env.state())}
 
-    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
-        """Restore actor and envs, or begin anew where that is impossible."""
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> tuple[list[str], Array | None]:
+        """Restore actor and envs, or begin anew where that is impossible.
+
+        Return what was lost, and the first frames [N, *frame] of envs that start anew; None if their episodes go on.
+        """
         cut = "the episodes under way are cut, all envs start anew"
         if "actor.return" not in arrays:
-            return WorldRestored([f"the actors were processes of their own: {cut}"], self.begin())
+            return [f"the actors were processes of their own: {cut}"], self.begin()
         num_envs = len(arrays["actor.return"])
         if num_envs != self.num_envs:
-            return WorldRestored([f"{num_envs} envs became {self.num_envs}: {cut}"], self.begin())
+            return [f"{num_envs} envs became {self.num_envs}: {cut}"], self.begin()
         if self.env.restore(part_of("env", arrays), progress):
             self.actor.load_state(part_of("actor", arrays))
-            return WorldRestored([], None)
+            return [], None
         self.actor.begin(self.env.frames)
-        return WorldRestored([f"{self.spec.name} did not come back as it was: {cut}"], self.env.frames)
+        return [f"{self.spec.name} did not come back as it was: {cut}"], self.env.frames
 
 
 class Stopwatch:
@@ -166,7 +135,7 @@ class Trainer:
         self,
         job: Job,
         *,
-        world: World,
+        world: InlineWorld | RingWorld,
         env_seed: int | None,
         source: Source,
         learner: Learner,
@@ -274,7 +243,7 @@ class Trainer:
         self._last_batch = batch
         rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
         priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, precomputed=precomputed)
-        if source.wants_priorities:
+        if isinstance(source, ReplaySource) and source.sampler.wants_priorities:
             sizes = priorities.cpu().numpy()
             self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
             source.take_priorities(sizes)

@@ -19,7 +19,7 @@ from redline.replay.shared_lanes import LOCKSTEP, LaneWriter, PushRule, SharedLa
 from redline.runtime.actor import Episode
 from redline.runtime.building import build_source
 from redline.runtime.config import Job
-from redline.runtime.pacing import TAKES_PER_UPDATE
+from redline.runtime.counters import TAKES_PER_UPDATE
 from redline.runtime.processes import learner_role
 from redline.runtime.processes.learner_role import RingWorld
 from redline.runtime.processes.shared_parts import SharedWeights, encode_letter

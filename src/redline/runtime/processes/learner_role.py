@@ -12,15 +12,16 @@ from redline.learner import Learner
 from redline.replay.shared_lanes import SharedLanes
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.lock import SharedLock
+from redline.runtime.actor import Episode
 from redline.runtime.building import build_source, prepare_process
 from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
+from redline.runtime.counters import TAKES_PER_UPDATE
 from redline.runtime.loop import Loop
-from redline.runtime.pacing import TAKES_PER_UPDATE
 from redline.runtime.processes.process_pool import Outbox
 from redline.runtime.processes.shared_parts import SharedParts, SharedWeights, decode_letter
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, STARTING_S, WAITS, Slot
 from redline.runtime.resolve import ResolvedJob
-from redline.runtime.training import Played, Trainer, Turn, WorldRestored
+from redline.runtime.training import Trainer, Turn
 from redline.types import Array, EnvSpec
 
 PATIENCE_S = 0.1  # for steps of actors, before the learner looks for orders
@@ -68,7 +69,7 @@ class RingWorld:
         for actor in np.unique(self._actor_of[self._lanes.release()]).tolist():
             status.bells[FIRST_ACTOR + actor].ring()
 
-    def finish_step(self, turn: Turn) -> Played:
+    def finish_step(self, turn: Turn) -> tuple[int, list[Episode]]:
         """Take in a step of each lane that has one; wait for steps if no update is due."""
         source = turn.source
         if source.memory is None:
@@ -77,20 +78,20 @@ class RingWorld:
         if not (is_free and source.pacing.is_learning(turn.steps) and source.memory.num_sampleable):
             is_there = self._slot.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
             if not is_there:
-                return Played(0, [])
+                return 0, []
         taken = [self._lanes.take(source.memory)]
         while is_free and taken[-1].steps and len(taken) < TAKES_PER_UPDATE:
             taken.append(self._lanes.take(source.memory))
         letters = [pair for part in taken for pair in zip(part.letters, part.lanes.tolist(), strict=True)]
-        return Played(sum(part.steps for part in taken), [decode_letter(letter, lane) for letter, lane in letters])
+        return sum(part.steps for part in taken), [decode_letter(letter, lane) for letter, lane in letters]
 
     def state(self) -> dict[str, Array]:
         """Return nothing: the state of the actors' envs is not saved."""
         return {}
 
-    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> tuple[list[str], None]:
         """Restore nothing: the actors begin new episodes."""
-        return WorldRestored(["with --topology async the episodes under way are cut and all envs start anew"], None)
+        return ["with --topology async the episodes under way are cut and all envs start anew"], None
 
 
 def run_learner(
