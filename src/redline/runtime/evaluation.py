@@ -116,13 +116,12 @@ def way_done(scores: Scores, target: float) -> float | None:
     return 1.0 if target <= first else (newest - first) / (target - first)
 
 
-def projected_s(scores: Scores, *, target: float, now_s: float) -> float | None:
+def projected_s(scores: Scores, *, target: float | None, now_s: float) -> float | None:
     """Return the seconds until the returns reach the target if they go on rising as they did lately.
 
-    None while they do not rise, or too little is known.
+    None without a target, while they do not rise, or if too little is known.
     """
-    way = way_done(scores, target)
-    if way is None or way < CURVE_BEGINS:
+    if target is None or (way := way_done(scores, target)) is None or way < CURVE_BEGINS:
         return None
     newest = [point for point in scores.curve if point[0] >= now_s * (1.0 - CURVE_SHARE)]
     if len(newest) < LEAST_EPISODES:
@@ -272,7 +271,7 @@ def record_evaluation(
     returns = [episode.total_reward for episode in evaluation.episodes]
     mean, lowest, highest = evaluation.mean_return, min(returns), max(returns)
     for episode in evaluation.episodes:
-        log.greedy_episode(episode, evaluation=number, weights_steps=weights_steps)
+        log.episode(episode, "greedy", evaluation=number, weights_steps=weights_steps)
     log.event(
         "evaluation",
         number=number,

@@ -30,7 +30,7 @@ from redline.runtime.counters import Counters, Scores, counters_from_json
 from redline.runtime.gauges import Display
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
-from redline.runtime.resolve import ResolvedJob, resolve_again, resolve_job
+from redline.runtime.resolve import ResolvedJob, carry_over, resolve_job
 from redline.runtime.resuming import SavedRun, changed_settings, check_changes, inexact_because
 from redline.runtime.session import Session, StoppedWhileResumingError
 from redline.runtime.sinks import HOW_TO_GET_IT, RunStart, Sink, check_trackers, has_tensorboard, open_sinks
@@ -186,7 +186,9 @@ def resume_run(
         checkpoint = store.newest_valid()
         for reason in checkpoint.skipped:
             display.note(f"warning: {reason}")
-        resolved = resolve_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
+        job, given_up = carry_over(saved.job, job)
+        resolved = resolve_job(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
+        resolved.adjustments[:0] = given_up
         check_disk(resolved, run.path)
         tell_settings(resolved, run, display)
         facts = {**saved.facts, "config": to_settings(resolved.job)}

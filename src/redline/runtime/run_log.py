@@ -5,7 +5,7 @@ Rows that a full disk refuses wait in memory and are written later, in order.
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -68,22 +68,16 @@ class RunLog:
         self._tell_troubles()
         self._row(METRICS, self._run.metrics, gauges.row())
 
-    def episode(self, episode: Episode) -> None:
-        """Write an episode of training."""
-        self._episode(episode, {"role": "actor"})
-
-    def greedy_episode(self, episode: Episode, *, evaluation: int, weights_steps: int) -> None:
-        """Write an episode of an evaluation, with the steps at which its weights were taken."""
-        self._episode(episode, {"role": "greedy", "evaluation": evaluation, "weights_steps": weights_steps})
-
-    def _episode(self, episode: Episode, role: Mapping[str, object]) -> None:
+    def episode(self, episode: Episode, role: str = "actor", **details: object) -> None:
+        """Write an episode of training, or of an evaluation with its details."""
         if episode.trace is not None and self._is_recording:
-            self._recording(episode.trace, role)
+            self._recording(episode.trace, role=role, **details)
         row: Row = {
             "time_s": self._counters.time_s,
             "unix_s": time.time(),
             "steps": self._counters.steps,
-            **role,
+            "role": role,
+            **details,
             "return": episode.total_reward,
             "length_steps": episode.length_steps,
             "lane": episode.lane,
@@ -92,7 +86,7 @@ class RunLog:
         }
         self._row(EPISODES, self._run.episodes, row)
 
-    def _recording(self, trace: bytes, role: Mapping[str, object]) -> None:
+    def _recording(self, trace: bytes, **role: object) -> None:
         steps, payload = self._counters.steps, encode_episode(trace, **role, unix_s=time.time())
         if len(payload) > MAX_PAYLOAD_BYTES:
             self._display.note(f"warning: an episode takes {len(payload):,} bytes, too many to be recorded")
