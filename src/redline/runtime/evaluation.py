@@ -184,7 +184,7 @@ class Evaluator:
     """Plays the evaluations of a run while it trains, with the weights of its `network`."""
 
     def __init__(
-        self, job: Job, spec: EnvSpec, *, evaluations: int, finished: Callable[[NumberedEvaluation], None]
+        self, job: Job, spec: EnvSpec, evaluations: int, finished: Callable[[NumberedEvaluation], None]
     ) -> None:
         """Go on after `evaluations` earlier ones; `finished` is called with each as soon as it is played."""
         config = job.evaluator
@@ -264,9 +264,9 @@ def compute_threads(count: int) -> Iterator[None]:
 
 
 def record_evaluation(
-    evaluation: NumberedEvaluation, *, job: Job, scores: Scores, log: RunLog, display: Display
+    evaluation: NumberedEvaluation, *, job: Job, counters: Counters, scores: Scores, log: RunLog, display: Display
 ) -> None:
-    """Log and show an evaluation; `scores` take in what it confirms."""
+    """Log, show and count an evaluation; `scores` take in what it confirms."""
     number, weights_steps, how = evaluation.number, evaluation.weights_steps, describe_acting(job)
     returns = [episode.total_reward for episode in evaluation.episodes]
     mean, lowest, highest = evaluation.mean_return, min(returns), max(returns)
@@ -288,7 +288,8 @@ def record_evaluation(
         f"evaluation {number}{how and f' ({how})'} with the weights of step {weights_steps:,}: mean {mean:.2f}, "
         f"min {lowest:g}, max {highest:g} of {len(returns)} episodes, in {evaluation.duration_s:.1f} s"
     )
-    target = job.limits.target_eval_return
+    scores.greedy, target = mean, job.limits.target_eval_return
+    counters.evaluations, counters.evaluated_steps, counters.evaluated_at_s = number, weights_steps, counters.time_s
     if evaluation.is_confirmation and target is not None:
         needed = target - CONFIRMING_SLACK
         scores.confirmed = mean

@@ -105,6 +105,16 @@ class RunLog:
         now = {"unix_s": time.time(), "time_s": counters.time_s, "steps": counters.steps}
         self._row(EVENTS, self._run.events, {"event": name, **now, **details})
 
+    def warn(self, message: str) -> None:
+        """Show and log a warning."""
+        self._display.note(f"warning: {message}")
+        self.event("warning", message=message)
+
+    def adjustment(self, message: str) -> None:
+        """Show and log a setting that turned out otherwise than requested."""
+        self._display.note(f"requested → effective: {message}")
+        self.event("adjustment", message=message)
+
     def close(self) -> None:
         """Let the sinks finish, and warn of those that did not."""
         self._sinks.close()
@@ -116,8 +126,7 @@ class RunLog:
 
     def _tell_troubles(self) -> None:
         for trouble in self._sinks.take_troubles():
-            self._display.note(f"warning: {trouble}")
-            self.event("warning", message=trouble)
+            self.warn(trouble)
 
     def flush(self) -> None:
         """Write the waiting rows, or raise: a checkpoint must not outlive rows from before it."""

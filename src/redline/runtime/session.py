@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,6 @@ from redline.runtime.evaluation import (
     EPISODES,
     EXPECTED_S,
     Evaluator,
-    NumberedEvaluation,
     describe_acting,
     evaluation_is_due,
     record_evaluation,
@@ -112,6 +112,7 @@ class Session(AbstractContextManager["Session"]):
         self.trainer = trainer
         self._display = display
         self._log = RunLog(run, trainer.job, trainer.spec, trainer.counters, display=display, sinks=sinks)
+        self.event = self._log.event  # writes a row to events.jsonl
         self._loop = Loop(trainer, folder=run.path)
         self._evaluator: Evaluator | None = None  # from the first evaluation on
         self._evaluation_s = EXPECTED_S  # duration of the newest one
@@ -153,10 +154,11 @@ class Session(AbstractContextManager["Session"]):
         self._started_s = time.monotonic()
         metrics, checkpoint = Every(METRICS_INTERVAL_S, at_once=True), Every(self.trainer.job.checkpoint_minutes * 60)
         self._loop.begin()
+        trainer = self.trainer
         while (reason := requested_stop() or self._limit_reached()) is None:
             for episode in self._loop.step():
                 self._log.episode(episode)
-            if self._evaluation_is_due():
+            if evaluation_is_due(trainer.job, trainer.counters, trainer.scores, expected_s=self._evaluation_s):
                 with self._loop.pause():
                     self._evaluate(requested_stop)
             if self._loop.reading_is_due():
@@ -187,19 +189,17 @@ class Session(AbstractContextManager["Session"]):
         )
         return self.outcome
 
-    def _evaluation_is_due(self) -> bool:
-        trainer = self.trainer
-        return evaluation_is_due(self.trainer.job, trainer.counters, trainer.scores, expected_s=self._evaluation_s)
-
     def _evaluate(self, requested_stop: RequestedStop) -> None:
         """Play the evaluation that is due; it stays due if a stop is requested or the minutes are over."""
-        trainer, counters, begun_s = self.trainer, self.trainer.counters, time.monotonic()
-        evaluator = self._evaluator = self._evaluator or Evaluator(
-            self.trainer.job, trainer.spec, evaluations=counters.evaluations, finished=self._take_evaluation
+        trainer, begun_s = self.trainer, time.monotonic()
+        job, counters, scores = trainer.job, trainer.counters, trainer.scores
+        finished = partial(
+            record_evaluation, job=job, counters=counters, scores=scores, log=self._log, display=self._display
         )
+        self._evaluator = evaluator = self._evaluator or Evaluator(job, trainer.spec, counters.evaluations, finished)
         evaluator.network.load_state_dict(trainer.learner.online.state_dict())
         prepared_s, evaluated_at_s = time.monotonic() - begun_s, counters.evaluated_at_s
-        minutes = Limits(max_steps=None, max_minutes=self.trainer.job.limits.max_minutes)
+        minutes = Limits(max_steps=None, max_minutes=job.limits.max_minutes)
         try:
             evaluator.evaluate(counters.steps, lambda: requested_stop() or self._limit_reached(minutes))
         except StoppedWhileEvaluatingError as stopped:
@@ -208,18 +208,11 @@ class Session(AbstractContextManager["Session"]):
         # without the confirming games: after a failed confirmation the run would have to wait for minutes
         self._evaluation_s = prepared_s + evaluator.spent_s
         counters.evaluation_s += self._evaluation_s
-        if self.trainer.job.limits.is_solved(trainer.scores):
+        if job.limits.is_solved(scores):
             counters.elapsed_s = counters.solved_s = self._elapsed_s()
-            self.event("solved", elapsed_s=counters.solved_s, mean_return=trainer.scores.confirmed)
-            if isinstance(self.trainer.job.algorithm.explore, Sampled):
+            self.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed)
+            if isinstance(job.algorithm.explore, Sampled):
                 self._compare_with_argmax(evaluator, requested_stop)
-
-    def _take_evaluation(self, evaluation: NumberedEvaluation) -> None:
-        counters, scores = self.trainer.counters, self.trainer.scores
-        record_evaluation(evaluation, job=self.trainer.job, scores=scores, log=self._log, display=self._display)
-        scores.greedy = evaluation.mean_return
-        counters.evaluations, counters.evaluated_steps = evaluation.number, evaluation.weights_steps
-        counters.evaluated_at_s = counters.time_s
 
     def _compare_with_argmax(self, evaluator: Evaluator, requested_stop: RequestedStop) -> None:
         """Show how a policy that reached its target by drawing actions plays greedily; a greedy game may never end."""
@@ -238,8 +231,7 @@ class Session(AbstractContextManager["Session"]):
         self._display.show(gauges)
         self._monitor.attend()
         if (adjustment := self._loop.take_adjustment()) is not None:
-            self._display.note(f"requested → effective: {adjustment}")
-            self.event("adjustment", message=adjustment)
+            self._log.adjustment(adjustment)
         self._tell_if_annealing()
         return gauges
 
@@ -253,8 +245,7 @@ class Session(AbstractContextManager["Session"]):
         except CheckpointError as error:
             if is_last:
                 raise
-            self._display.note(f"warning: {error}; training goes on, the next checkpoint will try again")
-            self.event("warning", message=str(error))
+            self._log.warn(f"{error}; training goes on, the next checkpoint will try again")
             return
         self.event("checkpoint", path=self._last_checkpoint.name, stalled_s=time.monotonic() - started_s)
 
@@ -267,10 +258,6 @@ class Session(AbstractContextManager["Session"]):
         at_return = self.trainer.job.anneal_at_return
         self._display.note(f"ten episodes have a mean return of at least {at_return:g}: annealing begins now")
         self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
-
-    def event(self, name: str, **details: object) -> None:
-        """Write a row to events.jsonl."""
-        self._log.event(name, **details)
 
     def _limit_reached(self, limits: Limits | None = None) -> str | None:
         return self.trainer.limit_reached(invocation_s=time.monotonic() - self._started_s, limits=limits)

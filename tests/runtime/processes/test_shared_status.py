@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from child_work import PATIENCE_S, StartChild, answer, answer_status, play_when_it_waits, stop_when_it_waits
 
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.processes import shared_status as status_module
 from redline.runtime.processes.message_log import RoleReadings
 from redline.runtime.processes.shared_status import (
@@ -40,7 +41,7 @@ def test_what_one_process_shows_another_sees(start_child: StartChild) -> None:
     status.answer_sync(4, is_safe=False)
     status.answer_sync(5, is_safe=True)
     status.show_progress(steps=1_000, updates=70)
-    status.show_evaluation(number=3, steps=900, mean=12.5)
+    status.show_evaluations(Counters(evaluations=3, evaluated_steps=900, solved_s=60.0), Scores(greedy=12.5))
     status.order_save()
     status.order_save()
     status.bells[FIRST_ACTOR + 1].ring()
@@ -59,7 +60,10 @@ def test_nothing_is_ordered_and_nothing_shown_at_first() -> None:
     status = SharedStatus(1)
     assert not status.is_stopped
     assert (status.saves_ordered, status.sync_answered, status.sync_failed) == (0, 0, 0)
-    assert (status.run_steps, status.run_updates, status.evaluation) == (0, 0, (0, 0, 0.0))
+    assert (status.run_steps, status.run_updates) == (0, 0)
+    counters, scores = Counters(), Scores()
+    status.read_evaluations(counters, scores)
+    assert (counters, scores) == (Counters(), Scores())
 
 
 def test_a_wait_counts_for_what_it_waited() -> None:

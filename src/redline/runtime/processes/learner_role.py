@@ -167,7 +167,7 @@ class _Duties:
         """Save a checkpoint, and report success or failure."""
         begun_s = time.monotonic()
         self._slot.beat(SAVING_S)
-        self._note_evaluation()
+        self._slot.status.read_evaluations(self._trainer.counters, self._trainer.scores)
         self._trainer.counters.elapsed_s = time.monotonic() - self._waited_from_s
         try:
             path = save_checkpoint(self._trainer, self._store)
@@ -176,14 +176,6 @@ class _Duties:
         else:
             steps, stalled_s = self._trainer.counters.steps, time.monotonic() - begun_s
             self._outbox.send("saved", order=self._saves, path=str(path), steps=steps, stalled_s=stalled_s)
-
-    def _note_evaluation(self) -> None:
-        number, steps, mean = self._slot.status.evaluation
-        counters, scores = self._trainer.counters, self._trainer.scores
-        if number > counters.evaluations:
-            counters.evaluations, counters.evaluated_steps, scores.greedy = number, steps, mean
-        if (solved := self._slot.status.solved) is not None:
-            scores.confirmed, scores.solved_target, counters.solved_s = solved
 
     def _is_at_limit(self) -> bool:
         reason = self._trainer.limit_reached(invocation_s=self._loop.invocation_s)
@@ -194,7 +186,7 @@ class _Duties:
 
     def _tell_reading(self) -> None:
         trainer, status = self._trainer, self._slot.status
-        self._note_evaluation()
+        status.read_evaluations(trainer.counters, trainer.scores)
         gauges = self._loop.read()
         status.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
         learning = trainer.counters.learning_steps_per_s

@@ -22,7 +22,6 @@ from redline.runtime.processes.process_pool import Member, Message, ProcessPool
 from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.run_log import RunLog
-from redline.runtime.session import Solved, solved_by
 from redline.runtime.sinks import Sinks
 from redline.types import Array
 
@@ -111,14 +110,14 @@ class MessageLog:
         begun_s: float,
     ) -> None:
         self._job = resolved.job
-        self._scores = scores  # only the results of evaluations are kept up to date
+        self.scores = scores  # only the results of evaluations are kept up to date
         self.waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
         self._run = run
-        self._counters = counters  # as of the learner's newest message
+        self.counters = counters  # as of the learner's newest message
         self._status = pool.status
         self._readings = RoleReadings(pool)
         self._display = display
-        self._log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=sinks)
+        self.log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=sinks)
         self.lost: list[str] | None = None  # what a resume could not restore; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None
@@ -130,39 +129,17 @@ class MessageLog:
         self.evaluated_s = 0.0  # monotonic time of the newest evaluation
         self.is_ending = False  # only the learner is left: keep the earlier readings of the others
 
-    def close(self) -> None:
-        """Let the sinks finish."""
-        self._log.close()
-
     def begin(self) -> None:
         """Start the log: the actors begin now."""
-        self._log.begin()
+        self.log.begin()
         self._readings.begin()
         self.evaluated_s = time.monotonic()
-
-    def solved(self) -> Solved | None:
-        """Return how the run reached its target, if it did."""
-        return solved_by(self._job, self._counters, self._scores)
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the run so far."""
-        return self._counters.evaluations
-
-    def event(self, name: str, **details: object) -> None:
-        """Write an event."""
-        self._log.event(name, **details)
 
     def record(self) -> None:
         """Write the newest reading, unless it is written already."""
         if self.gauges is not None and self.gauges is not self._recorded:
             self._recorded = self.gauges
-            self._log.metrics(self.gauges)
-
-    def warn(self, message: str) -> None:
-        """Show and log a warning."""
-        self._display.note(f"warning: {message}")
-        self.event("warning", message=message)
+            self.log.metrics(self.gauges)
 
     def take(self, message: Message) -> None:
         """Handle a message."""
@@ -172,7 +149,7 @@ class MessageLog:
             case "episodes":
                 self._follow(message["steps"], message["time_s"])
                 for episode in msgspec.convert(message["episodes"], list[Episode]):
-                    self._log.episode(episode)
+                    self.log.episode(episode)
             case "reading":
                 self._take_reading(message)
             case "evaluation":
@@ -182,21 +159,20 @@ class MessageLog:
             case "saved":
                 self.checkpoint, self.saves_answered = Path(message["path"]), message["order"]
                 self.save_error = None
-                self.event("checkpoint", path=self.checkpoint.name, stalled_s=message["stalled_s"])
+                self.log.event("checkpoint", path=self.checkpoint.name, stalled_s=message["stalled_s"])
             case "save-failed":
                 self.save_error, self.saves_answered = message["message"], message["order"]
                 if self.lost is not None and not self.is_ending:
-                    self.warn(f"{self.save_error}; training goes on, the next checkpoint will try again")
+                    self.log.warn(f"{self.save_error}; training goes on, the next checkpoint will try again")
             case "adjustment":
-                self._display.note(f"requested → effective: {message['message']}")
-                self.event("adjustment", message=message["message"])
+                self.log.adjustment(message["message"])
             case "warning":
-                self.warn(message["message"])
+                self.log.warn(message["message"])
             case "limit":
                 self.limit = message["reason"]
 
     def _follow(self, steps: int, time_s: float) -> None:
-        self._counters.steps, self._counters.time_s = steps, time_s
+        self.counters.steps, self.counters.time_s = steps, time_s
 
     def _take_reading(self, message: Message) -> None:
         told = Gauges.from_row(message["gauges"])
@@ -219,23 +195,23 @@ class MessageLog:
         return tuple(replace(role, busy=busy) if role.role == "learner" else role for role in self._readings.read())
 
     def _take_evaluation(self, message: Message) -> None:
+        counters, scores, self.evaluated_s = self.counters, self.scores, time.monotonic()
         evaluation = msgspec.convert(message["evaluation"], NumberedEvaluation)
-        self._counters.evaluations, self.evaluated_s = evaluation.number, time.monotonic()
-        record_evaluation(evaluation, job=self._job, scores=self._scores, log=self._log, display=self._display)
-        mean, target = evaluation.mean_return, self._scores.solved_target
-        self._status.show_evaluation(number=evaluation.number, steps=evaluation.weights_steps, mean=mean)
-        if evaluation.is_confirmation and target is not None and self._job.limits.is_solved(self._scores):
-            self._counters.solved_s = time.monotonic() - self.waited_from_s
-            self._status.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
-            self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)
+        record_evaluation(
+            evaluation, job=self._job, counters=counters, scores=scores, log=self.log, display=self._display
+        )
+        if evaluation.is_confirmation and self._job.limits.is_solved(scores):
+            counters.solved_s = time.monotonic() - self.waited_from_s
+            self.log.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed)
             self.limit = SOLVED
+        self._status.show_evaluations(counters, scores)
 
     def _sync(self) -> bool:
         """Write all rows to the disk; a checkpoint must not outlive rows from before it."""
         try:
-            self._log.flush()
+            self.log.flush()
             self._run.sync_records()
         except (CheckpointError, OSError) as error:
-            self.warn(f"the records can't be written: {error}")
+            self.log.warn(f"the records can't be written: {error}")
             return False
         return True

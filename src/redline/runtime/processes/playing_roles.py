@@ -150,7 +150,7 @@ def run_evaluator(
         slot.played(evaluator.num_envs)
         return "the run ended" if status.is_stopped else None
 
-    evaluator = Evaluator(job, spec, evaluations=evaluations, finished=send)
+    evaluator = Evaluator(job, spec, evaluations, finished=send)
     while not status.is_stopped:
         slot.wait_until(lambda: False, on="rest", timeout_s=wait_s)
         weights_steps = _read_weights(parts.weights, evaluator.network, slot)

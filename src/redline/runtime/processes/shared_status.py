@@ -5,6 +5,7 @@ Heartbeats are the exception: a supervisor that was suspended itself renews them
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -15,6 +16,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any, Generic, TypeVar
 
 from redline.replay.shared_block import SharedBlock
+from redline.runtime.counters import Counters, Scores
 from redline.types import Array
 
 T = TypeVar("T")
@@ -81,7 +83,7 @@ class SharedStatus:
         slots = FIRST_ACTOR + actors
         fields = {
             "orders": ((8,), "int64"),  # the supervisor's
-            "greedy": ((8,), "float64"),  # the supervisor's
+            "results": ((8,), "float64"),  # the supervisor's
             "progress": ((8,), "int64"),  # the learner's
             "beat_s": ((slots, 8), "float64"),
             "steps": ((slots, 8), "int64"),
@@ -94,7 +96,7 @@ class SharedStatus:
 
     def _map(self) -> None:
         block = self._block
-        self._orders, self._greedy, self._progress = block["orders"], block["greedy"], block["progress"]
+        self._orders, self._results, self._progress = block["orders"], block["results"], block["progress"]
         self.beat_s: Array = block["beat_s"][:, 0]  # [slots] monotonic time of the newest heartbeat
         self.steps: Array = block["steps"][:, 0]  # [slots] played there, ever
         self.age_updates: Array = block["age"]  # [slots, 2 …] sum of the ages of weights, and their count
@@ -128,29 +130,20 @@ class SharedStatus:
         self._orders[2] = number
         self.bells[LEARNER].ring()
 
-    # Results of evaluations: the learner's checkpoint keeps them
+    # Results of evaluations: the learner's checkpoints keep them
 
-    @property
-    def evaluation(self) -> tuple[int, int, float]:
-        """Number of evaluations so far, steps of the weights of the newest, and its mean return."""
-        number, steps, mean = self._greedy[:3].tolist()
-        return int(number), int(steps), mean
+    def show_evaluations(self, counters: Counters, scores: Scores) -> None:
+        """Show the learner the results of the evaluations so far."""
+        results = counters.evaluated_steps, scores.greedy, scores.confirmed, scores.solved_target, counters.solved_s
+        self._results[1:6] = [math.nan if value is None else value for value in results]
+        self._results[0] = counters.evaluations  # written last: a reader that sees it sees the rest
 
-    def show_evaluation(self, *, number: int, steps: int, mean: float) -> None:
-        """Show the newest evaluation to the learner."""
-        self._greedy[1:3] = steps, mean
-        self._greedy[0] = number  # written last: a reader that sees it sees the rest
-
-    @property
-    def solved(self) -> tuple[float, float, float] | None:
-        """Mean return of the confirming games, the target, and the seconds that it took; None before."""
-        is_solved, mean, target, elapsed_s = self._greedy[3:7].tolist()
-        return (mean, target, elapsed_s) if is_solved else None
-
-    def show_solved(self, *, mean: float, target: float, elapsed_s: float) -> None:
-        """Show the learner that the target was reached and confirmed."""
-        self._greedy[4:7] = mean, target, elapsed_s
-        self._greedy[3] = 1.0  # written last: a reader that sees it sees the rest
+    def read_evaluations(self, counters: Counters, scores: Scores) -> None:
+        """Take over results that are newer."""
+        number, steps, *means, solved_s = self._results[:6].tolist()
+        if number > counters.evaluations:
+            counters.evaluations, counters.evaluated_steps, counters.solved_s = int(number), int(steps), solved_s
+            scores.greedy, scores.confirmed, scores.solved_target = (None if math.isnan(one) else one for one in means)
 
     # Progress of the learner
 

@@ -24,7 +24,7 @@ from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.run_log import RunMonitor
-from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out
+from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out, solved_by
 from redline.runtime.sinks import Sinks
 
 TICK_S = 0.2
@@ -67,6 +67,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         self._messages = MessageLog(
             run, resolved, counters, scores, pool=self._pool, display=display, sinks=sinks, begun_s=begun_s
         )
+        self.event = self._messages.log.event  # writes one
         self._monitor = RunMonitor(resolved.job.monitor, run.path, pid=os.getpid(), event=self.event)
         self._starts: dict[str, int] = {}  # of each process
         # losses in a row without any progress in between, by process and whether it was killed
@@ -83,12 +84,8 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """End all processes, and release the run directory."""
         self._monitor.close()
         self._pool.close()
-        self._messages.close()
+        self._messages.log.close()
         self.run.close()
-
-    def event(self, name: str, **details: object) -> None:
-        """Write an event."""
-        self._messages.event(name, **details)
 
     # Starting
 
@@ -136,7 +133,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
     def _start_evaluator(self) -> None:
         every_s = (self._job.evaluator.every_minutes or 0.0) * 60
         wait_s = max(0.0, self._messages.evaluated_s + every_s - time.monotonic())
-        evaluate, evaluations = partial(run_evaluator, self._job, self._parts), self._messages.evaluations
+        evaluate, evaluations = partial(run_evaluator, self._job, self._parts), self._messages.counters.evaluations
         work = partial(evaluate, spec=self._resolved.spec, evaluations=evaluations, wait_s=wait_s)
         self._start("evaluator", EVALUATOR, work)
 
@@ -202,7 +199,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             run=self.run.path,
             env_id=self._job.env.id,
             checkpoint=messages.checkpoint,
-            solved=messages.solved(),
+            solved=solved_by(self._job, messages.counters, messages.scores),
         )
         return self.outcome
 
@@ -268,13 +265,13 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def _done_by(self, slot: int) -> int:
         """Return the progress of a process: evaluations of the evaluator, steps of the others."""
-        return self._messages.evaluations if slot == EVALUATOR else int(self._status.steps[slot])
+        return self._messages.counters.evaluations if slot == EVALUATOR else int(self._status.steps[slot])
 
     def _give_up(self, loss: Loss, said: str) -> None:
         """Go on without an evaluator; end the run without an actor."""
         name, error = loss.member.name, loss.error
         if loss.member.slot == EVALUATOR:
-            self._messages.warn(f"{name} {said}, again and again: training goes on without it")
+            self._messages.log.warn(f"{name} {said}, again and again: training goes on without it")
             return
         kind = ERRORS.get(error["type"], EnvError) if error else EnvError
         self._given_up = kind(f"{name} {said}, again and again: the run ends, its checkpoint stands")
