@@ -59,7 +59,7 @@ def take(scores: Scores, mean: float) -> None:
     """Take games that were to confirm an evaluation that reached the target."""
     confirmation = NumberedEvaluation(2, 100, [Episode(0, mean, 10, 0, 0)], 1.0, is_confirmation=True)
     job = Job(limits=Limits(target_eval_return=TARGET))
-    record_evaluation(confirmation, job=job, counters=Counters(), scores=scores, log=Mock(), display=NoDisplay())
+    record_evaluation(confirmation, job=job, counters=Counters(), scores=scores, log=Mock())
 
 
 @pytest.mark.parametrize(("mean", "expected"), [(16.99, False), (17.0, True), (21.0, True)])

@@ -21,7 +21,6 @@ from redline.networks import Network
 from redline.runtime.actor import Episode, Player, RequestedStop
 from redline.runtime.config import Job
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.gauges import Display
 from redline.runtime.resolve import find_device
 from redline.runtime.run_log import RunLog
 from redline.types import EnvSpec
@@ -264,7 +263,7 @@ def compute_threads(count: int) -> Iterator[None]:
 
 
 def record_evaluation(
-    evaluation: NumberedEvaluation, *, job: Job, counters: Counters, scores: Scores, log: RunLog, display: Display
+    evaluation: NumberedEvaluation, *, job: Job, counters: Counters, scores: Scores, log: RunLog
 ) -> None:
     """Log, show and count an evaluation; `scores` take in what it confirms."""
     number, weights_steps, how = evaluation.number, evaluation.weights_steps, describe_acting(job)
@@ -284,7 +283,7 @@ def record_evaluation(
         how=how,
         is_confirmation=evaluation.is_confirmation,
     )
-    display.note(
+    log.display.note(
         f"evaluation {number}{how and f' ({how})'} with the weights of step {weights_steps:,}: mean {mean:.2f}, "
         f"min {lowest:g}, max {highest:g} of {len(returns)} episodes, in {evaluation.duration_s:.1f} s"
     )
@@ -295,7 +294,7 @@ def record_evaluation(
         scores.confirmed = mean
         if mean >= needed:
             scores.solved_target = target
-        display.note(
+        log.display.note(
             f"{CONFIRMING_EPISODES} further episodes with the same weights: mean {mean:.2f}, {needed:g} needed: "
             f"{'solved' if mean >= needed else 'not solved yet'}"
         )

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
 from redline.runtime.resolve import ResolvedJob, carry_over, resolve_job
 from redline.runtime.resuming import SavedRun, changed_settings, check_changes, inexact_because
+from redline.runtime.run_log import RunLog
 from redline.runtime.session import Session, StoppedWhileResumingError
 from redline.runtime.sinks import HOW_TO_GET_IT, RunStart, Sink, check_trackers, has_tensorboard, open_sinks
 from redline.runtime.training import Trainer
@@ -66,13 +68,14 @@ def start_run(
         run = _create_run(resolved, algorithm=algorithm, recipe=recipe, on_error=on_error)
         tell_settings(resolved, run, display)
         outlets = open_sinks(resolved.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
-        on_error.callback(outlets.close)
+        counters = Counters() if trainer is None else trainer.counters
+        log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=outlets)
         session: AnySession
-        if trainer is not None:
-            trainer.begin()
-            session = Session(run, CheckpointStore(run), trainer, display=display, sinks=outlets, begun_s=begun_s)
+        if trainer is None:
+            session = AsyncSession(resolved, counters, Scores(), log, begun_s=begun_s)
         else:
-            session = AsyncSession(run, resolved, Counters(), Scores(), display=display, sinks=outlets, begun_s=begun_s)
+            trainer.begin()
+            session = Session(CheckpointStore(run), trainer, log, begun_s=begun_s)
         on_error.callback(session.close)
         session.event("start", protocol=resolved.protocol)
         session.save_first()  # a run that can't save is refused before its first step
@@ -193,20 +196,20 @@ def resume_run(
         tell_settings(resolved, run, display)
         facts = {**saved.facts, "config": to_settings(resolved.job)}
         outlets = open_sinks(resolved.job.track, RunStart(run.path, facts, checkpoint.steps), sinks)
-        on_error.callback(outlets.close)
         env_seed = _env_seed(resolved.job, checkpoint)
         trainer = _build(resolved, env_seed=env_seed, sets_process=sets_process, on_error=on_error)
         counters, scores = counters_from_json(checkpoint.state)
+        log_of = partial(RunLog, run, resolved.job, resolved.spec, display=display, sinks=outlets)
         session: AnySession
-        if trainer is not None:
-            lost = restore_checkpoint(trainer, checkpoint, store, progress=_tell_progress(display, requested_stop))
-            session = Session(run, store, trainer, display=display, sinks=outlets, begun_s=begun_s)
-            on_error.callback(session.close)
-        else:
+        if trainer is None:
             store.close()  # the learner opens its own
-            session = AsyncSession(run, resolved, counters, scores, display=display, sinks=outlets, begun_s=begun_s)
+            session = AsyncSession(resolved, counters, scores, log_of(counters), begun_s=begun_s)
             on_error.callback(session.close)
             lost = session.launch(is_resumed=True, requested_stop=requested_stop)
+        else:
+            lost = restore_checkpoint(trainer, checkpoint, store, progress=_tell_progress(display, requested_stop))
+            session = Session(store, trainer, log_of(trainer.counters), begun_s=begun_s)
+            on_error.callback(session.close)
         for reason in run.set_unreadable_recordings_aside():
             display.note(f"warning: {reason}")
         lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)

@@ -13,7 +13,6 @@ import torch
 from redline.errors import CheckpointError
 from redline.exploration import Sampled
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory
 from redline.runtime.actor import RequestedStop, StoppedWhileEvaluatingError
 from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.config import Job, Limits
@@ -26,10 +25,9 @@ from redline.runtime.evaluation import (
     evaluation_is_due,
     record_evaluation,
 )
-from redline.runtime.gauges import Display, Gauges
+from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.run_log import RunLog, RunMonitor
-from redline.runtime.sinks import Sinks
 from redline.runtime.training import Trainer
 
 LEFT = "the loop was left"  # why a run stopped
@@ -93,31 +91,21 @@ def solved_by(job: Job, counters: Counters, scores: Scores) -> Solved | None:
 
 
 class Session(AbstractContextManager["Session"]):
-    """A locked run directory, a trainer, and a display."""
+    """A locked run directory, a trainer, and the log that also shows the run."""
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        store: CheckpointStore,
-        trainer: Trainer,
-        *,
-        display: Display,
-        sinks: Sinks,
-        begun_s: float,
-    ) -> None:
+    def __init__(self, store: CheckpointStore, trainer: Trainer, log: RunLog, *, begun_s: float) -> None:
         """Take a trainer as it is to go on; `begun_s` is the monotonic time at which the user began to wait."""
-        self.run = run
+        self.run = log.run
         self.outcome: Outcome | None = None  # once the run has ended
         self.store = store
         self.trainer = trainer
-        self._display = display
-        self._log = RunLog(run, trainer.job, trainer.spec, trainer.counters, display=display, sinks=sinks)
-        self.event = self._log.event  # writes a row to events.jsonl
-        self._loop = Loop(trainer, folder=run.path)
+        self._log = log
+        self.event = log.event  # writes a row to events.jsonl
+        self._loop = Loop(trainer, folder=log.run.path)
         self._evaluator: Evaluator | None = None  # from the first evaluation on
         self._evaluation_s = EXPECTED_S  # duration of the newest one
         self._argmax_mean: float | None = None  # of greedy play, where a policy draws its actions
-        self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)
+        self._monitor = RunMonitor(log, trainer.job.monitor)
         self._started_s = time.monotonic()
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
         self._last_checkpoint: Path | None = None
@@ -193,9 +181,7 @@ class Session(AbstractContextManager["Session"]):
         """Play the evaluation that is due; it stays due if a stop is requested or the minutes are over."""
         trainer, begun_s = self.trainer, time.monotonic()
         job, counters, scores = trainer.job, trainer.counters, trainer.scores
-        finished = partial(
-            record_evaluation, job=job, counters=counters, scores=scores, log=self._log, display=self._display
-        )
+        finished = partial(record_evaluation, job=job, counters=counters, scores=scores, log=self._log)
         self._evaluator = evaluator = self._evaluator or Evaluator(job, trainer.spec, counters.evaluations, finished)
         evaluator.network.load_state_dict(trainer.learner.online.state_dict())
         prepared_s, evaluated_at_s = time.monotonic() - begun_s, counters.evaluated_at_s
@@ -203,7 +189,7 @@ class Session(AbstractContextManager["Session"]):
         try:
             evaluator.evaluate(counters.steps, lambda: requested_stop() or self._limit_reached(minutes))
         except StoppedWhileEvaluatingError as stopped:
-            self._display.note(f"evaluation {counters.evaluations + 1} dropped: {stopped}")
+            self._log.display.note(f"evaluation {counters.evaluations + 1} dropped: {stopped}")
             counters.evaluated_at_s = evaluated_at_s  # the confirming games are due again as soon as there is time
         # without the confirming games: after a failed confirmation the run would have to wait for minutes
         self._evaluation_s = prepared_s + evaluator.spent_s
@@ -221,14 +207,14 @@ class Session(AbstractContextManager["Session"]):
             told = f"mean {self._argmax_mean:.2f} of {EPISODES} episodes"
         except StoppedWhileEvaluatingError as stopped:
             told = str(stopped)
-        self._display.note(f"greedy play (always the likeliest action): {told}")
+        self._log.display.note(f"greedy play (always the likeliest action): {told}")
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._waited_from_s
 
     def _show(self) -> Gauges:
         gauges = self._loop.read()
-        self._display.show(gauges)
+        self._log.display.show(gauges)
         self._monitor.attend()
         if (adjustment := self._loop.take_adjustment()) is not None:
             self._log.adjustment(adjustment)
@@ -256,7 +242,7 @@ class Session(AbstractContextManager["Session"]):
             return
         self._skipped_steps = counters.skipped_steps
         at_return = self.trainer.job.anneal_at_return
-        self._display.note(f"ten episodes have a mean return of at least {at_return:g}: annealing begins now")
+        self._log.display.note(f"ten episodes have a mean return of at least {at_return:g}: annealing begins now")
         self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
 
     def _limit_reached(self, limits: Limits | None = None) -> str | None:

@@ -12,17 +12,14 @@ import msgspec
 
 from redline.errors import CheckpointError
 from redline.monitor.process_files import ProcessUsage
-from redline.runs.directory import RunDirectory
 from redline.runtime.actor import Episode
-from redline.runtime.config import SOLVED
+from redline.runtime.config import SOLVED, Job
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
-from redline.runtime.gauges import Display, Gauges, RoleGauges
+from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.processes.process_pool import Member, Message, ProcessPool
 from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus
-from redline.runtime.resolve import ResolvedJob
 from redline.runtime.run_log import RunLog
-from redline.runtime.sinks import Sinks
 from redline.types import Array
 
 WINDOW_S = 10.0
@@ -98,26 +95,15 @@ class MessageLog:
     """Takes the messages of all processes; logs them, shows them, and keeps the newest state."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        resolved: ResolvedJob,
-        counters: Counters,
-        scores: Scores,
-        *,
-        pool: ProcessPool,
-        display: Display,
-        sinks: Sinks,
-        begun_s: float,
+        self, job: Job, counters: Counters, scores: Scores, *, pool: ProcessPool, log: RunLog, begun_s: float
     ) -> None:
-        self._job = resolved.job
+        self._job = job
         self.scores = scores  # only the results of evaluations are kept up to date
         self.waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
-        self._run = run
         self.counters = counters  # as of the learner's newest message
         self._status = pool.status
         self._readings = RoleReadings(pool)
-        self._display = display
-        self.log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=sinks)
+        self.log = log
         self.lost: list[str] | None = None  # what a resume could not restore; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None
@@ -187,7 +173,7 @@ class MessageLog:
             cpu_percent=sum(role.cpu_percent or 0.0 for role in roles),
             rss_bytes=sum(role.rss_bytes or 0 for role in roles),
         )
-        self._display.show(self.gauges)
+        self.log.display.show(self.gauges)
 
     def _read_roles(self, told: Gauges) -> tuple[RoleGauges, ...]:
         """Return a reading of each process; only the learner itself knows its busy phases."""
@@ -197,9 +183,7 @@ class MessageLog:
     def _take_evaluation(self, message: Message) -> None:
         counters, scores, self.evaluated_s = self.counters, self.scores, time.monotonic()
         evaluation = msgspec.convert(message["evaluation"], NumberedEvaluation)
-        record_evaluation(
-            evaluation, job=self._job, counters=counters, scores=scores, log=self.log, display=self._display
-        )
+        record_evaluation(evaluation, job=self._job, counters=counters, scores=scores, log=self.log)
         if evaluation.is_confirmation and self._job.limits.is_solved(scores):
             counters.solved_s = time.monotonic() - self.waited_from_s
             self.log.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed)
@@ -210,7 +194,7 @@ class MessageLog:
         """Write all rows to the disk; a checkpoint must not outlive rows from before it."""
         try:
             self.log.flush()
-            self._run.sync_records()
+            self.log.run.sync_records()
         except (CheckpointError, OSError) as error:
             self.log.warn(f"the records can't be written: {error}")
             return False

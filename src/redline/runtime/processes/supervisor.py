@@ -11,10 +11,9 @@ from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
 from redline.replay import ReplayError
-from redline.runs.directory import RunDirectory
 from redline.runtime.actor import RequestedStop
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.gauges import Display, Gauges
+from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every
 from redline.runtime.processes.learner_role import run_learner
 from redline.runtime.processes.message_log import MessageLog
@@ -23,9 +22,8 @@ from redline.runtime.processes.process_pool import Loss, Message, ProcessPool, W
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.resolve import ResolvedJob
-from redline.runtime.run_log import RunMonitor
+from redline.runtime.run_log import RunLog, RunMonitor
 from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out, solved_by
-from redline.runtime.sinks import Sinks
 
 TICK_S = 0.2
 FINAL_SAVE_S = 600.0
@@ -42,33 +40,23 @@ class LearnerLostError(Exception):
 
 
 class AsyncSession(AbstractContextManager["AsyncSession"]):
-    """A locked run directory, the processes of the run, and a display."""
+    """A locked run directory, the processes of the run, and the log that also shows it."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        resolved: ResolvedJob,
-        counters: Counters,
-        scores: Scores,
-        *,
-        display: Display,
-        sinks: Sinks,
-        begun_s: float,
+        self, resolved: ResolvedJob, counters: Counters, scores: Scores, log: RunLog, *, begun_s: float
     ) -> None:
         """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
-        self.run = run
+        self.run = log.run
         self.outcome: Outcome | None = None  # once the run has ended
         self._resolved = resolved
         self._job = resolved.job
-        self._display = display
+        self._log = log
+        self.event = log.event  # writes a row to events.jsonl
         self._parts = SharedParts.for_job(resolved.job, resolved.spec)
         self._status = self._parts.status
         self._pool = ProcessPool(self._status)
-        self._messages = MessageLog(
-            run, resolved, counters, scores, pool=self._pool, display=display, sinks=sinks, begun_s=begun_s
-        )
-        self.event = self._messages.log.event  # writes one
-        self._monitor = RunMonitor(resolved.job.monitor, run.path, pid=os.getpid(), event=self.event)
+        self._messages = MessageLog(resolved.job, counters, scores, pool=self._pool, log=log, begun_s=begun_s)
+        self._monitor = RunMonitor(log, resolved.job.monitor)
         self._starts: dict[str, int] = {}  # of each process
         # losses in a row without any progress in between, by process and whether it was killed
         self._idle_losses: dict[tuple[str, bool], int] = {}
@@ -84,7 +72,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """End all processes, and release the run directory."""
         self._monitor.close()
         self._pool.close()
-        self._messages.log.close()
+        self._log.close()
         self.run.close()
 
     # Starting
@@ -229,7 +217,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         elif not self._is_worth_replacing(loss):
             self._give_up(loss, said)
         else:
-            self._display.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
+            self._log.display.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
             if member.slot == EVALUATOR:
                 self._start_evaluator()
             else:
@@ -271,7 +259,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """Go on without an evaluator; end the run without an actor."""
         name, error = loss.member.name, loss.error
         if loss.member.slot == EVALUATOR:
-            self._messages.log.warn(f"{name} {said}, again and again: training goes on without it")
+            self._log.warn(f"{name} {said}, again and again: training goes on without it")
             return
         kind = ERRORS.get(error["type"], EnvError) if error else EnvError
         self._given_up = kind(f"{name} {said}, again and again: the run ends, its checkpoint stands")
