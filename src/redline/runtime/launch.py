@@ -25,7 +25,6 @@ from redline.runtime.building import (
     prepare_process,
     recordings_bytes,
 )
-from redline.runtime.checkpointing import restore_checkpoint
 from redline.runtime.config import Job, flag_of, to_settings
 from redline.runtime.counters import Counters, Scores, counters_from_json
 from redline.runtime.gauges import Display
@@ -207,7 +206,7 @@ def resume_run(
             on_error.callback(session.close)
             lost = session.launch(is_resumed=True, requested_stop=requested_stop)
         else:
-            lost = restore_checkpoint(trainer, checkpoint, store, progress=_tell_progress(display, requested_stop))
+            lost = trainer.restore(checkpoint, store, _tell_progress(display, requested_stop))
             session = Session(store, trainer, log_of(trainer.counters), begun_s=begun_s)
             on_error.callback(session.close)
         for reason in run.set_unreadable_recordings_aside():

@@ -14,7 +14,6 @@ from redline.errors import CheckpointError
 from redline.exploration import Sampled
 from redline.runs.checkpoints import CheckpointStore
 from redline.runtime.actor import RequestedStop, StoppedWhileEvaluatingError
-from redline.runtime.checkpointing import save_checkpoint
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import (
@@ -227,7 +226,7 @@ class Session(AbstractContextManager["Session"]):
         self.trainer.counters.elapsed_s = self._elapsed_s()
         try:
             self._log.flush()
-            self._last_checkpoint = save_checkpoint(self.trainer, self.store)
+            self._last_checkpoint = self.trainer.save(self.store)
         except CheckpointError as error:
             if is_last:
                 raise

@@ -14,18 +14,25 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import save as encode_arrays
+from safetensors.torch import load_file as load_tensors
+from safetensors.torch import save as encode_tensors
 
 from redline.algorithms.family import ActorExtras, ActorParams
 from redline.envs.vector import Progress, VectorEnv
 from redline.episodes.tracing import RecordingConfig
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
+from redline.runs.checkpoints import CheckpointStore
+from redline.runs.manifest import Checkpoint
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job, Limits
-from redline.runtime.counters import Counters, Scores
+from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.sources import ReplaySource, Source, part_of, prefixed
 from redline.types import AnyBatch, Array, EnvSpec, IntArray
@@ -33,6 +40,7 @@ from redline.types import AnyBatch, Array, EnvSpec, IntArray
 if TYPE_CHECKING:
     from redline.runtime.processes.learner_role import RingWorld
 
+ARRAYS = "arrays.safetensors"  # in a checkpoint: the state of all parts but the learner
 # of `learn` only the host's part where a device computes by itself
 PHASES = ("act", "draw", "learn", "keep", "other")
 
@@ -267,6 +275,40 @@ class Trainer:
             f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
             f"non-finite weights: {names}; last batch: {batch}; a lower --optimizer.lr may help"
         )
+
+    def save(self, store: CheckpointStore) -> Path:
+        """Write a checkpoint of everything that decides how the run goes on."""
+        counters, scores, bad = self.counters, self.scores, self.learner.non_finite_weights()
+        if bad:
+            raise NonFiniteError(
+                f"weights {', '.join(bad)} are not finite at step {counters.steps:,}: no checkpoint is written"
+            )
+        files = {f"{part}.safetensors": encode_tensors(values) for part, values in self.learner.state().items()}
+        arrays, replay = self.source.save(store)
+        files[ARRAYS] = encode_arrays(self.world.state() | arrays)
+        envs = {"env_seed": self.env_seed, "num_envs": self.world.num_envs}
+        path = store.save(
+            steps=counters.steps,
+            files=files,
+            state={**counters_to_json(counters, scores), **envs},
+            replay=replay,
+            score=scores.mean if scores.is_full else None,
+        )
+        store.prune()
+        return path
+
+    def restore(self, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None) -> list[str]:
+        """Bring a fresh trainer to the state of a checkpoint; return what could not be restored exactly."""
+        self.counters, self.scores = counters_from_json(checkpoint.state)
+        learner = {
+            name.removesuffix(".safetensors"): load_tensors(data)
+            for name, data in checkpoint.files.items()
+            if name.endswith(".safetensors") and name != ARRAYS
+        }
+        self.learner.load_state(learner, updates=self.counters.updates)
+        arrays = load_arrays(checkpoint.files[ARRAYS])
+        lost, first_frames = self.world.restore(arrays, progress)
+        return self.source.restore(checkpoint, arrays, store, first_frames=first_frames) + lost
 
 
 def is_warmup(job: Job, steps: int) -> bool:

@@ -14,7 +14,6 @@ from redline.runs.checkpoints import CheckpointStore
 from redline.runs.lock import SharedLock
 from redline.runtime.actor import Episode
 from redline.runtime.building import build_source, prepare_process
-from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
 from redline.runtime.counters import TAKES_PER_UPDATE
 from redline.runtime.loop import Loop
 from redline.runtime.processes.process_pool import Outbox
@@ -116,7 +115,7 @@ def run_learner(
     source = build_source(resolved, learner, ExitStack())  # what it holds ends with this process
     trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=slot.beat)
     store = CheckpointStore(_JoinedRun(run, slot, outbox))
-    lost = restore_checkpoint(trainer, store.newest_valid(), store) if is_resumed else []
+    lost = trainer.restore(store.newest_valid(), store) if is_resumed else []
     world.publish(trainer.turn())
     parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
     duties = _Duties(trainer, store, slot, outbox, waited_from_s=waited_from_s)
@@ -170,7 +169,7 @@ class _Duties:
         self._slot.status.read_evaluations(self._trainer.counters, self._trainer.scores)
         self._trainer.counters.elapsed_s = time.monotonic() - self._waited_from_s
         try:
-            path = save_checkpoint(self._trainer, self._store)
+            path = self._trainer.save(self._store)
         except CheckpointError as error:
             self._outbox.send("save-failed", order=self._saves, message=str(error))
         else:
