@@ -28,6 +28,7 @@ from redline.runtime.building import (
 from redline.runtime.config import Job, flag_of, to_settings
 from redline.runtime.counters import Counters, Scores, counters_from_json
 from redline.runtime.gauges import Display
+from redline.runtime.loop import Every
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
 from redline.runtime.resolve import ResolvedJob, carry_over, resolve_job
@@ -226,14 +227,12 @@ def _env_seed(job: Job, checkpoint: Checkpoint) -> int:
 
 
 def _tell_progress(display: Display, requested_stop: RequestedStop) -> Callable[[float], None]:
-    next_s = time.monotonic() + PROGRESS_INTERVAL_S
+    interval = Every(PROGRESS_INTERVAL_S)
 
     def tell(share: float) -> None:
-        nonlocal next_s
         if reason := requested_stop():
             raise StoppedWhileResumingError(reason)
-        if time.monotonic() >= next_s:
-            next_s = time.monotonic() + PROGRESS_INTERVAL_S
+        if interval.is_due():
             display.note(f"restoring the emulators: {share:.0%}")
 
     return tell

@@ -174,10 +174,9 @@ class Trainer:
         self._resources.close()
 
     def begin(self) -> None:
-        """Start an episode in every lane."""
-        first_frames = self.world.begin()
-        if first_frames is not None:
-            self.source.begin(first_frames)
+        """Start an episode in every lane; actors in other processes do that themselves, when they start."""
+        if isinstance(self.world, InlineWorld):
+            self.source.begin(self.world.begin())
 
     @property
     def epsilon(self) -> float:

@@ -48,9 +48,6 @@ class RingWorld:
         """Seconds waited so far for actors."""
         return {"actors": float(self._slot.status.waited_s[self._slot.index, WAITS.index("actors")])}
 
-    def begin(self) -> None:
-        """Return no frames: each actor begins when it starts, and the rings bring its first ones."""
-
     def publish(self, turn: Turn) -> None:
         """Publish the learner's weights as the newest version."""
         self._weights.publish(turn.policy.network.state_dict(), updates=turn.updates, steps=turn.steps)

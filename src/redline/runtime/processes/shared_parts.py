@@ -20,15 +20,7 @@ from redline.errors import UserError
 from redline.replay import available_bytes
 from redline.replay.backing import MARGIN_BYTES
 from redline.replay.shared_block import SharedBlock
-from redline.replay.shared_lanes import (
-    BY_EPISODE,
-    IN_CHUNKS,
-    LOCKSTEP,
-    STEP_BY_STEP,
-    UNPACED,
-    PushRule,
-    SharedLanes,
-)
+from redline.replay.shared_lanes import BY_EPISODE, IN_CHUNKS, LOCKSTEP, STEP_BY_STEP, UNPACED, PushRule, SharedLanes
 from redline.runtime.actor import Episode
 from redline.runtime.config import Job
 from redline.runtime.processes.shared_status import FIRST_ACTOR, SharedStatus
