@@ -13,6 +13,14 @@ class DamagedError(UserError):
     """A file is missing, cut short or altered: its content cannot be trusted."""
 
 
+class AlteredError(DamagedError):
+    """A file says something else than what Redline wrote into it."""
+
+
+class ForeignFileError(UserError):
+    """A link, a pipe or a folder stands where a run keeps a file: writing there would change something else."""
+
+
 class CheckpointError(UserError):
     """A checkpoint could not be saved; the earlier ones are untouched."""
 

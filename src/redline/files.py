@@ -1,7 +1,8 @@
 """Reading files that anybody may have written, and writing files that a kill can't spoil.
 
 A reader accepts regular files only, up to a size: a link, a pipe, a device or a huge file could lead elsewhere, block
-or fill the memory. A writer replaces a file as a whole or appends whole pieces.
+or fill the memory. A writer replaces a file as a whole or appends whole pieces. It never writes through a link: what
+lies outside a run stays as it is, whatever somebody put into the run's folder.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ import errno
 import hashlib
 import json
 import os
+import re
+import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from redline.errors import DamagedError, UserError
+from redline.errors import DamagedError, ForeignFileError, UserError
 
 BytesLike = bytes | bytearray | memoryview
 
 READ_BYTES = 1 << 20
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+TEMPORARY_NAME = re.compile(r"\.redline-[0-9a-f]{16}\.tmp", re.ASCII)
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file"}
 
 
 # Reading
@@ -37,12 +43,18 @@ def open_regular(path: Path, *, follow_links: bool = False) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_json_object(path: Path, *, max_bytes: int) -> dict[str, Any]:
-    """Read a file that holds one JSON object; OSError if it can't be read, DamagedError if it holds anything else."""
-    with open_regular(path) as file:
+def read_bounded(path: Path, *, max_bytes: int, follow_links: bool = False) -> bytes:
+    """Read a regular file of at most so many bytes."""
+    with open_regular(path, follow_links=follow_links) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise DamagedError(f"{path} is larger than {max_bytes:_} bytes: not written by Redline")
+        raise DamagedError(f"{path} is larger than {max_bytes:_} bytes: it is none of Redline's files")
+    return content
+
+
+def read_json_object(path: Path, *, max_bytes: int) -> dict[str, Any]:
+    """Read a file that holds one JSON object; OSError if it can't be read, DamagedError if it holds anything else."""
+    content = read_bounded(path, max_bytes=max_bytes)
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -87,8 +99,8 @@ def sync_directory(path: Path) -> None:
 
 
 def write_synced(path: Path, chunks: Iterable[BytesLike]) -> None:
-    """Write a file and return when its content is on the disk; its name may still be lost."""
-    with path.open("wb") as file:
+    """Write a new file and return when its content is on the disk; its name may still be lost."""
+    with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         for chunk in chunks:
             file.write(chunk)
         file.flush()
@@ -97,8 +109,8 @@ def write_synced(path: Path, chunks: Iterable[BytesLike]) -> None:
 
 def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
     """Give `path` new content such that a kill at any moment leaves the old or the new, whole."""
-    # one fixed name: the next process overwrites what a killed one left
-    temporary = path.with_name(f".{path.name}.tmp")
+    # nobody can guess the name, so nobody can put a link there; `remove_temporary` clears up after a kill
+    temporary = path.with_name(f".redline-{secrets.token_hex(8)}.tmp")
     try:
         write_synced(temporary, chunks)
         temporary.replace(path)
@@ -107,6 +119,66 @@ def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
             temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what a killed process left of `replace_file`."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if TEMPORARY_NAME.fullmatch(path.name):
+            remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, a link or a folder, as far as possible; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+# Files and folders of ours: never a link, a pipe or a device, and never on another file system
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open a file for writing, relative to its folder; refuse what would change something outside of that folder."""
+    check_own(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+        try:
+            _check_own(path, os.fstat(descriptor), os.fstat(folder), is_folder=False)  # no longer what it was?
+        except ForeignFileError:
+            os.close(descriptor)
+            raise
+    finally:
+        os.close(folder)
+    return descriptor
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder, or accept one that is there and is ours."""
+    with suppress(FileExistsError):
+        path.mkdir()
+    check_own(path, is_folder=True)
+
+
+def check_own(path: Path, *, is_folder: bool = False) -> None:
+    """Raise ForeignFileError if what stands at `path` is no file, or no folder, of ours; nothing at all is fine."""
+    with suppress(FileNotFoundError):
+        _check_own(path, path.lstat(), path.parent.stat(), is_folder=is_folder)
+
+
+def _check_own(path: Path, facts: os.stat_result, parent: os.stat_result, *, is_folder: bool) -> None:
+    kind = stat.S_IFMT(facts.st_mode)
+    if kind != (stat.S_IFDIR if is_folder else stat.S_IFREG):
+        found = KINDS.get(kind, "a device or a socket")
+        wanted = "folder" if is_folder else "file"
+        raise ForeignFileError(f"{path} is {found}, not a {wanted} of Redline: move it away, or put the {wanted} there")
+    if facts.st_dev != parent.st_dev:
+        raise ForeignFileError(f"{path} is on another file system than its folder: copy it there")
+    if not is_folder and facts.st_nlink > 1:
+        raise ForeignFileError(f"{path} is a hard link, the same file has another name: put a copy there")
 
 
 def with_appended(path: Path, more: bytes, *, if_new: bytes = b"") -> Iterator[bytes]:
@@ -121,9 +193,9 @@ def with_appended(path: Path, more: bytes, *, if_new: bytes = b"") -> Iterator[b
 class AppendedFile:
     """A file that grows by whole pieces, each visible to readers at once."""
 
-    def __init__(self, path: Path, flags: int = 0) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o644)
+        self._descriptor: int | None = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             self._mend(self._descriptor)
         except BaseException:
@@ -172,6 +244,8 @@ class AppendedFile:
 def explain(error: OSError, path: Path) -> str:
     """Name the path and the reason and, where space ran out, the mount and what is free there."""
     reason = f"{path}: {(error.strerror or str(error)).lower()}"
+    if error.errno == errno.EFBIG:
+        return f"{reason}: a limit of this process (ulimit -f) or of the file system ends it there"
     if error.errno not in FULL:
         return reason
     mount = mount_point(path)

@@ -60,18 +60,24 @@ def measured(value: object) -> int | float | None:
 
 
 def tamed(row: Row) -> Row:
-    """Return a row with None for implausible numbers, and for values that are nested too deeply."""
+    """Return a row that can be shown: None for implausible numbers and for what is nested too deeply, no escapes."""
     return {key: _tamed(value, MAX_DEPTH) for key, value in row.items()}
 
 
 def _tamed(value: object, depth: int) -> object:
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return value if value.isprintable() else "".join(map(_shown, value))
     if isinstance(value, dict) and depth:
-        return {key: _tamed(item, depth - 1) for key, item in value.items()}
+        return {str(_tamed(key, depth)): _tamed(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list) and depth:
         return [_tamed(item, depth - 1) for item in value]
     return measured(value)
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() or letter in "\n\t" else " "
 
 
 def plain_text(value: object) -> str:

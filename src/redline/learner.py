@@ -136,8 +136,12 @@ class Learner:
             prefix = f"{name}."
             saved = {k.removeprefix(prefix): v for k, v in state["optimizer"].items() if k.startswith(prefix)}
             made = self.optimizer.state[parameter]  # not empty for optimisers that do not begin at 0
-            if made and made.keys() != saved.keys():
-                raise UserError("the optimiser's saved state is not what this version of Redline keeps: train anew")
+            is_sound = all(value.shape in ((), parameter.shape) and value.isfinite().all() for value in saved.values())
+            if not is_sound or (made and made.keys() != saved.keys()) or bool(saved) != bool(made or updates):
+                raise UserError(
+                    f"the optimiser's saved state of {name} is not what this version of Redline keeps: "
+                    "use an older checkpoint, or train anew"
+                )
             self.optimizer.state[parameter] = {
                 # a moment keeps its parameter's strides: another layout would change the order of summation
                 key: torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value.clone()

@@ -240,6 +240,17 @@ def test_each_chunk_is_encoded_once_even_after_a_restore() -> None:
     assert len(store.chunks) == grown
 
 
+def test_chunks_whose_file_was_removed_are_stored_again() -> None:
+    player = Player(LAYOUT)
+    player.play(np.random.default_rng(0), 30)
+    take_snapshot(player.memory, Store())
+    store = Store()
+    snapshot = take_snapshot(player.memory, store, lambda _: False)
+    assert len(store.chunks) > 0
+    again = restored(snapshot, store, LAYOUT, player.oracle)
+    assert take_snapshot(again.memory, store).manifest == snapshot.manifest
+
+
 def test_sealed_chunks_never_change() -> None:
     player = Player(LAYOUT)
     rng = np.random.default_rng(3)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UserError
-from redline.runs.directory import RUN_JSON
 from redline.runs.locating import locate_run
+from redline.runs.manifest import RUN_JSON
 
 
 def make_run(folder: Path, *, begun_unix_s: int) -> Path:

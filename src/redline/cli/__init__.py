@@ -1,1 +1,29 @@
 """The command line: one small module per command, and the only room that prints."""
+
+import os
+import signal
+import sys
+
+TRAINING = ("train", "resume", "tune")  # commands that can be stopped and resumed
+
+
+def start() -> int:
+    """Run the program: until a command takes signals itself, one of them ends it with a line and no traceback."""
+    take_signals()
+    from redline.cli.main import main
+
+    return main()
+
+
+def take_signals() -> None:
+    """Let Ctrl-C, and SIGTERM and SIGHUP where a run could be resumed, end the process at once."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if sys.argv[1:2] and sys.argv[1] in TRAINING else ()
+    for number in numbers or (signal.SIGINT,):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _end)
+
+
+def _end(number: int, _: object) -> None:
+    said = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
+    os.write(2, f"redline: {said}\n".encode())
+    os._exit(1 if number == signal.SIGINT else 75)

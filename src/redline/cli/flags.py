@@ -23,7 +23,7 @@ from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.recipes import find_recipe, without_table
-from redline.runs.directory import RUN_JSON
+from redline.runs.manifest import RUN_JSON
 from redline.runtime.config import NONE, Job, flatten, from_settings, to_settings
 from redline.runtime.resolve import share_out
 from redline.runtime.resuming import read_run

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,9 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from redline import __version__
+from redline.cli import TRAINING, take_signals
 from redline.cli.spinning import SHORT_SPIN, choose_spin
+from redline.cli.streams import guard_streams, output_error
 from redline.errors import UserError, unknown_name
 
+LONGEST_WORD = 300  # that is printed of what somebody typed; paths are shorter
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
 
 COMMANDS = {
@@ -41,6 +46,20 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
+    is_training = bool(args) and args[0] in TRAINING
+    if argv is None:
+        guard_streams()
+        take_signals()
+        if not is_training and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = _run(args)
+    if (error := output_error()) is not None:
+        print(f"redline: a part of the output is lost: {str(error.strerror).lower()}", file=sys.stderr)
+        code = code or (DONE if is_training else FAILED)
+    return code
+
+
+def _run(args: Sequence[str]) -> int:
     # `monitor` must not change the environment of the command that it starts
     if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
         for name, value in choose_spin(args).items():
@@ -61,9 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
     except UserError as error:
         return refuse(str(error), as_json=as_json)
-    except KeyboardInterrupt:
-        kept = "; the newest checkpoint is kept" if args[0] in ("train", "resume") else ""
-        return refuse(f"interrupted{kept}", as_json=as_json, code=FAILED)
+    except KeyboardInterrupt as interrupt:
+        return refuse(str(interrupt) or "interrupted", as_json=as_json, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # its reader is gone: keep Python from flushing at exit
         return DONE
@@ -89,6 +107,7 @@ def allow_typed_module(args: Sequence[str]) -> None:
 
 def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
     """Print what is wrong in one line, with --json also as an object on stdout; return the exit code."""
+    message = _one_line(message)
     print(f"redline: {message}", file=sys.stderr)
     if as_json:
         try:
@@ -96,6 +115,12 @@ def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
         except BrokenPipeError:
             sys.stdout = None
     return code
+
+
+def _one_line(message: str) -> str:
+    """Return a message without escapes and without words that fill a screen: it may quote what anybody wrote."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in message)
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:LONGEST_WORD]}…", printable)
 
 
 def _help() -> str:

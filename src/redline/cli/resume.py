@@ -30,6 +30,8 @@ class ResumeFlags:
     run: Run
     job: Annotated[Job, tyro.conf.arg(name="")]
     """What the run does."""
+    accept_changes: bool = False
+    """Accept that somebody changed run.json since Redline wrote it."""
     plain: Plain = False
     json: Json = False
 
@@ -42,7 +44,7 @@ def run(args: Sequence[str]) -> int:
     if first.startswith("-"):  # prints the help, or asks for a run
         parse_resume(Job(), [arg for arg in args if arg in ("-h", "--help")])
     with StopRequest() as stop:
-        saved = read_run(locate_run(first))
+        saved = read_run(locate_run(first), accepts_changes="--accept-changes" in args)
         refuse_replay_flags(args, saved.job, saved.algorithm)
         flags = parse_resume(saved.job, args)
         title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"

@@ -31,6 +31,7 @@ from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run
+from redline.runtime.training import malformed_is_damage
 from redline.types import Array, Draw, EnvSpec, FloatArray, Handles
 
 Progress = Callable[[float], None]
@@ -64,19 +65,18 @@ def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedRe
     if not isinstance(algorithm, QLearning):
         raise UserError(f"{path} is a run of {run.algorithm}, which has no replay memory")
     spec = env_spec(run.job.env)
-    arrays = load_arrays(checkpoint.files["arrays.safetensors"])
     load = _loader(path / REPLAY, manifest, progress)
     try:
-        memory = ReplayMemory(
-            _layout(
-                replay_layout(algorithm, spec, num_envs=run.job.num_envs, pacing=pacing_of(run.job, algorithm)),
-                manifest,
+        with malformed_is_damage(checkpoint):
+            arrays = load_arrays(checkpoint.files["arrays.safetensors"])
+            memory = ReplayMemory(
+                _layout(
+                    replay_layout(algorithm, spec, num_envs=run.job.num_envs, pacing=pacing_of(run.job, algorithm)),
+                    manifest,
+                )
             )
-        )
-        restore_memory(memory, manifest, _part("replay", arrays), load)
-        priorities = _priorities(memory, _part("sampler", arrays))
-    except (KeyError, ValueError) as error:
-        raise UserError(f"the replay memory in {checkpoint.path} cannot be read: {error}") from error
+            restore_memory(memory, manifest, _part("replay", arrays), load)
+            priorities = _priorities(memory, _part("sampler", arrays))
     except ReplayError as error:
         raise UserError(str(error)) from error
     return SavedReplay(run, checkpoint, spec, memory, str(manifest["codec"]), priorities)

@@ -1,17 +1,29 @@
 """Ctrl-C, SIGTERM and a closed terminal ask a run to stop; it saves a checkpoint first."""
 
 import signal
+import time
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Self
 
+REPEATED_S = 1.0  # one request may come twice: to a process, and to the group that it is in
+
 
 class StopRequest(AbstractContextManager["StopRequest"]):
-    """Remembers the first signal; a second Ctrl-C interrupts at once."""
+    """Remembers the first signal; a second one interrupts at once, a third one ends the process.
+
+    A signal that the process was started to ignore stays ignored: SIGHUP under nohup, SIGINT in the background.
+    """
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        self._first_s = 0.0
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        self._before = {
+            number: handler
+            for number, handler in handlers.items()
+            if handler is not signal.SIG_IGN or number == signal.SIGTERM
+        }
 
     def __enter__(self) -> Self:
         for number in self._before:
@@ -27,6 +39,8 @@ class StopRequest(AbstractContextManager["StopRequest"]):
         return self.signal.name if self.signal else None
 
     def _take(self, number: int, _: FrameType | None) -> None:
-        if self.signal is signal.SIGINT and number == signal.SIGINT:
+        if self.signal is None:
+            self.signal, self._first_s = signal.Signals(number), time.monotonic()
+        elif number == signal.SIGINT or time.monotonic() - self._first_s > REPEATED_S:
+            signal.signal(number, signal.SIG_DFL)
             raise KeyboardInterrupt
-        self.signal = self.signal or signal.Signals(number)

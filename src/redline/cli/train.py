@@ -24,6 +24,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
 from redline.cli.output import command, is_plain, print_json, print_table, typed_env
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
+from redline.cli.streams import output_error
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
@@ -118,11 +119,22 @@ def _video(outcome: Outcome, display: LivePanel | Lines, stop: StopRequest) -> P
 def train_to_end(open_session: Callable[[], AnySession], display: LivePanel | Lines, stop: StopRequest) -> Outcome:
     """Open a session and train to its end; record an error on the way in the run's events."""
     with open_session() as session:
+        told = False
+
+        def requested_stop() -> str | None:
+            nonlocal told
+            if not told and (lost := output_error()) is not None:
+                told = True
+                session.event("warning", message=f"lines of the display are lost: {lost.strerror}")
+            return stop.reason() or ("output closed" if display.is_closed else None)
+
         try:
-            return session.train(lambda: stop.reason() or ("output closed" if display.is_closed else None))
+            return session.train(requested_stop)
         except (*TRAINING_ERRORS, LearnerLostError) as error:
             session.event("error", message=str(error))
             raise
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; continue with: {command('resume', session.run.path)}") from None
 
 
 def exit_code(outcome: Outcome) -> int:

@@ -7,6 +7,8 @@ import tyro
 
 from redline.errors import UserError
 
+MAX_FRAMES = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class EnvConfig:
@@ -31,6 +33,10 @@ class EnvConfig:
         _require("size", self.size, lowest=16, highest=256)
         _require("stack", self.stack, lowest=1, highest=16)
         _require("skip", self.skip, lowest=1, highest=16)
+        if self.max_episode_frames > MAX_FRAMES:
+            raise UserError(
+                f"env.max_episode_frames is {self.max_episode_frames}: the emulator counts to {MAX_FRAMES:_}"
+            )
         if self.max_episode_frames < self.skip:
             raise UserError(
                 f"env.max_episode_frames is {self.max_episode_frames}, less than one step of {self.skip} frames:"

@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Self
 
+from redline.files import open_own
 from redline.jsonl import RecordWriter, Row, parse_row
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import ProcessStat, read_stat
@@ -236,7 +237,7 @@ def _running(pid: int) -> int:
 
 def _claim(path: Path) -> int:
     """Open and lock the file of samples; while the descriptor is open, no other recording can start there."""
-    descriptor = os.open(path / HARDWARE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = open_own(path / HARDWARE, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         if not _try_lock(descriptor):
             gc.collect()  # ends a recording that only a cycle refers to, as after an interrupted learn()

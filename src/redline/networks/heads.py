@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from redline.errors import UserError
+from redline.errors import DamagedError, UserError
 from redline.networks.cores import Core, GruCell, Memoryless
 from redline.networks.layers import Layers, NoisyLinear, Outputs, Plain, initialise, initialise_orthogonal
 from redline.networks.torsos import Torso
@@ -64,6 +64,8 @@ class Network(nn.Module):
         own = {name: value.shape for name, value in self.state_dict().items()}
         if own != {name: value.shape for name, value in weights.items()}:
             raise UserError("the saved weights are of another network than this version of Redline builds: train anew")
+        if bad := [name for name, value in weights.items() if not value.isfinite().all()]:
+            raise DamagedError(f"saved weights are not finite ({', '.join(bad)}): use an older checkpoint")
         self.load_state_dict(weights)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 
 from redline.errors import UserError
 from redline.replay.chunk_block import MAX_CHUNKS, StoredChunk, decode_block, encode_block
-from redline.replay.chunks import STARTS, Location, StoredBlock
+from redline.replay.chunks import STARTS, Location, StoredBlock, StoredBlocks
 from redline.replay.memory import ReplayMemory
 from redline.types import Array, IntArray
 
@@ -28,9 +28,18 @@ class ReplaySnapshot:
     arrays: dict[str, Array]  # rows of the chunks that are not sealed yet
 
 
-def take_snapshot(memory: ReplayMemory, store: Callable[[bytes], Location]) -> ReplaySnapshot:
-    """Describe the memory; `store` is given the sealed chunks that no earlier snapshot has stored."""
+def take_snapshot(
+    memory: ReplayMemory,
+    store: Callable[[bytes], Location],
+    is_stored: Callable[[Location], bool] = lambda _: True,
+) -> ReplaySnapshot:
+    """Describe the memory; `store` is given the sealed chunks that no earlier snapshot has stored.
+
+    If `is_stored` misses one of them, because somebody removed a file, all are stored again.
+    """
     pool, table, layout = memory.pool, memory.table, memory.layout
+    if not all(is_stored(block.location) for block in memory.chunks.stored.blocks):
+        memory.chunks.stored = StoredBlocks()
     for chunks in _blocks(memory):
         location = store(encode_block(chunks))
         num_transitions = sum(chunk.num_transitions for chunk in chunks)

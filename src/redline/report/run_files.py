@@ -12,8 +12,9 @@ from redline.errors import UserError
 from redline.jsonl import Row, tamed
 from redline.report.rows import Cleaned, numbers, one_line, part, read_rows, role_of, setting, text
 from redline.report.run_clock import what_is_not_covered
-from redline.runs.directory import RUN_JSON, read_run_json
+from redline.runs.directory import read_run_json
 from redline.runs.locating import find_recorded
+from redline.runs.manifest import RUN_JSON
 
 KINDS = ("metrics", "episodes", "events", "hardware")
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))

@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from redline.errors import UserError
-from redline.files import READ_BYTES, AppendedFile, open_regular, replace_file, sync_directory, with_appended, write_all
+from redline.files import (
+    READ_BYTES,
+    AppendedFile,
+    open_own,
+    open_regular,
+    replace_file,
+    sync_directory,
+    with_appended,
+    write_all,
+)
 
 FILE_MAGIC = b"redline recordings 1\n"
 BLOCK_MAGIC = b"RLrc"
@@ -152,7 +161,7 @@ class BlockWriter(AppendedFile):
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700)
             sync_directory(path.parent.parent)
-        super().__init__(path, os.O_NOFOLLOW)
+        super().__init__(path)
 
     def append(self, kind: int, steps: int, payload: bytes) -> None:
         """Append one block."""
@@ -192,6 +201,11 @@ def set_aside(path: Path) -> str | None:
     return None
 
 
+def lost_recordings(path: Path) -> Path:
+    """Return where the blocks of a file go that a resume takes back."""
+    return path.with_name(f"{path.stem}.lost{path.suffix}")
+
+
 def cut_blocks_after(path: Path, steps: int) -> int:
     """Move the blocks beyond `steps` to `<stem>.lost<suffix>`; return how many.
 
@@ -200,12 +214,12 @@ def cut_blocks_after(path: Path, steps: int) -> int:
     beyond = [block for block in _blocks_if_any(path) if block.steps > steps]
     if not beyond:
         return 0
-    lost_path = path.with_name(f"{path.stem}.lost{path.suffix}")
+    lost_path = lost_recordings(path)
     known = {bytes(found.payload) for found in _blocks_if_any(lost_path)}
     lost = b"".join(encode_block(b.kind, b.steps, b.payload) for b in beyond if b.payload not in known)
     if lost:
         replace_file(lost_path, with_appended(lost_path, lost, if_new=FILE_MAGIC))
-    with path.open("rb+") as file:
+    with os.fdopen(open_own(path, os.O_RDWR), "rb+") as file:
         file.truncate(beyond[0].offset)
         os.fsync(file.fileno())
     return len(beyond)

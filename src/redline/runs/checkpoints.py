@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from redline.errors import CheckpointError, DamagedError
-from redline.files import BytesLike, explained, sync_directory, write_synced
+from redline.files import BytesLike, explained, make_own_folder, read_pieces, remove_tree, sync_directory, write_synced
 from redline.runs.manifest import (
     CHECKPOINTS,
     FILE_NAME,
     MANIFEST,
     REPLACED,
     REPLAY,
+    RUN_JSON,
     STATE,
     Checkpoint,
     Manifest,
@@ -54,7 +54,7 @@ class CheckpointStore:
         self.path = run.path / CHECKPOINTS
         self._damaged: set[Path] = set()
         with explained(CheckpointError, self.path):
-            self.path.mkdir(exist_ok=True)
+            make_own_folder(self.path)
             self._clean_up_after_kill()
             self.segments = SegmentStore(run.path / REPLAY)
             sync_directory(run.path)
@@ -73,7 +73,7 @@ class CheckpointStore:
         `replay` holds locations from `segments.append`, at any depth. A checkpoint of the same steps is replaced: the
         state that was saved last is the one to go on from. On any error the earlier checkpoints stay as they were.
         """
-        contents = {**_checked(files), STATE: encode_json(state)}
+        contents = {**_checked(files), **self._run_json(), STATE: encode_json(state)}
         for location in find_locations(replay):
             check_location(self.segments.folder, location)
         manifest = encode_manifest(
@@ -91,7 +91,7 @@ class CheckpointStore:
                 _write_folder(temporary, contents | {MANIFEST: manifest})
                 self._publish(temporary, target)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove_tree(temporary)
         self._damaged.discard(target)
         return target
 
@@ -133,6 +133,12 @@ class CheckpointStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _run_json(self) -> dict[str, BytesLike]:
+        """Return the run's settings, with which they can be restored if somebody damages them."""
+        with suppress(OSError):
+            return {RUN_JSON: b"".join(read_pieces(self.run.path / RUN_JSON))}
+        return {}
+
     def _publish(self, temporary: Path, target: Path) -> None:
         if not target.exists():
             temporary.rename(target)
@@ -140,7 +146,7 @@ class CheckpointStore:
             return
         # readers fall back to `<steps>.replaced` while `<steps>` is missing: one of them always counts
         replaced = target.with_name(target.name + REPLACED)
-        shutil.rmtree(replaced, ignore_errors=True)
+        remove_tree(replaced)
         target.rename(replaced)
         try:
             temporary.rename(target)
@@ -161,14 +167,14 @@ class CheckpointStore:
     def _remove(self, folder: Path) -> None:
         # renamed first: a kill half-way must not leave something that looks like a damaged checkpoint
         doomed = self.path / f"{REMOVING}{folder.name}"
-        shutil.rmtree(doomed, ignore_errors=True)
+        remove_tree(doomed)
         folder.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        remove_tree(doomed)
 
     def _clean_up_after_kill(self) -> None:
         for path in list(self.path.iterdir()):
             if path.name.startswith((SAVING, REMOVING)):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
             elif path.name.endswith(REPLACED):
                 target = path.with_name(path.name.removesuffix(REPLACED))
                 if target.exists():
@@ -179,13 +185,13 @@ class CheckpointStore:
 
 def _checked(files: Mapping[str, BytesLike]) -> dict[str, BytesLike]:
     for name in files:
-        if FILE_NAME.fullmatch(name) is None or name in (MANIFEST, STATE):
+        if FILE_NAME.fullmatch(name) is None or name in (MANIFEST, STATE, RUN_JSON):
             raise ValueError(f"{name!r} cannot name a file of a checkpoint")
     return dict(files)
 
 
 def _write_folder(folder: Path, contents: Mapping[str, Any]) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     folder.mkdir()
     for name, data in contents.items():  # the manifest comes last
         write_synced(folder / name, [data])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -10,28 +11,34 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
-from redline.errors import UserError
+import msgspec
+
+from redline.errors import AlteredError, DamagedError, UserError
 from redline.files import (
+    check_own,
     explain,
     explained,
     open_regular,
     read_json_object,
+    remove_temporary,
     replace_file,
     sync_directory,
     with_appended,
 )
-from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines
-from redline.runs.blocks import BlockWriter, cut_blocks_after, set_aside
+from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines, plain_text, tamed
+from redline.runs.blocks import BlockWriter, cut_blocks_after, lost_recordings, set_aside
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
+from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_JSON, checkpoint_folders
 
-RUN_JSON = "run.json"
 MAX_RUN_JSON_BYTES = 16_000_000
 MAX_SLUG_CHARACTERS = 64
 
 # events are a log of what happened and are never summed, so a resume leaves them as they are
 COUNTED_RECORDS = ("metrics", "episodes")
+RECORDS = (*COUNTED_RECORDS, "events", "hardware")
+MAX_TOLD_CHANGES = 3
 
 RECORDINGS = Path("recordings", "episodes.rec")
 
@@ -45,18 +52,102 @@ def slug(name: str) -> str:
     return safe
 
 
+class RunJson(TypedDict, total=False):
+    """What readers rely on in `run.json`."""
+
+    schema: int
+    algorithm: str
+    protocol: str
+    created_unix_s: float
+    resumes: list[dict[str, Any]]
+    command: str | None
+    commit: str | None
+    host: dict[str, str | int | None]
+    versions: dict[str, str | None]
+    device: str
+    config: dict[str, Any]
+
+
 def read_run_json(directory: Path) -> dict[str, Any]:
     """Read `run.json` of any run, also of one that another process is writing."""
+    return _read_run_json(directory)[0]
+
+
+def read_unaltered_run_json(directory: Path) -> dict[str, Any]:
+    """Read `run.json`; UserError if it is no longer what Redline wrote, because it decides how a run goes on."""
+    run, is_as_written = _read_run_json(directory)
+    if not is_as_written:
+        known = _newest_copy(directory)
+        before = {} if known is None else _read_run_json(known)[0].get("config", {})
+        changes = _differences(before, run.get("config", {})) if before else "no checkpoint tells what it was"
+        raise AlteredError(
+            f"{directory / RUN_JSON} is not as Redline wrote it ({changes}): {_way_back(directory)}"
+            f"accept the change with: redline resume {directory} --accept-changes"
+        )
+    return run
+
+
+def _read_run_json(directory: Path) -> tuple[dict[str, Any], bool]:
+    """Return what the file says, and whether it has the checksum that Redline wrote; older ones have none."""
     path = directory / RUN_JSON
     try:
-        run = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
+        content = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(f"{directory} is no run directory: it holds no {RUN_JSON}") from error
     except OSError as error:
         raise UserError(explain(error, path)) from error
-    if run.get("schema") != SCHEMA:
+    except DamagedError as error:
+        raise DamagedError(f"{error}: {way_back}" if (way_back := _way_back(directory)) else str(error)) from error
+    if content.get("schema") != SCHEMA:
         raise UserError(f"{path} does not have schema {SCHEMA}: another version of Redline wrote it")
-    return run
+    checksum, run = content.pop("sha256", None), tamed(content)
+    try:
+        msgspec.convert(run, RunJson)
+    except msgspec.ValidationError as error:
+        raise DamagedError(f"{path} is damaged: {error}: {_way_back(directory)}".replace("`", "")) from error
+    return run, checksum is None or checksum == _checksum(content)
+
+
+def _checksum(run: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(run, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _newest_copy(directory: Path) -> Path | None:
+    """Return the newest checkpoint that keeps a copy of `run.json`."""
+    folders = checkpoint_folders(directory / CHECKPOINTS)
+    return next((folder for folder in folders if (folder / RUN_JSON).is_file()), None)
+
+
+def _way_back(directory: Path) -> str:
+    copy = _newest_copy(directory)
+    return "" if copy is None else f"restore it with: cp {copy / RUN_JSON} {directory / RUN_JSON}; "
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    old, new = dict(_flat(before)), dict(_flat(after))
+    changes = [
+        f"{key} {plain_text(old.get(key))} → {plain_text(new.get(key))}"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    ]
+    return ", ".join(changes[:MAX_TOLD_CHANGES]) or "its settings are the same"
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def check_layout(run: Path) -> None:
+    """Refuse a run in which links, pipes or folders stand in place of its files: nothing outside it is written to."""
+    names = [f"{name}{lost}.jsonl" for name in RECORDS for lost in ("", ".lost")]
+    for folder in (CHECKPOINTS, REPLAY, str(RECORDINGS.parent), "tensorboard"):
+        check_own(run / folder, is_folder=True)
+    for file in (RUN_JSON, LOCK_NAME, *names, str(RECORDINGS), str(lost_recordings(RECORDINGS))):
+        check_own(run / file)
 
 
 class RunDirectory:
@@ -89,7 +180,12 @@ class RunDirectory:
     def open(cls, path: Path) -> Self:
         """Lock an existing run to go on with it."""
         read_run_json(path)
-        return cls(path)
+        own = path.resolve() if path.is_symlink() else path  # a link to a run is fine, links inside it are not
+        check_layout(own)
+        run = cls(own)
+        for folder in (own, own / RECORDINGS.parent):
+            remove_temporary(folder)
+        return run
 
     def share_lock(self) -> SharedLock:
         """Return the lock for a process that works on this run too."""
@@ -130,7 +226,8 @@ class RunDirectory:
 
     def write_run_json(self, run: Mapping[str, object]) -> None:
         """Replace `run.json` as a whole."""
-        text = json.dumps(as_json_value({"schema": SCHEMA, **run}), allow_nan=False, indent=2) + "\n"
+        content: Any = as_json_value({"schema": SCHEMA, **run})
+        text = json.dumps({**content, "sha256": _checksum(content)}, allow_nan=False, indent=2) + "\n"
         path = self.path / RUN_JSON
         with explained(UserError, path):
             replace_file(path, [text.encode()])
@@ -150,7 +247,7 @@ class RunDirectory:
     def set_unreadable_recordings_aside(self) -> list[str]:
         """Rename files in place of recordings that are none, so that the run can go on; say which."""
         path = self.path / RECORDINGS
-        said = [set_aside(path), set_aside(path.with_name(f"{path.stem}.lost{path.suffix}"))]
+        said = [set_aside(path), set_aside(lost_recordings(path))]
         return [line for line in said if line is not None]
 
     def cut_records(self, steps: int, *, evaluations: int | None = None) -> dict[str, int]:

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 
 from redline.errors import UserError
-from redline.files import explained, open_regular, write_all
-from redline.jsonl import SCHEMA, parse_row
+from redline.files import explained, open_own, open_regular, write_all
+from redline.jsonl import SCHEMA, parse_row, plain_text
 
 LOCK_NAME = "run.lock"
 MAX_LOCK_BYTES = 4096
@@ -30,7 +30,7 @@ class RunLock:
     def __init__(self, directory: Path, name: str = LOCK_NAME) -> None:
         path = directory / name
         with explained(UserError, path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
             try:
                 _lock(descriptor, directory)
                 os.ftruncate(descriptor, 0)
@@ -112,9 +112,11 @@ def _describe_holder(content: bytes) -> str:
     pid, locked_unix_s, host = (holder.get(key) for key in ("pid", "locked_unix_s", "host"))
     if not isinstance(pid, int) or not isinstance(locked_unix_s, int | float):
         return "another process that is just starting: try again"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(locked_unix_s))
+    since = "an unknown time"
+    with suppress(ValueError, OverflowError, OSError):  # a moment that no clock can show
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(locked_unix_s))
     if host != platform.node():
-        return f"process {pid} on {host} since {since}: stop it there first"
+        return f"process {plain_text(pid)} on {plain_text(host)} since {since}: stop it there first"
     if not _is_alive(pid, holder.get("process_start_unix_s")):
         return f"a child of process {pid}, which is gone: end the child or try again in a few seconds"
     return f"process {pid} since {since}: stop it first"

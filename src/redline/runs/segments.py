@@ -6,11 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
 from redline.errors import CheckpointError, DamagedError
-from redline.files import BytesLike, explained, open_regular, sync_directory, write_all
+from redline.files import BytesLike, explained, make_own_folder, open_own, open_regular, sync_directory, write_all
 
 MAX_SEGMENT_BYTES = 64_000_000
 SEGMENT_NAME = re.compile(r"segment-([0-9]{6,12})\.bin", re.ASCII)
@@ -74,7 +75,7 @@ class SegmentStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
+        make_own_folder(folder)
         self.folder = folder
         self._descriptor: int | None = None
         self._size_bytes = 0
@@ -107,6 +108,12 @@ class SegmentStore:
         with explained(CheckpointError, self.folder, before="cannot write replay: "):
             os.fsync(self._descriptor)
             sync_directory(self.folder)
+
+    def holds(self, location: Mapping[str, Any]) -> bool:
+        """Tell whether a chunk is still where it was stored, without reading it."""
+        with suppress(DamagedError):
+            return bool(check_location(self.folder, location))
+        return False
 
     def read(self, location: Mapping[str, Any]) -> bytes:
         """Read a chunk and verify it; damage is a `DamagedError`."""
@@ -149,16 +156,25 @@ class SegmentStore:
         return self._descriptor is not None and number == self._number
 
     def _descriptor_with_room_for(self, length: int) -> int:
-        if self._descriptor is not None and self._size_bytes + length <= MAX_SEGMENT_BYTES:
+        if self._descriptor is not None and self._size_bytes + length <= MAX_SEGMENT_BYTES and not self._is_lost():
             return self._descriptor
         # the full segment becomes durable now: `sync` knows only the open one
-        self.sync()
+        if not self._is_lost():
+            self.sync()
         self.close()
+        make_own_folder(self.folder)
         number = self._number + 1
-        path = self.folder / _name(number)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._descriptor = open_own(self.folder / _name(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         self._number, self._size_bytes = number, 0
         return self._descriptor
+
+    def _is_lost(self) -> bool:
+        """Tell whether somebody removed or replaced the open segment."""
+        with suppress(OSError):
+            return self._descriptor is not None and not os.path.samestat(
+                os.fstat(self._descriptor), (self.folder / _name(self._number)).lstat()
+            )
+        return True
 
     def _write(self, descriptor: int, view: memoryview) -> None:
         os.lseek(descriptor, self._size_bytes, os.SEEK_SET)

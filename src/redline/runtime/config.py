@@ -21,6 +21,7 @@ from redline.monitor.sampling import DEFAULT_HZ, MAX_HZ, MIN_HZ
 from redline.runtime.counters import Counters, Scores
 
 MAX_COUNT = 1024  # threads, or environments
+SMALLEST, LARGEST = 1e-15, 1e15  # of a number in a setting, unless its own limits are closer
 MAX_ACTORS = 128  # the learner has a descriptor of each, and a new process is given 256 at most
 SOLVED = "solved"  # the stop reason of a run that reached its target of evaluations
 
@@ -213,6 +214,16 @@ class Job:
             raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
         if not self.checkpoint_minutes > 0.0:
             raise UserError(f"checkpoint-minutes is {self.checkpoint_minutes}: use a number above 0")
+        for key, value in flatten(to_settings(self)):
+            _require_plausible(key, value)
+
+
+def _require_plausible(key: str, value: object) -> None:
+    """Refuse what no setting can mean, wherever it comes from: a flag, a file or run.json."""
+    if isinstance(value, str) and not value.isprintable():
+        raise UserError(f"{flag_of(key)} is {value!r}: it holds characters that can't be printed")
+    if isinstance(value, int | float) and value != 0 and not SMALLEST <= abs(value) <= LARGEST:  # false for NaN
+        raise UserError(f"{flag_of(key)} is {value}: use 0, or a number of a size between {SMALLEST:g} and {LARGEST:g}")
 
 
 # Jobs as plain data and back: what `run.json` holds and what a configuration file may say

@@ -4,6 +4,11 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
+from redline.errors import DamagedError
+from redline.jsonl import tamed
+
 WINDOW_EPISODES = 100
 SHORT_WINDOW_EPISODES = 10  # to compare the first episodes with the newest
 CURVE_EPISODES = 1_000  # whose times are kept
@@ -163,16 +168,34 @@ def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
     }
 
 
+class SavedState(msgspec.Struct):
+    """What `counters_to_json` returns, as a checkpoint keeps it beside what the envs need."""
+
+    counters: Counters
+    recent_returns: list[float]
+    best_return: float | None
+    env_seed: int | None = None
+    num_envs: int = 1
+    greedy_return: float | None = None
+    confirmed_return: float | None = None
+    solved_target: float | None = None
+    first_returns: list[float] = []
+    recent_lengths_steps: list[int] = []
+
+
 def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
-    """Return what `counters_to_json` was given."""
-    recent = deque((float(value) for value in data["recent_returns"]), maxlen=WINDOW_EPISODES)
+    """Return what `counters_to_json` was given; DamagedError names a field that holds something else."""
+    try:
+        saved = msgspec.convert(tamed(data), SavedState)
+    except msgspec.ValidationError as error:
+        raise DamagedError(f"a checkpoint's state.json is damaged: {error}: remove that checkpoint") from error
     scores = Scores(
-        recent=recent,
-        best=data["best_return"],
-        greedy=data.get("greedy_return"),
-        confirmed=data.get("confirmed_return"),
-        solved_target=data.get("solved_target"),
-        first=[float(value) for value in data.get("first_returns", [])],
-        lengths_steps=deque(map(int, data.get("recent_lengths_steps", [])), maxlen=WINDOW_EPISODES),
+        recent=deque(saved.recent_returns, maxlen=WINDOW_EPISODES),
+        best=saved.best_return,
+        greedy=saved.greedy_return,
+        confirmed=saved.confirmed_return,
+        solved_target=saved.solved_target,
+        first=saved.first_returns,
+        lengths_steps=deque(saved.recent_lengths_steps, maxlen=WINDOW_EPISODES),
     )
-    return Counters(**data["counters"]), scores
+    return saved.counters, scores

@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.algorithms.catalog import find_algorithm
 from redline.errors import UserError
-from redline.runs.directory import read_run_json
+from redline.runs.directory import read_run_json, read_unaltered_run_json
 from redline.runtime.config import Job, flag_of, flatten, from_settings, to_settings
 
 # settings that a resume may change without changing the result
@@ -44,9 +44,9 @@ class SavedRun:
     facts: dict[str, Any]  # run.json
 
 
-def read_run(path: Path) -> SavedRun:
-    """Read the job of a run."""
-    facts = read_run_json(path)
+def read_run(path: Path, *, accepts_changes: bool = False) -> SavedRun:
+    """Read the job of a run; a run.json that somebody changed is refused unless told otherwise."""
+    facts = read_run_json(path) if accepts_changes else read_unaltered_run_json(path)
     try:
         algorithm = str(facts["algorithm"])
         job = from_settings(Job(algorithm=find_algorithm(algorithm).atari.algorithm), facts["config"])

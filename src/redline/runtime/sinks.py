@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from redline.errors import UserError, unknown_name
+from redline.files import make_own_folder, open_own
 from redline.jsonl import Row
 
 METRICS, EPISODES, EVENTS = "metrics", "episodes", "events"  # kinds of rows, named like the files of a run
@@ -212,9 +213,10 @@ class TensorBoard:
         records = import_module("tensorboard.summary.writer.record_writer")
         self._event, self._summary = events.Event, import_module("tensorboard.compat.proto.summary_pb2").Summary
         folder = start.path / "tensorboard"
-        folder.mkdir(exist_ok=True)
+        make_own_folder(folder)
         name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
-        self._file: Any = records.RecordWriter((folder / f"{name}.{start.steps}").open("wb"))
+        descriptor = open_own(folder / f"{name}.{start.steps}", os.O_WRONLY | os.O_CREAT)
+        self._file: Any = records.RecordWriter(os.fdopen(descriptor, "wb"))
         try:
             self._add(file_version="brain.Event:2", wall_time=time.time())
             if start.steps > 0:  # hide points of an earlier invocation after its checkpoint

@@ -165,7 +165,7 @@ class ReplaySource:
 
     def save(self, store: CheckpointStore) -> tuple[dict[str, Array], dict[str, Any] | None]:
         """Return what a checkpoint keeps: arrays, and the manifest of a replay memory, whose bytes go to the store."""
-        replay = take_snapshot(self.memory, store.segments.append)
+        replay = take_snapshot(self.memory, store.segments.append, store.segments.holds)
         arrays = {
             **prefixed("replay", replay.arrays),
             **prefixed("sampler", self.sampler.state()),

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save as encode_arrays
 from safetensors.torch import load_file as load_tensors
@@ -27,6 +28,7 @@ from safetensors.torch import save as encode_tensors
 from redline.algorithms.family import ActorExtras, ActorParams
 from redline.envs.vector import Progress, VectorEnv
 from redline.episodes.tracing import RecordingConfig
+from redline.errors import DamagedError
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
@@ -299,15 +301,28 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None) -> list[str]:
         """Bring a fresh trainer to the state of a checkpoint; return what could not be restored exactly."""
         self.counters, self.scores = counters_from_json(checkpoint.state)
-        learner = {
-            name.removesuffix(".safetensors"): load_tensors(data)
-            for name, data in checkpoint.files.items()
-            if name.endswith(".safetensors") and name != ARRAYS
-        }
-        self.learner.load_state(learner, updates=self.counters.updates)
-        arrays = load_arrays(checkpoint.files[ARRAYS])
-        lost, first_frames = self.world.restore(arrays, progress)
-        return self.source.restore(checkpoint, arrays, store, first_frames=first_frames) + lost
+        with malformed_is_damage(checkpoint):
+            learner = {
+                name.removesuffix(".safetensors"): load_tensors(data)
+                for name, data in checkpoint.files.items()
+                if name.endswith(".safetensors") and name != ARRAYS
+            }
+            self.learner.load_state(learner, updates=self.counters.updates)
+            arrays = load_arrays(checkpoint.files[ARRAYS])
+            lost, first_frames = self.world.restore(arrays, progress)
+            return self.source.restore(checkpoint, arrays, store, first_frames=first_frames) + lost
+
+
+@contextmanager
+def malformed_is_damage(checkpoint: Checkpoint) -> Iterator[None]:
+    """Name a checkpoint whose files have the right checksums, but not the content that Redline writes."""
+    try:
+        yield
+    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise DamagedError(
+            f"{checkpoint.path} does not hold what Redline writes ({type(error).__name__}: {error}): "
+            "remove that folder to go on from an older checkpoint"
+        ) from error
 
 
 def is_warmup(job: Job, steps: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
-from redline.files import explain, replace_file
+from redline.files import explain, read_bounded, replace_file
 from redline.jsonl import plain_text
 
 MAX_BYTES = 1_000_000
@@ -17,12 +17,10 @@ MAX_BYTES = 1_000_000
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Read a TOML file; `what` names it in the line that says what is wrong with it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{what} {path} is larger than {MAX_BYTES:_} bytes: is it the right file?")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, follow_links=True).decode())
     except OSError as error:
         raise UserError(f"{what} {path} can't be read: {(error.strerror or str(error)).lower()}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{what} {path} is not TOML: {plain_text(error)}") from None
 
 
