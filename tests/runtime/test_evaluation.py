@@ -356,8 +356,8 @@ def test_greedy_episodes_count_for_nothing_else(tmp_path: Path, listener: Any) -
     trained = rows_of(run, "actor")
     assert len(rows_of(run, "greedy")) >= 3
     assert session.trainer.counters.episodes == len(trained) < 25
-    assert list(session.trainer.scores.recent) == [row["return"] for row in trained]
-    assert session.trainer.scores.best == max(row["return"] for row in trained)
+    assert list(session.trainer.scores.recent_returns) == [row["return"] for row in trained]
+    assert session.trainer.scores.best_return == max(row["return"] for row in trained)
     assert listener.readings[-1].mean_return_100 == pytest.approx(sum(r["return"] for r in trained) / len(trained))
 
 

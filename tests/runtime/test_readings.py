@@ -101,7 +101,7 @@ def test_the_newest_evaluation_is_told_with_its_step() -> None:
     loop = loop_of(trainer)
     gauges = loop.read()
     assert (gauges.greedy_return, gauges.greedy_at_steps) == (None, None)
-    trainer.scores.greedy, trainer.counters.evaluated_steps = 18.5, 4_000
+    trainer.scores.greedy_return, trainer.counters.evaluated_steps = 18.5, 4_000
     gauges = loop.read()
     assert (gauges.greedy_return, gauges.greedy_at_steps, gauges.mean_return_100) == (18.5, 4_000, None)
 

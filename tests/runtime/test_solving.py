@@ -176,7 +176,11 @@ def test_what_solved_goes_by_survives_a_checkpoint() -> None:
     take(scores, 17.5)
     again, scores_again = counters_from_json(counters_to_json(counters, scores))
     assert again == counters
-    assert (scores_again.confirmed, scores_again.solved_target, scores_again.first) == (17.5, 18.0, [1.0] * 10)
+    assert (scores_again.confirmed_return, scores_again.solved_target, scores_again.first_returns) == (
+        17.5,
+        18.0,
+        [1.0] * 10,
+    )
 
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf")])

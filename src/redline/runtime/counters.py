@@ -1,6 +1,5 @@
 """What a run has done so far: counters that only grow, the updates that they make due, and returns of episodes."""
 
-from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -104,98 +103,81 @@ class Pacing:
 class Scores:
     """Returns of the newest episodes, unclipped."""
 
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))
-    best: float | None = None
-    greedy: float | None = None  # mean return of the newest evaluation; `recent` has none of its episodes
-    confirmed: float | None = None  # mean of the newest confirming games
+    recent_returns: list[float] = field(default_factory=list)  # of the last 100 episodes of training
+    best_return: float | None = None
+    greedy_return: float | None = None  # mean of the newest evaluation
+    confirmed_return: float | None = None  # mean of the newest confirming games
     solved_target: float | None = None  # the target that they confirmed; None before
-    first: list[float] = field(default_factory=list)  # returns of the first episodes
-    lengths_steps: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW_EPISODES))  # of the recent ones
-    curve: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=CURVE_EPISODES))  # (time_s, return)
+    first_returns: list[float] = field(default_factory=list)  # of the first ten episodes
+    recent_lengths_steps: list[int] = field(default_factory=list)  # of the last 100 episodes
+    curve: list[tuple[float, float]] = field(default_factory=list)  # (time_s, return); a checkpoint does not keep it
 
     def add(self, episode_return: float, *, time_s: float, length_steps: int | None = None) -> None:
         """Add an episode that ended after `time_s` of training."""
-        self.recent.append(episode_return)
+        self.recent_returns.append(episode_return)
+        del self.recent_returns[:-WINDOW_EPISODES]
         if length_steps is not None:
-            self.lengths_steps.append(length_steps)
+            self.recent_lengths_steps.append(length_steps)
+            del self.recent_lengths_steps[:-WINDOW_EPISODES]
         self.curve.append((time_s, episode_return))
-        if len(self.first) < SHORT_WINDOW_EPISODES:
-            self.first.append(episode_return)
-        self.best = episode_return if self.best is None else max(self.best, episode_return)
+        del self.curve[:-CURVE_EPISODES]
+        if len(self.first_returns) < SHORT_WINDOW_EPISODES:
+            self.first_returns.append(episode_return)
+        self.best_return = episode_return if self.best_return is None else max(self.best_return, episode_return)
 
     @property
     def mean(self) -> float | None:
         """Mean of the last 100 episodes, or of as many as there are."""
-        return sum(self.recent) / len(self.recent) if self.recent else None
+        return _mean(self.recent_returns) if self.recent_returns else None
 
     @property
     def mean_length_steps(self) -> float | None:
         """Mean length of the same episodes."""
-        return sum(self.lengths_steps) / len(self.lengths_steps) if self.lengths_steps else None
+        return _mean(self.recent_lengths_steps) if self.recent_lengths_steps else None
 
     @property
     def first_mean(self) -> float | None:
         """Mean of the first ten episodes; None before they are over."""
-        return sum(self.first) / len(self.first) if len(self.first) == SHORT_WINDOW_EPISODES else None
+        return _mean(self.first_returns) if len(self.first_returns) == SHORT_WINDOW_EPISODES else None
 
     @property
     def newest_mean(self) -> float | None:
         """Mean of the newest ten episodes; None before there are as many."""
-        newest = list(self.recent)[-SHORT_WINDOW_EPISODES:]
-        return sum(newest) / len(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
+        newest = self.recent_returns[-SHORT_WINDOW_EPISODES:]
+        return _mean(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
 
     @property
     def is_full(self) -> bool:
         """Whether the mean is over a whole hundred."""
-        return len(self.recent) == WINDOW_EPISODES
+        return len(self.recent_returns) == WINDOW_EPISODES
 
     def reached(self, target: float) -> bool:
         """Whether the mean of a whole hundred is at least `target`."""
         return self.is_full and self.mean is not None and self.mean >= target
 
 
-def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
-    """Return both as plain data."""
-    return {
-        "counters": asdict(counters),
-        "recent_returns": list(scores.recent),
-        "best_return": scores.best,
-        "greedy_return": scores.greedy,
-        "confirmed_return": scores.confirmed,
-        "solved_target": scores.solved_target,
-        "first_returns": scores.first,
-        "recent_lengths_steps": list(scores.lengths_steps),
-    }
+def _mean(values: list[float] | list[int]) -> float:
+    return sum(values) / len(values)
 
 
 class SavedState(msgspec.Struct):
-    """What `counters_to_json` returns, as a checkpoint keeps it beside what the envs need."""
+    """What a checkpoint keeps in state.json beside the fields of `Scores`."""
 
     counters: Counters
-    recent_returns: list[float]
-    best_return: float | None
     env_seed: int | None = None
     num_envs: int = 1
-    greedy_return: float | None = None
-    confirmed_return: float | None = None
-    solved_target: float | None = None
-    first_returns: list[float] = []
-    recent_lengths_steps: list[int] = []
+
+
+def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
+    """Return both as plain data."""
+    saved = asdict(scores)
+    del saved["curve"]
+    return {"counters": asdict(counters), **saved}
 
 
 def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
     """Return what `counters_to_json` was given; DamagedError names a field that holds something else."""
     try:
-        saved = msgspec.convert(tamed(data), SavedState)
+        return msgspec.convert(tamed(data), SavedState).counters, msgspec.convert(tamed(data), Scores)
     except msgspec.ValidationError as error:
         raise DamagedError(f"a checkpoint's state.json is damaged: {error}: remove that checkpoint") from error
-    scores = Scores(
-        recent=deque(saved.recent_returns, maxlen=WINDOW_EPISODES),
-        best=saved.best_return,
-        greedy=saved.greedy_return,
-        confirmed=saved.confirmed_return,
-        solved_target=saved.solved_target,
-        first=saved.first_returns,
-        lengths_steps=deque(saved.recent_lengths_steps, maxlen=WINDOW_EPISODES),
-    )
-    return saved.counters, scores

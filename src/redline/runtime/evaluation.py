@@ -287,11 +287,11 @@ def record_evaluation(
         f"evaluation {number}{how and f' ({how})'} with the weights of step {weights_steps:,}: mean {mean:.2f}, "
         f"min {lowest:g}, max {highest:g} of {len(returns)} episodes, in {evaluation.duration_s:.1f} s"
     )
-    scores.greedy, target = mean, job.limits.target_eval_return
+    scores.greedy_return, target = mean, job.limits.target_eval_return
     counters.evaluations, counters.evaluated_steps, counters.evaluated_at_s = number, weights_steps, counters.time_s
     if evaluation.is_confirmation and target is not None:
         needed = target - CONFIRMING_SLACK
-        scores.confirmed = mean
+        scores.confirmed_return = mean
         if mean >= needed:
             scores.solved_target = target
         log.display.note(

@@ -84,9 +84,9 @@ def drain(readings: Readings) -> Outcome:
 
 def solved_by(job: Job, counters: Counters, scores: Scores) -> Solved | None:
     """Return how a run reached its target, if it did."""
-    if scores.confirmed is None or not job.limits.is_solved(scores):
+    if scores.confirmed_return is None or not job.limits.is_solved(scores):
         return None
-    return Solved(counters.solved_s, scores.confirmed, how=describe_acting(job))
+    return Solved(counters.solved_s, scores.confirmed_return, how=describe_acting(job))
 
 
 class Session(AbstractContextManager["Session"]):
@@ -195,7 +195,7 @@ class Session(AbstractContextManager["Session"]):
         counters.evaluation_s += self._evaluation_s
         if job.limits.is_solved(scores):
             counters.elapsed_s = counters.solved_s = self._elapsed_s()
-            self.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed)
+            self.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed_return)
             if isinstance(job.algorithm.explore, Sampled):
                 self._compare_with_argmax(evaluator, requested_stop)
 

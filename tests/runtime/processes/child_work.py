@@ -53,7 +53,7 @@ def answer_status(status: SharedStatus, index: int) -> None:
     counters, scores = Counters(evaluations=2), Scores()
     status.read_evaluations(counters, scores)
     assert (counters.evaluations, counters.evaluated_steps, counters.solved_s) == (3, 900, 60.0)
-    assert (scores.greedy, scores.confirmed, scores.solved_target) == (12.5, None, None)
+    assert (scores.greedy_return, scores.confirmed_return, scores.solved_target) == (12.5, None, None)
     slot.played(8)
     slot.played(8)
     slot.acted_with(60)

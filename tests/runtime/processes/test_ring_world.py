@@ -291,7 +291,7 @@ def test_episodes_come_out_as_they_were_played(set_table: Callable[..., Table]) 
     assert table.trainer.vector_step() == [first, replace(second, lane=ENVS), replace(third, lane=ENVS + 1)]
     assert [table.trainer.vector_step() for _ in range(4)] == [[], [], [replace(second, lane=ENVS)], []]
     assert table.trainer.counters.episodes == 4
-    assert list(table.trainer.scores.recent) == [0.1 + 0.2, -1e12, float("inf"), -1e12]
+    assert list(table.trainer.scores.recent_returns) == [0.1 + 0.2, -1e12, float("inf"), -1e12]
 
 
 def test_free_gives_out_the_episodes_of_all_its_takes(set_table: Callable[..., Table]) -> None:

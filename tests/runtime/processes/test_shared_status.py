@@ -41,7 +41,7 @@ def test_what_one_process_shows_another_sees(start_child: StartChild) -> None:
     status.answer_sync(4, is_safe=False)
     status.answer_sync(5, is_safe=True)
     status.show_progress(steps=1_000, updates=70)
-    status.show_evaluations(Counters(evaluations=3, evaluated_steps=900, solved_s=60.0), Scores(greedy=12.5))
+    status.show_evaluations(Counters(evaluations=3, evaluated_steps=900, solved_s=60.0), Scores(greedy_return=12.5))
     status.order_save()
     status.order_save()
     status.bells[FIRST_ACTOR + 1].ring()

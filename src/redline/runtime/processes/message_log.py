@@ -186,7 +186,7 @@ class MessageLog:
         record_evaluation(evaluation, job=self._job, counters=counters, scores=scores, log=self.log)
         if evaluation.is_confirmation and self._job.limits.is_solved(scores):
             counters.solved_s = time.monotonic() - self.waited_from_s
-            self.log.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed)
+            self.log.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed_return)
             self.limit = SOLVED
         self._status.show_evaluations(counters, scores)
 

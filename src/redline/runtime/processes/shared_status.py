@@ -134,16 +134,18 @@ class SharedStatus:
 
     def show_evaluations(self, counters: Counters, scores: Scores) -> None:
         """Show the learner the results of the evaluations so far."""
-        results = counters.evaluated_steps, scores.greedy, scores.confirmed, scores.solved_target, counters.solved_s
-        self._results[1:6] = [math.nan if value is None else value for value in results]
+        returns = scores.greedy_return, scores.confirmed_return, scores.solved_target
+        known = [math.nan if value is None else value for value in returns]
+        self._results[1:6] = counters.evaluated_steps, *known, counters.solved_s
         self._results[0] = counters.evaluations  # written last: a reader that sees it sees the rest
 
     def read_evaluations(self, counters: Counters, scores: Scores) -> None:
         """Take over results that are newer."""
-        number, steps, *means, solved_s = self._results[:6].tolist()
+        number, steps, *returns, solved_s = self._results[:6].tolist()
         if number > counters.evaluations:
             counters.evaluations, counters.evaluated_steps, counters.solved_s = int(number), int(steps), solved_s
-            scores.greedy, scores.confirmed, scores.solved_target = (None if math.isnan(one) else one for one in means)
+            known = [None if math.isnan(value) else value for value in returns]
+            scores.greedy_return, scores.confirmed_return, scores.solved_target = known
 
     # Progress of the learner
 
