@@ -86,7 +86,7 @@ def test_a_missing_extra_is_told_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setattr(redline.cli.tune, "find_spec", lambda name: None)
     assert main(list(SEARCH)) == BAD_INPUT
-    assert capsys.readouterr().err == "redline: redline tune needs Optuna: pip install 'redline[tune]'\n"
+    assert capsys.readouterr().err == "redline: redline tune needs Optuna: pip install 'optuna>=5,<6'\n"
 
 
 def test_a_screen_shows_the_best_those_under_way_and_the_newest() -> None:

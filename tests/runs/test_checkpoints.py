@@ -320,6 +320,6 @@ def test_save_cut_short_by_a_file_size_limit_leaves_the_last_checkpoint_untouche
 def test_manifest_is_json_that_others_can_read(store: CheckpointStore) -> None:
     manifest = json.loads((save(store, 100, score=2.0) / "manifest.json").read_bytes())
     assert manifest["schema"] == 1
-    assert set(manifest["files"]) == {WEIGHTS, "optimizer.safetensors", "state.json", "run.json"}
+    assert set(manifest["files"]) == {WEIGHTS, "optimizer.safetensors", "state.json", "run.copy.json"}
     assert set(manifest["files"][WEIGHTS]) == {"bytes", "sha256"}
     assert set(manifest["replay"]["lanes"][0]["chunks"][0]) == {"segment", "offset", "length", "sha256"}

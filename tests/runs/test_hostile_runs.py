@@ -135,10 +135,10 @@ def alter(run: Path, old: str, new: str) -> None:
 
 def test_flipped_digit_of_run_json_is_noticed_named_and_can_be_undone(closed_run: Path) -> None:
     alter(closed_run, "0.99", "0.91")
-    with pytest.raises(AlteredError, match=r"returns.gamma 0.99 → 0.91.*cp .*checkpoints/0/run.json") as refused:
+    with pytest.raises(AlteredError, match=r"returns.gamma 0.99 → 0.91.*cp .*checkpoints/0/run.copy.json") as refused:
         read_unaltered_run_json(closed_run)
     assert "--accept-changes" in str(refused.value)
-    (closed_run / "run.json").write_bytes((closed_run / "checkpoints" / "0" / "run.json").read_bytes())
+    (closed_run / "run.json").write_bytes((closed_run / "checkpoints" / "0" / "run.copy.json").read_bytes())
     assert read_unaltered_run_json(closed_run)["config"]["returns"]["gamma"] == 0.99
 
 

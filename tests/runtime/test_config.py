@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,3 +108,25 @@ def test_a_run_ends_at_its_first_limit(limits: Limits, reason: str | None) -> No
 def test_a_target_needs_a_whole_hundred_of_episodes() -> None:
     scores = Scores(recent_returns=[7.0] * 99)
     assert Limits(target_return=7.0).reached(Counters(), scores, frames_per_step=4, invocation_s=0.0) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"checkpoint_minutes": float("inf")},
+        {"checkpoint_minutes": 1e-320},
+        {"max_minutes": 1e-320},
+        {"max_minutes": float("nan")},
+        {"max_steps": 99999999999999999999},
+        {"predict": {"huber_delta": 1e-320}},
+        {"optimizer": {"lr": 1e308}},
+        {"env": {"max_episode_frames": 2**31}},
+        {"env": {"max_episode_frames": 99999999999999999999}},
+        {"log_dir": "a\x00b"},
+        {"log_dir": "\udcff"},
+        {"device": "cpu\x1b[31m"},
+    ],
+)
+def test_what_no_setting_can_mean_is_refused_wherever_it_comes_from(settings: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        from_settings(Job(), settings)

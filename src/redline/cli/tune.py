@@ -42,7 +42,7 @@ from redline.tune.training import Launch
 if TYPE_CHECKING:
     from redline.tune.tuner import Found
 
-MISSING = "redline tune needs Optuna: pip install 'redline[tune]'"
+MISSING = "redline tune needs Optuna: pip install 'optuna>=5,<6'"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def find_encoder() -> ModuleType:
         return import_module("av")
     except ImportError as error:
         raise UserError(
-            f"an .mp4 needs PyAV, which is not here ({error}): pip install 'redline[video]', in the repository "
+            f"an .mp4 needs PyAV, which is not here ({error}): pip install av, in the repository "
             f"make setup EXTRAS=video; a .gif needs nothing more"
         ) from None
 

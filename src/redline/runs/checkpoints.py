@@ -16,6 +16,7 @@ from redline.runs.manifest import (
     MANIFEST,
     REPLACED,
     REPLAY,
+    RUN_COPY,
     RUN_JSON,
     STATE,
     Checkpoint,
@@ -88,6 +89,7 @@ class CheckpointStore:
             with explained(CheckpointError, self.path, before=f"checkpoint {steps} is not saved: "):
                 self.run.sync_records()
                 self.segments.sync()
+                make_own_folder(self.path)  # somebody may have removed it
                 _write_folder(temporary, contents | {MANIFEST: manifest})
                 self._publish(temporary, target)
         finally:
@@ -136,7 +138,7 @@ class CheckpointStore:
     def _run_json(self) -> dict[str, BytesLike]:
         """Return the run's settings, with which they can be restored if somebody damages them."""
         with suppress(OSError):
-            return {RUN_JSON: b"".join(read_pieces(self.run.path / RUN_JSON))}
+            return {RUN_COPY: b"".join(read_pieces(self.run.path / RUN_JSON))}
         return {}
 
     def _publish(self, temporary: Path, target: Path) -> None:
@@ -185,7 +187,7 @@ class CheckpointStore:
 
 def _checked(files: Mapping[str, BytesLike]) -> dict[str, BytesLike]:
     for name in files:
-        if FILE_NAME.fullmatch(name) is None or name in (MANIFEST, STATE, RUN_JSON):
+        if FILE_NAME.fullmatch(name) is None or name in (MANIFEST, STATE, RUN_COPY):
             raise ValueError(f"{name!r} cannot name a file of a checkpoint")
     return dict(files)
 

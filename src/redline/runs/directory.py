@@ -30,7 +30,7 @@ from redline.files import (
 from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines, plain_text, tamed
 from redline.runs.blocks import BlockWriter, cut_blocks_after, lost_recordings, set_aside
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
-from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_JSON, checkpoint_folders
+from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_COPY, RUN_JSON, checkpoint_folders
 
 MAX_RUN_JSON_BYTES = 16_000_000
 MAX_SLUG_CHARACTERS = 64
@@ -78,7 +78,7 @@ def read_unaltered_run_json(directory: Path) -> dict[str, Any]:
     run, is_as_written = _read_run_json(directory)
     if not is_as_written:
         known = _newest_copy(directory)
-        before = {} if known is None else _read_run_json(known)[0].get("config", {})
+        before = {} if known is None else _read_run_json(known.parent, known.name)[0].get("config", {})
         changes = _differences(before, run.get("config", {})) if before else "no checkpoint tells what it was"
         raise AlteredError(
             f"{directory / RUN_JSON} is not as Redline wrote it ({changes}): {_way_back(directory)}"
@@ -87,9 +87,9 @@ def read_unaltered_run_json(directory: Path) -> dict[str, Any]:
     return run
 
 
-def _read_run_json(directory: Path) -> tuple[dict[str, Any], bool]:
+def _read_run_json(directory: Path, name: str = RUN_JSON) -> tuple[dict[str, Any], bool]:
     """Return what the file says, and whether it has the checksum that Redline wrote; older ones have none."""
-    path = directory / RUN_JSON
+    path = directory / name
     try:
         content = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -113,14 +113,14 @@ def _checksum(run: Mapping[str, object]) -> str:
 
 
 def _newest_copy(directory: Path) -> Path | None:
-    """Return the newest checkpoint that keeps a copy of `run.json`."""
-    folders = checkpoint_folders(directory / CHECKPOINTS)
-    return next((folder for folder in folders if (folder / RUN_JSON).is_file()), None)
+    """Return the copy of `run.json` in the newest checkpoint that has one."""
+    copies = (folder / RUN_COPY for folder in checkpoint_folders(directory / CHECKPOINTS))
+    return next((copy for copy in copies if copy.is_file()), None)
 
 
 def _way_back(directory: Path) -> str:
     copy = _newest_copy(directory)
-    return "" if copy is None else f"restore it with: cp {copy / RUN_JSON} {directory / RUN_JSON}; "
+    return "" if copy is None else f"restore it with: cp {copy} {directory / RUN_JSON}; "
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

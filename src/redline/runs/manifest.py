@@ -21,7 +21,8 @@ from redline.files import explained, read_json_object, sha256_of_file
 from redline.jsonl import SCHEMA, as_python
 from redline.runs.segments import find_locations, read_chunk
 
-RUN_JSON = "run.json"  # of the run; a checkpoint keeps a copy
+RUN_JSON = "run.json"
+RUN_COPY = "run.copy.json"  # of run.json, in each checkpoint
 MANIFEST = "manifest.json"
 STATE = "state.json"
 CHECKPOINTS = "checkpoints"

@@ -31,7 +31,7 @@ CLOSING_S = 10.0  # for all sinks of a run to finish
 
 ENTRY_POINTS = "redline.sinks"  # group: each names a function that takes a RunStart and returns a sink
 TENSORBOARD, WANDB, TRACKIO = "tensorboard", "wandb", "trackio"
-HOW_TO_GET_IT = "no TensorBoard curves: pip install 'redline[tensorboard]' adds them"
+HOW_TO_GET_IT = "no TensorBoard curves: pip install tensorboard adds them"
 PROJECT = "redline"  # at a tracker
 
 GROUPS = {
@@ -175,7 +175,7 @@ def find_tracker(name: str) -> OpenSink:
     """Return the function that opens a tracker; UserError if it is unknown or not installed."""
     if name in (WANDB, TRACKIO, TENSORBOARD):
         if find_spec(name) is None:
-            raise UserError(f"--track {name} needs a package that is not here: pip install 'redline[{name}]'")
+            raise UserError(f"--track {name} needs a package that is not here: pip install {name}")
         own: dict[str, OpenSink] = {WANDB: WeightsAndBiases, TRACKIO: Trackio, TENSORBOARD: TensorBoard}
         return own[name]
     points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}

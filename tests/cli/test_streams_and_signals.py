@@ -1,0 +1,148 @@
+"""A training outlives its display; a signal ends a command at any moment, in one line, with the right exit code."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from redline.cli.stopping import REPEATED_S, StopRequest
+from redline.cli.streams import LossyFile
+from redline.jsonl import read_records
+
+REDLINE = [sys.executable, "-m", "redline.cli.main"]
+TRAIN = [*REDLINE, "train", "--env", "CartPole-v1", "--model", "dqn", "--plain", "--log-dir"]
+SHORT = ["--max-steps", "1000"]
+LONG = ["--max-minutes", "5"]
+PATIENCE_S = 120.0
+
+
+def run_of(folder: Path) -> Path:
+    (found,) = folder.rglob("run.json")
+    return found.parent
+
+
+def wait_for_run(folder: Path) -> Path:
+    end_s = time.monotonic() + PATIENCE_S
+    while not list(folder.rglob("metrics.jsonl")):
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    return run_of(folder)
+
+
+def test_training_goes_on_when_its_display_meets_a_full_disk(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*TRAIN, str(tmp_path), *SHORT], check=False, stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S
+        )
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    run = run_of(tmp_path)
+    assert list((run / "checkpoints").glob("1000"))
+    warnings = [row["message"] for row in read_records(run / "events.jsonl") if row["event"] == "warning"]
+    assert warnings == ["lines of the display are lost: No space left on device"]
+
+
+def test_training_needs_no_stdout_and_no_stderr(tmp_path: Path) -> None:
+    closed = " ".join([*TRAIN, str(tmp_path), *SHORT, ">&-", "2>&-", "<&-"])
+    assert subprocess.run(["sh", "-c", closed], check=False, timeout=PATIENCE_S).returncode == 0
+    run = run_of(tmp_path)
+    # no file of the run got the number of stdout, so nothing was printed into one
+    assert all(row.get("schema") == 1 for row in read_records(run / "metrics.jsonl"))
+    assert (run / "run.lock").read_bytes() == b""
+
+
+def test_a_command_whose_output_is_lost_says_so_and_fails() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*REDLINE, "recipes"], check=False, stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode() == "redline: a part of the output is lost: no space left on device\n"
+
+
+def test_letters_that_a_locale_lacks_are_replaced() -> None:
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run([*REDLINE, "recipes"], check=False, capture_output=True, timeout=PATIENCE_S, env=ascii_only)
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+
+
+def test_lossy_file_remembers_the_first_error_and_what_is_lost() -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    file = LossyFile(descriptor)
+    assert (file.write(b"12345"), file.write(b"678")) == (5, 3)
+    assert (str(file.error), file.lost_bytes) == ("[Errno 28] No space left on device", 8)
+    os.close(descriptor)
+
+
+def test_closed_terminal_stops_a_training_with_a_checkpoint_and_no_traceback(tmp_path: Path) -> None:
+    own, its = pty.openpty()
+    training = subprocess.Popen(
+        [*TRAIN, str(tmp_path), *LONG], stdin=its, stdout=its, stderr=subprocess.PIPE, start_new_session=True
+    )
+    os.close(its)
+    run = wait_for_run(tmp_path)
+    os.close(own)  # what it prints from now on is an EIO
+    training.send_signal(signal.SIGHUP)
+    _, said = training.communicate(timeout=PATIENCE_S)
+    assert (training.returncode, b"Traceback" in said) == (75, False)
+    assert list((run / "checkpoints").iterdir())
+
+
+def test_nohup_keeps_a_training_alive(tmp_path: Path) -> None:
+    training = subprocess.Popen(
+        ["nohup", *TRAIN, str(tmp_path), *LONG], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    run = wait_for_run(tmp_path)
+    training.send_signal(signal.SIGHUP)
+    time.sleep(1.0)
+    assert training.poll() is None
+    training.terminate()
+    assert training.wait(PATIENCE_S) == 75
+    assert read_records(run / "events.jsonl")[-1]["event"] == "checkpoint"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGHUP, 75), (signal.SIGINT, 1)])
+def test_signal_while_modules_load_is_one_line(number: signal.Signals, code: int) -> None:
+    # the moment is certain: this process sends itself the signal when the first large module is asked for
+    program = (
+        "import os, sys\n"
+        "class Early:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == 'rich': os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Early())\n"
+        "from redline.cli import start\n"
+        "sys.argv = ['redline', 'train', '--max-steps', '10']\n"
+        "sys.exit(start())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=PATIENCE_S)
+    said = "interrupted" if number is signal.SIGINT else f"stopped by {number.name}"
+    assert (done.returncode, done.stderr.decode()) == (code, f"redline: {said}\n")
+
+
+def test_second_signal_interrupts_and_a_repeated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # to the process, and to its group
+        assert stop.reason() == "SIGTERM"
+        now_s += 2 * REPEATED_S
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # the next one ends the process
+
+
+def test_signals_that_were_ignored_stay_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.reason() is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
