@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from redline.jsonl import Row, encode_row
+from redline.report.hardware_use import Samples
+from redline.report.rows import RowFile, collect
 from redline.report.run_files import RunFiles, load_runs
 
 T0 = 1_700_000_000.0  # when they all begin
@@ -53,6 +55,16 @@ def write_run(folder: Path, run: Mapping[str, Any] | None = None, **rows: Iterab
     for kind, lines in rows.items():
         (folder / f"{kind}.jsonl").write_bytes(b"".join(encode_row(row) for row in lines))
     return folder
+
+
+def collected(rows: Iterable[Row], **more: Any) -> RowFile:
+    """Return what is read of a hardware.jsonl with these samples."""
+    return collect([(b"\n", row) for row in rows], "hardware", **more)
+
+
+def samples_of(rows: Iterable[Row]) -> Samples:
+    """Return samples by column."""
+    return Samples(collected(rows).rows)
 
 
 def made_run(folder: Path, run: Mapping[str, Any] | None = None, **rows: Iterable[Row]) -> RunFiles:

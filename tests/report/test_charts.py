@@ -12,7 +12,7 @@ from PIL import Image
 
 from redline.report.amounts import amount, moment, share, size, span
 from redline.report.charts import Bar, Line, LineChart, ShareChart, Spread, SpreadChart, over_time, page_data, thinned
-from redline.report.parts import Cell, Compared, PageParts, Section, Table, Text, grid, render_page
+from redline.report.parts import Cell, Table, Text, grid, render_parts
 from redline.report.png import draw, save_png, shorten, tick_text
 
 TIMES = [0.0, 1.0, 2.0, 3.0]
@@ -29,7 +29,7 @@ def drawn(chart: LineChart) -> dict[str, Any]:
 
 
 def html(*parts: Any) -> str:
-    return render_page(PageParts("a page", "", parts), unix_s=0.0)
+    return render_parts("a page", "", parts, unix_s=0.0)
 
 
 def test_series_that_share_their_places_share_a_column() -> None:
@@ -58,7 +58,7 @@ def test_series_without_an_entry_of_their_own_belong_to_the_one_before() -> None
 def test_any_values_give_a_chart(values: list[float], tmp_path: Path) -> None:
     chart = line_chart(Line("x", TIMES[: len(values)], values), bottom=0.0)
     drawn(chart)
-    html(grid([chart], owner="run", max_points=100))
+    html(grid([chart], max_points=100))
     save_png(chart, tmp_path / "a.png")
 
 
@@ -111,23 +111,15 @@ def test_short_runs_are_shown_in_seconds() -> None:
     assert over_time(line_chart(Line("a", [0.5, 10.0], [1, 2]))).x_label == "minutes"
 
 
-def test_charts_of_a_run_called_comparison_and_of_the_comparison_are_all_kept() -> None:
-    chart = line_chart(Line("a", TIMES, TIMES))
-    owners = ("comparison", Compared("comparison"), "comparison")
-    page = PageParts("", "", [Section("x", [grid([chart], owner=owner, max_points=9)]) for owner in owners])
-    assert set(page.charts()) == {("comparison", "speed"), (Compared("comparison"), "speed")}
-    assert render_page(page, unix_s=0.0).count("<figure") == 3
-
-
 def test_a_legend_names_series_in_full_and_one_series_needs_none() -> None:
     name = "a run with a name that is far too long to stand in any legend of a picture, of all things"
     one, two = Line(name, TIMES, TIMES), Line("b", TIMES, TIMES)
-    assert f"</i>{name}</button>" in html(grid([line_chart(one, two)], owner="run", max_points=9))
-    assert '<button type="button" data-key' not in html(grid([line_chart(one)], owner="run", max_points=9))
+    assert f"</i>{name}</button>" in html(grid([line_chart(one, two)], max_points=9))
+    assert '<button type="button" data-key' not in html(grid([line_chart(one)], max_points=9))
 
 
 def test_numbers_are_there_without_script() -> None:
-    page = html(grid([line_chart(Line("a", TIMES, [4, 8, 2, 6]))], owner="run", max_points=9))
+    page = html(grid([line_chart(Line("a", TIMES, [4, 8, 2, 6]))], max_points=9))
     cells = "".join(f'<td class="n">{value}</td>' for value in (4, 6, 2, 8))
     assert f"<tr><td>a</td>{cells}</tr>" in page.split("<noscript>")[1]
 
@@ -137,7 +129,7 @@ def test_shares_are_drawn_to_scale() -> None:
     axes = draw(chart).axes[0]
     assert [patch.get_width() for patch in axes.patches] == [0.25, 0.75]
     assert axes.get_xlim() == (0.0, 1.0)
-    page = html(grid([chart], owner="run", max_points=9))
+    page = html(grid([chart], max_points=9))
     assert "width:25.0%;color:var(--s0)" in page
     assert "width:75.0%;color:var(--rest)" in page
 
@@ -147,7 +139,7 @@ def test_interval_of_a_few_runs_never_squeezes_them() -> None:
     low, high = chart.limits()
     assert low == 0.0
     assert 12.0 < high < 20.0
-    page = html(grid([chart], owner="run", max_points=9))
+    page = html(grid([chart], max_points=9))
     assert '<i class="band" style="left:0.0%;right:0.0%"></i>' in page
     assert page.count('<i class="dot"') == 2
 
@@ -159,7 +151,7 @@ def test_hostile_labels_are_shown_as_they_are(tmp_path: Path) -> None:
         ShareChart("x", "x", "x", (Bar(HOSTILE, ((HOSTILE, 0.5),)),)),
         SpreadChart("x", "x", "x", (Spread(HOSTILE, (1.0,), 1.0, None, None, 0),)),
     )
-    page = html(grid(charts, owner="run", max_points=9))
+    page = html(grid(charts, max_points=9))
     assert page.encode()
     assert "<script>document" not in page
     assert "<img" not in page
@@ -168,7 +160,7 @@ def test_hostile_labels_are_shown_as_they_are(tmp_path: Path) -> None:
 
 
 def test_data_cannot_end_the_script_that_holds_it() -> None:
-    page = html(grid([line_chart(Line(HOSTILE + "<!--", TIMES, TIMES))], owner="run", max_points=9))
+    page = html(grid([line_chart(Line(HOSTILE + "<!--", TIMES, TIMES))], max_points=9))
     text = page.split('<script type="application/json">')[1].split("</script>")[0]
     assert "<" not in text
     assert json.loads(text)["lines"][0]["label"] == HOSTILE + "<!--"

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from made_runs import T0, episode, event, facts, made_run, sample
+from made_runs import T0, episode, event, facts, made_run, sample, samples_of
 
 from redline.monitor.hardware import means
 from redline.report.run_files import RunFiles
-from redline.report.run_series import Integrals, episode_spans, joined_rows
+from redline.report.run_series import episode_spans, joined_rows
 
 
 def test_means_weigh_each_sample_by_its_overlap(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_fast_way_is_the_slow_way() -> None:
     spans = [
         (T0 + begin, T0 + begin + rng.expovariate(1.0)) for begin in (rng.uniform(-5.0, end_s) for _ in range(300))
     ]
-    fast = Integrals(rows).means(spans)
+    fast = samples_of(rows).means(spans)
     slow = [means(rows, begin_unix_s=begin, end_unix_s=end) for begin, end in spans]
     assert any(not found for found in slow)
     assert [set(found) for found in fast] == [set(found) for found in slow]
@@ -99,6 +99,6 @@ def test_many_episodes_and_samples_take_no_product_of_both() -> None:
     rows = [sample(float(n + 1), rss_bytes=float(n)) for n in range(5_000)]
     spans = [(T0 + n / 10, T0 + n / 10 + 0.1) for n in range(50_000)]
     started_s = time.process_time()
-    found = Integrals(rows).means(spans)
+    found = samples_of(rows).means(spans)
     assert found[25_005] == {"rss_bytes": pytest.approx(2_500.0)}
     assert time.process_time() - started_s < 5.0  # pair by pair it would be minutes

@@ -1,12 +1,11 @@
 """The largest processes of a recording, and why its GPUs were slowed down."""
 
-import os
 from pathlib import Path
 
-from made_runs import made_run, sample, write_run
+from made_runs import made_run, sample
 
 from redline.jsonl import Row
-from redline.report.hardware_use import LARGEST, largest_processes
+from redline.report.hardware_use import LARGEST
 from redline.report.run_charts import NEVER, throttling_chart
 
 
@@ -19,12 +18,12 @@ def test_cores_are_means_over_time_and_memory_is_the_peak(tmp_path: Path) -> Non
         sample(1.0, watched=[process(7, 2.0, 5e8)]),
         sample(4.0, 3.0, watched=[process(7, 1.0, 3e8), process(8, 0.5, 1e8, role="actor")]),
     ]
-    found = largest_processes(write_run(tmp_path, hardware=rows) / "hardware.jsonl")
-    assert [(use.pid, use.role, use.cores, use.rss_peak_bytes) for use in found.largest] == [
+    found = made_run(tmp_path, hardware=rows).processes
+    assert [(use.pid, use.role, use.cores, use.rss_peak_bytes) for use in found.largest()] == [
         (7, "learner", 1.25, 5e8),
         (8, "actor", 0.5, 1e8),
     ]
-    assert (found.count, found.samples, found.is_whole) == (2, 2, True)
+    assert len(found.found) == 2
 
 
 def test_memory_on_gpus_is_that_of_all_at_a_time_also_of_strangers(tmp_path: Path) -> None:
@@ -38,32 +37,24 @@ def test_memory_on_gpus_is_that_of_all_at_a_time_also_of_strangers(tmp_path: Pat
         sample(1.0, watched=[process(7, 1.0, 1e8)], gpus=gpus((7, 1e9), (7, 2e9))),
         sample(2.0, watched=[process(7, 1.0, 1e8)], gpus=gpus((7, 2e9), (99, 5e9))),
     ]
-    found = largest_processes(write_run(tmp_path, hardware=rows) / "hardware.jsonl")
-    assert [(use.pid, use.role, use.gpu_peak_bytes) for use in found.largest] == [(7, "learner", 3e9), (99, None, 5e9)]
+    found = made_run(tmp_path, hardware=rows).processes
+    assert [(use.pid, use.role, use.gpu_peak_bytes) for use in found.largest()] == [
+        (7, "learner", 3e9),
+        (99, None, 5e9),
+    ]
 
 
 def test_of_many_processes_the_largest_are_chosen(tmp_path: Path) -> None:
     watched = [process(pid, float(pid), 1e9 - pid) for pid in range(1, 101)]
-    found = largest_processes(write_run(tmp_path, hardware=[sample(1.0, watched=watched)]) / "hardware.jsonl")
-    assert found.count == 100
-    assert {use.pid for use in found.largest} == {*range(1, LARGEST + 1), *range(101 - LARGEST, 101)}
-
-
-def test_of_a_long_recording_the_newest_samples_are_read(tmp_path: Path) -> None:
-    rows = [sample(float(at_s), watched=[process(at_s, 1.0, 1e8)]) for at_s in range(1, 101)]
-    found = largest_processes(write_run(tmp_path, hardware=rows) / "hardware.jsonl", max_bytes=1_000)
-    assert not found.is_whole
-    assert 0 < found.samples < 10
-    assert 100 in {use.pid for use in found.largest}
+    found = made_run(tmp_path, hardware=[sample(1.0, watched=watched)]).processes
+    assert len(found.found) == 100
+    assert {use.pid for use in found.largest()} == {*range(1, LARGEST + 1), *range(101 - LARGEST, 101)}
 
 
 def test_what_is_no_process_is_passed_over(tmp_path: Path) -> None:
     odd = [{"pid": "x"}, {}, {"pid": 3, "name": 4, "cpu_cores_used": None, "rss_bytes": "x"}]
     rows = [sample(1.0, watched=odd, gpus=[{"processes": 3}, {"processes": [{"pid": 1}]}]), sample(2.0, watched=5)]
-    assert largest_processes(write_run(tmp_path, hardware=rows) / "hardware.jsonl").largest == []
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    assert largest_processes(tmp_path / "pipe.jsonl").largest == []
-    assert largest_processes(tmp_path / "none.jsonl").largest == []
+    assert made_run(tmp_path, hardware=rows).processes.largest() == []
 
 
 def test_reasons_of_throttling_are_shares_of_the_samples(tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from made_runs import T0, episode, event, facts, made_run, reading, sample, write_run
 
-from redline.report.caveats import choose_runs
-from redline.report.relation import ALL_RUNS, LESS, MORE, NOTHING, relate
-from redline.report.run_clock import LEARNING, RECORDING
-from redline.report.run_files import load_runs
+from redline.report.relation import ALL_RUNS, LESS, MORE, NOTHING, choose_runs, relate
+from redline.report.run_files import LEARNING, RECORDING, load_runs
 from redline.report.run_summary import LAST_10_S, RunSummary, mean_return, summarise
 
 

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import T0, episode, event, facts, made_run, reading, sample
+from made_runs import T0, episode, event, facts, made_run, reading, sample, samples_of
 
-from redline.report.hardware_use import spending
-from redline.report.run_clock import run_clock
-from redline.report.run_series import Series, hardware_series, learning_curve, moving_means, speed_series, thin
+from redline.report.run_series import Series, hardware_series, learning_curve, moving_means, speed_series
 
 
 def test_a_learning_curve_is_the_mean_of_the_last_20(tmp_path: Path) -> None:
@@ -55,10 +53,10 @@ def test_cpu_seconds_of_all_recordings_add_up(tmp_path: Path) -> None:
     # resumed after 100 s: elapsed_s and cpu_s begin anew
     second = [{**sample(100.0 + n), "elapsed_s": n, "cpu_s": 1.5 * n} for n in (1.0, 2.0)]
     run = made_run(tmp_path / "run", hardware=[*second, *first])
-    spent = spending(run.hardware)
+    spent = run.samples
     assert spent.total("cpu_s") == pytest.approx(6.0 + 3.0)
     times = [T0 + at_s for at_s in (-5.0, 2.5, 50.0, 100.5)]
-    assert spent.at("cpu_s", times) == pytest.approx(np.array([0.0, 5.0, 6.0, 6.75]))
+    assert spent.spent("cpu_s", times) == pytest.approx(np.array([0.0, 5.0, 6.0, 6.75]))
 
 
 def test_gpu_seconds_and_energy_are_integrals_over_all_gpus() -> None:
@@ -71,12 +69,12 @@ def test_gpu_seconds_and_energy_are_integrals_over_all_gpus() -> None:
         ),
         sample(5.0, 1.0),  # lost, and a second without a sample before
     ]
-    spent = spending(hardware)
+    spent = samples_of(hardware)
     assert spent.total("gpu_s") == pytest.approx(0.5 * 2 + 1.0)
     assert spent.total("energy_j") == pytest.approx(100 * 2 + 200 + 30)
-    assert spent.total("power_s") == pytest.approx(3.0)
+    assert spent.power_s() == pytest.approx(3.0)
     assert spent.total("cpu_s") is None
-    assert spent.at("energy_j", [T0 + 2.5]) == pytest.approx(np.array([315.0]))
+    assert spent.spent("energy_j", [T0 + 2.5]) == pytest.approx(np.array([315.0]))
 
 
 def test_a_day_between_two_parts_of_a_run_is_no_minute_of_it(tmp_path: Path) -> None:
@@ -84,8 +82,7 @@ def test_a_day_between_two_parts_of_a_run_is_no_minute_of_it(tmp_path: Path) -> 
     metrics = [reading(30.0), reading(60.0), {**reading(90.0), "unix_s": T0 + day + 30.0}]
     events = [event(0.0, "start"), event(60.0, "stop"), event(day, "resume"), event(day + 30.0, "stop")]
     run = made_run(tmp_path / "run", facts(), metrics=metrics, events=events)
-    clock = run_clock(run)
-    assert clock is not None
+    clock = run.clock
     assert clock.total_s == pytest.approx(90.0)
     assert clock.minutes(T0 + 0.5 * day) == pytest.approx(1.0)
     assert speed_series(run)["steps_per_s"] == Series([0.5, 1.0, 1.5], [100.0, 100.0, 100.0])
@@ -94,23 +91,21 @@ def test_a_day_between_two_parts_of_a_run_is_no_minute_of_it(tmp_path: Path) -> 
 def test_the_shortest_stop_before_a_resume_is_a_pause(tmp_path: Path) -> None:
     metrics = [reading(30.0), {**reading(50.0), "unix_s": T0 + 58.0}]
     events = [event(30.5, "stop"), event(38.5, "resume"), event(39.0, "monitor-start"), event(58.0, "stop")]
-    clock = run_clock(made_run(tmp_path / "run", facts(), metrics=metrics, events=events))
-    assert clock is not None
+    clock = made_run(tmp_path / "run", facts(), metrics=metrics, events=events).clock
     assert clock.pauses == ((T0 + 30.5, T0 + 38.5),)
     assert clock.total_s == pytest.approx(50.0)
 
 
 def test_cpu_seconds_before_the_first_sample_that_is_left_do_not_count() -> None:
     told = [sample(float(n), cpu_s=2.0 * n, cpu_cores_used=2.0) for n in range(51, 101)]
-    assert spending(told).total("cpu_s") == pytest.approx(100.0)
+    assert samples_of(told).total("cpu_s") == pytest.approx(100.0)
     bare = [sample(float(n), cpu_s=2.0 * n) for n in range(51, 101)]
-    assert spending(bare).total("cpu_s") == pytest.approx(100.0)
+    assert samples_of(bare).total("cpu_s") == pytest.approx(100.0)
 
 
 def test_a_long_silence_without_a_resume_is_no_pause(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", facts(), metrics=[reading(30.0), reading(630.0)])
-    clock = run_clock(run)
-    assert clock is not None
+    clock = run.clock
     assert clock.total_s == pytest.approx(630.0)
 
 
@@ -127,14 +122,5 @@ def test_every_number_of_the_hardware_is_a_series(tmp_path: Path) -> None:
     assert series["gpus.1.power_w"].y == [50.0]
 
 
-def test_a_long_series_is_thinned_to_means_of_neighbours() -> None:
-    x = [float(n) for n in range(5_000)]
-    series = thin(x, x)
-    assert len(series.x) == 1_000
-    assert series.x[:2] == [2.0, 7.0]
-    assert np.mean(series.y) == pytest.approx(np.mean(x))
-
-
 def test_moving_means_of_nothing_are_none() -> None:
     assert moving_means([]) == []
-    assert thin([], []) == Series([], [])

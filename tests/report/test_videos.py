@@ -83,9 +83,8 @@ NAMES = {
     "best_step1300_return17.5_episode18_overlay.mp4": ("best", "18", 1_300, 17.5),
     "checkpoint2000_step1900_return21_episode40.mp4": ("checkpoint", "40", 1_900, 21.0),
     "step0_return0_episodep2.gif": ("", "p2", 0, 0.0),
-    "best-step-000123456-return-17.mp4": ("best", None, 123_456, 17.0),
-    "checkpoint-step-7-return--21.mp4": ("checkpoint", None, 7, -21.0),
-    "episode-12-return-4.5.gif": ("", "12", None, 4.5),
+    "best_step123456_return17.mp4": ("best", None, 123_456, 17.0),
+    "checkpoint7_step7_return-21.mp4": ("checkpoint", None, 7, -21.0),
     "grid.mp4": ("", None, None, None),
     "step1_return1e+20_episode3.mp4": ("", None, None, None),
     "best_stepx_return1.mp4": ("", None, None, None),
@@ -113,7 +112,7 @@ def test_the_newest_ones_play_in_the_page(run: Path, tmp_path: Path) -> None:
     page = page_of(run, tmp_path)
     best, checkpoint = re.findall(r"<video [^>]*>", page.html)
     assert 'controls preload="none"' in best
-    assert 'src="./runs/run/videos/best-step-000123456-return-17.mp4"' in best
+    assert 'src="./runs/run/videos/best_step123456_return17.mp4"' in best
     assert 'src="./runs/run/videos/checkpoint2000_step1900_return21_episode40.mp4"' in checkpoint
     assert "Best episode so far: return 17 at step 123,456" in page.html
     assert "media-src data: 'self' file:; " in page.html

@@ -17,9 +17,8 @@ from redline.cli.parsing import parse
 from redline.errors import UserError
 from redline.files import explain, replace_file
 from redline.jsonl import as_json_value, encode_row
-from redline.report.caveats import choose_runs
 from redline.report.page import Page, build_page
-from redline.report.relation import Relation, relate
+from redline.report.relation import Relation, choose_runs, relate
 from redline.report.run_files import RunFiles, load_runs
 from redline.report.run_series import joined_rows
 from redline.report.run_summary import RunSummary, summarise
@@ -161,8 +160,8 @@ def write_pictures(folder: Path, page: Page) -> list[Path]:
     paths: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for (owner, name), chart in page.charts.items():
-            path = folder / f"{file_name(str(owner))}-{file_name(name)}.png"
+        for owner, chart in page.charts:
+            path = folder / f"{file_name(owner)}-{file_name(chart.name)}.png"
             if path in paths:  # two runs whose names differ in signs that no file's name should have
                 path = path.with_stem(f"{path.stem}-{len(paths)}")
             save_png(chart, path)

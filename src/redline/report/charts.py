@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 
+import numpy as np
+
 NUM_COLOURS = 8
 
 
@@ -108,12 +110,12 @@ Chart = LineChart | ShareChart | SpreadChart
 SHORT_MINUTES = 3.0
 GAP_STEPS = 3.0  # usual steps beyond which a step is a gap
 BAND_ROOM = 0.5  # beyond the runs, for intervals, as a share of the reach of the runs
-OF_NEIGHBOURS = "means of neighbours"
+MAX_LINE_POINTS = 1_000  # more than a chart has pixels to show
 
 
 def over_time(chart: LineChart) -> LineChart:
-    """Return a chart whose axis is minutes, in seconds where it is over soon."""
-    if any(minutes > SHORT_MINUTES for line in chart.lines for minutes in line.x):
+    """Return a chart against minutes in seconds where it is over soon; any other as it is."""
+    if chart.x_label != "minutes" or any(minutes > SHORT_MINUTES for line in chart.lines for minutes in line.x):
         return chart
     lines = tuple(replace(line, x=[minutes * 60 for minutes in line.x]) for line in chart.lines)
     return replace(chart, lines=lines, x_label="seconds")
@@ -121,14 +123,9 @@ def over_time(chart: LineChart) -> LineChart:
 
 def thinned(chart: LineChart, *, max_points: int, least: int = 60) -> LineChart:
     """Return a chart of at most about so many points in all, as means of neighbours; dots are left as they are."""
-    most = max(least, max_points // max(len(chart.lines), 1))
-    lines = tuple(_thinned(line, most, pieces(line) if chart.is_sampled else [line]) for line in chart.lines)
-    return means_of_neighbours(replace(chart, lines=lines)) if lines != chart.lines else chart
-
-
-def means_of_neighbours(chart: LineChart) -> LineChart:
-    """Return a chart that says that its values are means."""
-    return chart if OF_NEIGHBOURS in chart.unit else replace(chart, unit=f"{chart.unit}, {OF_NEIGHBOURS}")
+    most = max(least, min(max_points // max(len(chart.lines), 1), MAX_LINE_POINTS))
+    lines = tuple(thinned_line(line, most, has_gaps=chart.is_sampled) for line in chart.lines)
+    return replace(chart, lines=lines, unit=f"{chart.unit}, means of neighbours") if lines != chart.lines else chart
 
 
 def pieces(line: Line) -> list[Line]:
@@ -140,14 +137,14 @@ def pieces(line: Line) -> list[Line]:
     return [replace(line, x=line.x[begin:end], y=line.y[begin:end]) for begin, end in cuts]
 
 
-def _thinned(line: Line, most: int, parts: Sequence[Line]) -> Line:
-    """Return a line of about so many points, none of which is the mean of values of two parts."""
+def thinned_line(line: Line, most: int, *, has_gaps: bool) -> Line:
+    """Return a line of about so many points, none of which is the mean of values on both sides of a gap."""
     count = len(line.x)
     if line.is_points or line.low or count <= most:
         return line
     x: list[float] = []
     y: list[float] = []
-    for part in parts:
+    for part in pieces(line) if has_gaps else [line]:
         number = max(1, most * len(part.x) // count)
         for begin, end in pairwise(place * len(part.x) // number for place in range(number + 1)):
             x.append(fmean(part.x[begin:end]))
@@ -157,11 +154,10 @@ def _thinned(line: Line, most: int, parts: Sequence[Line]) -> Line:
 
 def finite(line: Line) -> Line:
     """Return a series without the points that have no place, by rising x."""
-    bands = (line.low, line.high) if line.low else ((0.0,) * len(line.x),) * 2
-    points = [point for point in zip(line.x, line.y, *bands, strict=False) if all(map(math.isfinite, point))]
-    points.sort(key=lambda point: point[0])
-    x, y, low, high = ([point[place] for point in points] for place in range(4))
-    return replace(line, x=x, y=y, low=low if line.low else (), high=high if line.low else ())
+    columns = np.asarray([line.x, line.y, *([line.low, line.high] if line.low else [])], dtype=np.float64)
+    columns = columns[:, np.isfinite(columns).all(0)]
+    columns = columns[:, np.argsort(columns[0], kind="stable")]
+    return replace(line, **dict(zip(("x", "y", "low", "high"), columns.tolist(), strict=False)))
 
 
 def shown(chart: LineChart) -> LineChart:

@@ -1,4 +1,7 @@
-"""The parts of a page that compare runs: learning, every run, what it took, and how use relates to learning."""
+"""What a page shows of several runs: learning, every run, what it took, and how use relates to learning.
+
+`report.html.j2` lays it out.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from statistics import fmean
 import numpy as np
 
 from redline.report.amounts import DASH, amount, share, span
-from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart, over_time
-from redline.report.parts import Cell, Compared, Content, Fold, Notice, Part, Section, Table, grid
-from redline.report.relation import Group, Relation
+from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart
+from redline.report.parts import Cell, Content, Table, small
+from redline.report.relation import Correlation, Group, Relation
 from redline.report.run_charts import AXES, TITLES
-from redline.report.run_parts import ShownRun, headline, newest_evaluation, span_words
+from redline.report.run_page import ShownRun, headline, newest_evaluation, span_words
 from redline.report.run_series import Axis, Series, learning_curve
 from redline.report.run_summary import RunSummary
 
@@ -21,11 +24,16 @@ UNKNOWN = "unknown"
 BY_RUN = "run"  # where nothing groups them
 BAND_POINTS = 200
 MAX_POINTS = 2_000  # of a chart that holds all runs
-BAND_WORDS = "A line is the median of a group's runs, a band reaches from the lowest to the highest."
-SPREAD_WORDS = (
-    "A dot is a run, a stroke the mean, a band the mean's 90 % interval (from three runs on, cut if too wide)."
-)
-NO_GROUPS = "One row for each run: they do not tell their game, so nothing groups them."
+USES = {
+    "cpu_share_of_machine": ("CPU", "CPU utilisation, % of the cores it may use", 100.0),
+    "gpu_utilisation_percent": ("GPU", "GPU utilisation, %", 1.0),
+}
+OUTCOME_WORDS = {
+    "steps_per_s": "steps per second",
+    "updates_per_s": "updates per second",
+    "final_return": "return, last 100",
+    "mean_return": "mean return of the run",
+}
 
 
 @dataclass(frozen=True)
@@ -85,16 +93,32 @@ SETTINGS: dict[str, Callable[[RunSummary], str]] = {  # columns that are there i
 WORDS = {"algorithm", "env"}  # columns that are no numbers
 
 
-@dataclass(frozen=True)
 class Game:
     """Runs of one game, and by what they are told apart: returns of different games have nothing in common."""
 
-    env: str
-    runs: list[ShownRun]
-    by: str  # the first that differs among them: algorithm, batch size, threads / cores; the run where nothing is known
-    groups: list[Group]
-    colours: dict[str, int]  # of each group, the same in every chart of the page
-    owner: Compared  # of its charts
+    def __init__(self, env: str, runs: list[ShownRun], relation: Relation, colours: dict[str, int]) -> None:
+        """Take colours of groups that games before this one have, and add those of this one."""
+        groupings: dict[str, list[Group]] = {}
+        for group in relation.groups:
+            if group.env == env:
+                groupings.setdefault(group.by, []).append(group)
+        first = "algorithm" if groupings else BY_RUN
+        self.runs = runs
+        # the first that differs among them: algorithm, batch size, threads / cores; the run where nothing is known
+        self.by = next((name for name, groups in groupings.items() if len(groups) > 1), first)
+        self.groups = groupings.get(self.by, [])
+        self.colours = colours  # of each group, the same in every chart of the page
+        for kind in (*(group.name for group in self.groups), *map(self.kind, runs)):
+            colours.setdefault(kind, len(colours))
+        self.scores = _group_scores(self) if self.by != BY_RUN else None
+        self.learning = small(learning_charts(self, ("steps", "minutes")), MAX_POINTS)
+        self.use = small([*spread_charts(self), *learning_charts(self, ("cpu_s", "gpu_s"))], MAX_POINTS)
+        self.relation = small(relation_charts(self), MAX_POINTS)
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All charts of the game."""
+        return [*self.learning, *self.use, *self.relation]
 
     def kind(self, run: ShownRun) -> str:
         """Return the group of a run."""
@@ -106,54 +130,50 @@ class Game:
         return kind if self.by in ("algorithm", BY_RUN) else f"{self.by} {kind}"
 
 
-def games_of(runs: Sequence[ShownRun], relation: Relation) -> list[Game]:
-    """Return the runs by their game."""
-    envs: dict[str, list[ShownRun]] = {}
-    for run in runs:
-        envs.setdefault(run.summary.env or UNKNOWN, []).append(run)
-    colours: dict[str, int] = {}
-    games = []
-    for place, (env, members) in enumerate(envs.items()):
-        owner = Compared(f"comparison-{place}" if len(envs) > 1 else "comparison")
-        groupings: dict[str, list[Group]] = {}
-        for group in relation.groups:
-            if group.env == env:
-                groupings.setdefault(group.by, []).append(group)
-        by = next((name for name, groups in groupings.items() if len(groups) > 1), "algorithm" if groupings else BY_RUN)
-        game = Game(env, members, by, groupings.get(by, []), colours, owner)
-        for kind in (*(group.name for group in game.groups), *map(game.kind, members)):
-            colours.setdefault(kind, len(colours))
-        games.append(game)
-    return games
+class Comparison:
+    """Several runs beside each other, those of each game apart."""
 
+    def __init__(self, runs: Sequence[ShownRun], relation: Relation) -> None:
+        self.relation = relation
+        left_out = {run.label: run.why for run in relation.left_out}
+        self.left_out = [Cell(label, note=why, is_strong=True) for label, why in left_out.items()]
+        self.runs = [run for run in runs if run.files.label not in left_out]
+        envs: dict[str, list[ShownRun]] = {}
+        for run in self.runs:
+            envs.setdefault(run.summary.env or UNKNOWN, []).append(run)
+        colours: dict[str, int] = {}
+        self.games = {env: Game(env, members, relation, colours) for env, members in envs.items()}
+        self.all_runs = _all_runs([run for game in self.games.values() for run in game.runs]) if self.runs else None
+        self.correlations = _correlation_table(relation.correlations)
+        self.groups = _group_tables(relation.groups)
+        self.troubles = [
+            Cell(run.files.label, note=problem, is_strong=True) for run in runs for problem in run.files.problems
+        ]
 
-def comparison_parts(games: Sequence[Game], relation: Relation) -> list[Part]:
-    """Return the comparison of several runs, that of each game apart."""
-    parts: list[Part] = []
-    if relation.left_out:
-        named = [Cell(run.label, note=run.why, is_strong=True) for run in relation.left_out]
-        parts.append(Notice("Not compared", named, css="missing"))
-    for place, game in enumerate(games):
-        inner: list[Part] = [_group_scores(game)] if game.by != BY_RUN else []
-        if curves := learning_charts(game, ("steps", "minutes")):
-            inner.append(grid(curves, owner=game.owner, max_points=MAX_POINTS))
-        title, lead = _on("Learning", game, games), BAND_WORDS if len(game.groups) < len(game.runs) else ""
-        if inner:
-            parts.append(Section(title, inner, identity=f"learning-{place}", lead=lead))
-    if runs := [run for game in games for run in game.runs]:
-        parts.append(Section("All runs", [_all_runs(runs)], identity="all-runs"))
-    for place, game in enumerate(games):
-        charts: list[Chart] = [*spread_charts(game), *learning_charts(game, ("cpu_s", "gpu_s"))]
-        if charts:
-            lead = f"By {game.by}. {SPREAD_WORDS}" if game.by != BY_RUN else NO_GROUPS
-            drawn = grid(charts, owner=game.owner, max_points=MAX_POINTS)
-            title = _on("Speed, hardware and cost", game, games)
-            parts.append(Fold(title, [drawn], css="chapter", identity=f"use-{place}", lead=lead, level=2))
-    return parts
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """The identities of its parts, and what they are called."""
+        first = next(iter(self.games.values()), None)
+        known = [
+            ("learning-0", "learning", first and (first.scores or first.learning)),
+            ("all-runs", "all runs", self.runs),
+            ("use-0", "speed, hardware and cost", first and first.use),
+            ("relation", "utilisation and learning", True),
+            ("runs", "each run", True),
+        ]
+        return [(identity, words) for identity, words, is_there in known if is_there]
 
-
-def _on(title: str, game: Game, games: Sequence[Game]) -> str:
-    return f"{title} on {game.env}" if len(games) > 1 else title
+    def describe(self) -> str:
+        """Say in one line what is compared."""
+        summaries = [run.summary for run in self.runs]
+        kinds = {
+            "algorithm": {summary.algorithm for summary in summaries},
+            "game": {summary.env for summary in summaries},
+            "machine": {summary.host for summary in summaries},
+        }
+        known = {kind: sorted(filter(None, names)) for kind, names in kinds.items()}
+        words = [names[0] if len(names) == 1 else f"{len(names)} {kind}s" for kind, names in known.items() if names]
+        return " · ".join(words)
 
 
 def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
@@ -168,8 +188,7 @@ def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
         lines = [line for name, found in groups.items() for line in _group_lines(game, name, found)]
         if lines:
             title, unit = f"Return against {TITLES[axis]}", "mean of the last 20 episodes, unclipped"
-            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
-            charts.append(over_time(chart) if axis == "minutes" else chart)
+            charts.append(LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines)))
     return charts
 
 
@@ -239,10 +258,10 @@ def _all_runs(runs: Sequence[ShownRun]) -> Table:
 def spread_charts(game: Game) -> list[SpreadChart]:
     """Return what each group used and reached, every run as a dot; a row for each run where nothing groups them."""
     summaries = {run.files.label: run.summary for run in game.runs}
-    groups = game.groups if game.by != BY_RUN else [Group(game.env, BY_RUN, name, (name,), {}) for name in summaries]
+    groups = game.groups if game.by != BY_RUN else [Group(UNKNOWN, BY_RUN, name, (name,), {}) for name in summaries]
     charts = []
     for name, measure in MEASURES.items():
-        told = [run for run in summaries.values() if _value(run, name) is not None]
+        told = [run for run in summaries.values() if getattr(run, name) is not None]
         over = span_words(getattr(run, measure.over) for run in told) if measure.over else ""
         unit = ", ".join(filter(None, (measure.unit, over)))
         rows = [_spread(group, name, summaries, game.colours) for group in groups]
@@ -250,18 +269,10 @@ def spread_charts(game: Game) -> list[SpreadChart]:
     return [chart for chart in charts if chart.rows]
 
 
-def _value(summary: RunSummary, name: str) -> float | None:
-    if name == "power_w":
-        known = summary.energy_j is not None and summary.power_s
-        return (summary.energy_j or 0.0) / (summary.power_s or 1.0) if known else None
-    found: float | None = getattr(summary, name)
-    return found
-
-
 def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: dict[str, int]) -> Spread | None:
     """Return the runs of a group that tell a number; None where none does."""
     factor = MEASURES[name].factor
-    found = (_value(summaries[label], name) for label in group.labels)
+    found = (getattr(summaries[label], name) for label in group.labels)
     values = tuple(value * factor for value in found if value is not None)
     if not values:
         return None
@@ -272,21 +283,74 @@ def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: 
     return Spread(group.name, values, fmean(values), low, high, colours.get(group.name, 0))
 
 
-def describe(summaries: Sequence[RunSummary]) -> str:
-    """Say in one line what is compared."""
-    kinds = (
-        ("algorithm", {summary.algorithm for summary in summaries}),
-        ("game", {summary.env for summary in summaries}),
-        ("machine", {summary.host for summary in summaries}),
-    )
-    words = []
-    for kind, names in kinds:
-        known = sorted(name for name in names if name)
-        if len(known) == 1:
-            words.append(known[0])
-        elif known:
-            words.append(f"{len(known)} {kind}s")
-    return " · ".join(words)
+def relation_charts(game: Game) -> list[LineChart]:
+    """Return utilisation against speed and learning, a dot for each run."""
+    charts = []
+    for use, (_, use_words, factor) in USES.items():
+        for outcome, title in (("final_return", "Return, last 100"), ("steps_per_s", "Steps per second")):
+            points: dict[str, list[tuple[float, float]]] = {}
+            for run in game.runs:
+                x, y = getattr(run.summary, use), getattr(run.summary, outcome)
+                if x is not None and y is not None:
+                    points.setdefault(game.kind(run), []).append((x * factor, y))
+            lines = tuple(
+                Line(game.words(name), [x for x, _ in found], [y for _, y in found], game.colours[name], is_points=True)
+                for name, found in points.items()
+            )
+            if lines:
+                name = f"{use}-{outcome}".replace("_", "-")
+                charts.append(LineChart(name, f"{title}, and use", "one dot for each run", use_words, lines))
+    return charts
+
+
+def _group_tables(found: Sequence[Group]) -> dict[str, Table]:
+    """Return all means of the groups, a table for each way of grouping."""
+    tables = {}
+    for by in dict.fromkeys(group.by for group in found):
+        groups = [group for group in found if group.by == by]
+        # a group that holds all runs of a game would mix whatever else they differ in
+        if by != "algorithm" and len(groups) == len({group.env for group in groups}):
+            continue
+        told = {name for group in groups for name in group.estimates}
+        columns = {name: measure.column for name, measure in MEASURES.items() if measure.column and name in told}
+        rows = [
+            [group.env, group.name, amount(len(group.labels)), *(estimate(name, group) for name in columns)]
+            for group in groups
+        ]
+        head = ("game", by, "runs", *columns.values())
+        tables[by] = Table(f"Runs by {by}", head, rows, numeric=range(2, len(head)))
+    return tables
+
+
+def _correlation_table(correlations: Sequence[Correlation]) -> Table:
+    rows: list[list[Content]] = []
+    for found in correlations:
+        rows.append(
+            [
+                found.env,
+                found.within,
+                USES[found.utilisation][0],
+                OUTCOME_WORDS[found.outcome],
+                amount(found.n),
+                amount(found.runs),
+                _rho(found.rho),
+                DASH if found.interval is None else " … ".join(map(_rho, found.interval)),
+                "" if found.rho is None else Cell("", scale=_scale(found.rho, found.interval)),
+                share(found.by_chance),
+                found.verdict,
+            ]
+        )
+    head = ("game", "within", "use of", "against", "settings", "runs", "ρ", "90 % interval", "−1 · 0 · 1")
+    return Table("Rank correlations", (*head, "by chance", "reading"), rows, numeric=(4, 5, 6, 7, 9))
+
+
+def _scale(rho: float, interval: tuple[float, float] | None) -> tuple[float, float, float]:
+    low, high = interval or (rho, rho)
+    return low, rho, high
+
+
+def _rho(value: float | None) -> str:
+    return DASH if value is None else f"{value:+.2f}".replace("-", "−")
 
 
 def estimate(measure: str, group: Group, *, is_strong: bool = False) -> Content:

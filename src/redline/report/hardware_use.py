@@ -1,130 +1,143 @@
-"""What a run took of the machine: CPU seconds, GPU seconds and energy over time, by process, and by the monitor."""
+"""What a run took of the machine: means over any span, CPU seconds, GPU seconds and energy, and the processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from redline.jsonl import RecordTail, Row
-from redline.report.rows import SAME_RECORDING_S, as_number, members, moment, number, recordings, text
-from redline.report.run_files import RunFiles
+from redline.jsonl import Row
+from redline.monitor.hardware import COUNTERS
+from redline.report.rows import SAME_RECORDING_S, THROTTLED, members, number, text
 
-SAME_STOP_S = 2.0  # by which the start that a monitor-stop tells may differ from that of the samples
-MAX_READ_BYTES = 64_000_000  # of the end of a long recording: about a second of reading
 MAX_PROCESSES = 20_000  # a program may start a process for every command
 LARGEST = 8  # by each of CPU, memory and GPU memory
+LEAST_S = 1e-6  # what the wall clock, as a double, can tell apart
+CLOCKS = frozenset({"unix_s", "elapsed_s", "interval_s"})
 
 Doubles = npt.NDArray[np.float64]
+Span = tuple[float, float]  # begin and end by the wall clock
 
 
-@dataclass(frozen=True)
-class Spending:
-    """Running totals at moments between which they grow evenly; None for what no sample tells."""
+class Samples:
+    """The samples of hardware.jsonl by column; a mean over any span is two look-ups away."""
 
-    unix_s: Doubles  # [K]
-    totals: dict[str, Doubles]  # cpu_s, gpu_s, energy_j, and power_s: seconds that energy_j is of; each [K]
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Take flat samples whose intervals are disjoint and in order."""
+        self.rows = rows
+        self.interval_s = np.asarray([row["interval_s"] for row in rows], dtype=np.float64)  # [N]
+        self.end_s = np.asarray([row["unix_s"] for row in rows], dtype=np.float64)  # [N]
+        found: dict[str, tuple[list[int], list[float]]] = {}
+        for place, row in enumerate(rows):
+            for name, value in row.items():
+                if name not in CLOCKS and not name.startswith(THROTTLED):
+                    places, values = found.setdefault(name, ([], []))
+                    places.append(place)
+                    values.append(value)
+        # name → which samples hold it [n], and its values [n]
+        self.columns = {name: (np.asarray(places), np.asarray(values)) for name, (places, values) in found.items()}
+        self._integrals = {name: self._integral(*column) for name, column in self.columns.items()}
+        if "cpu_s" in self.columns:
+            told, _ = self.columns["cpu_s"]
+            self._integrals["cpu_s"] = self._integral(told, (_cpu_steps(rows) / self.interval_s)[told])
 
-    def at(self, name: str, unix_s: Sequence[float]) -> Doubles | None:
-        """Return what was spent up to each moment; before the first sample nothing, after the last all."""
-        totals = self.totals.get(name)
-        return None if totals is None else np.interp(np.asarray(unix_s, dtype=np.float64), self.unix_s, totals)
+    def _integral(self, places: npt.NDArray[np.int64], values: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+        """Return the edges of samples [2n], and the seconds covered [2n] and the integral [2n] up to each edge."""
+        widths, ends = self.interval_s[places], self.end_s[places] - self.end_s[0]
+        grown = np.zeros((2, 2 * len(places)))
+        grown[:, 1::2] = widths, widths * values
+        covered, integral = np.cumsum(grown, axis=1)
+        return np.stack([ends - widths, ends], axis=1).ravel(), covered, integral
 
-    def total(self, name: str) -> float | None:
+    def means(self, spans: Sequence[Span]) -> list[dict[str, float]]:
+        """Return the means over each span, by the share of it that each sample covers; {} where none does."""
+        found: list[dict[str, float]] = [{} for _ in spans]
+        for name, (edges, covered, integral) in self._integrals.items():
+            if name in COUNTERS:
+                continue
+            times_s = np.asarray(spans, dtype=np.float64).reshape(-1, 2) - self.end_s[0]  # [N, begin and end]
+            covered_s = np.diff(np.interp(times_s, edges, covered))[:, 0]  # [N]
+            totals = np.diff(np.interp(times_s, edges, integral))[:, 0]  # [N]
+            for place in np.flatnonzero(covered_s > LEAST_S):
+                found[place][name] = float(totals[place] / covered_s[place])
+        return found
+
+    def covered_s(self, name: str, span: Span) -> float:
+        """Return in how many seconds of a span a number was sampled."""
+        if name not in self._integrals:
+            return 0.0
+        edges, covered, _ = self._integrals[name]
+        begun_s, ended_s = np.interp(np.asarray(span) - self.end_s[0], edges, covered)
+        return float(ended_s - begun_s)
+
+    def of_gpus(self, field: str) -> list[str]:
+        """Return the names of the columns that hold a field of a GPU."""
+        return sorted(name for name in self.columns if re.fullmatch(rf"gpus\..+\.{field}", name))
+
+    def spent(self, what: str, unix_s: Sequence[float]) -> Doubles | None:
+        """Return what was spent up to each moment, None where no sample tells.
+
+        That is CPU seconds (`cpu_s`), GPU seconds (`gpu_s`) or the energy of the GPUs (`energy_j`).
+        """
+        scale = 0.01 if what == "gpu_s" else 1.0
+        names = {"cpu_s": ["cpu_s"], "gpu_s": self.of_gpus("utilisation_percent"), "energy_j": self.of_gpus("power_w")}
+        known = [self._integrals[name] for name in names[what] if name in self._integrals]
+        if not known:
+            return None
+        times_s = np.asarray(unix_s, dtype=np.float64) - self.end_s[0]
+        total: Doubles = scale * np.sum([np.interp(times_s, edges, integral) for edges, _, integral in known], axis=0)
+        return total
+
+    def total(self, what: str) -> float | None:
         """Return what was spent in all."""
-        totals = self.totals.get(name)
-        return None if totals is None else float(totals[-1])
+        spent = self.spent(what, [np.inf])
+        return None if spent is None else float(spent[0])
+
+    def power_s(self) -> float | None:
+        """Return the seconds that the energy is of: those of samples that hold a power."""
+        places = [self.columns[name][0] for name in self.of_gpus("power_w")]
+        return float(self.interval_s[np.unique(np.concatenate(places))].sum()) if places else None
 
 
-def spending(hardware: Sequence[Row]) -> Spending:
-    """Sum up the samples, whose intervals are disjoint and in order."""
-    rows = list(hardware)
-    parts: dict[str, list[float | None]] = {
-        "cpu_s": _cpu_steps(rows),
-        "gpu_s": [_summed(row, "utilisation_percent", lambda percent: percent / 100.0) for row in rows],
-        "energy_j": [_summed(row, "power_w", lambda watts: watts) for row in rows],
-    }
-    parts["power_s"] = [
-        None if joules is None else row["interval_s"] for row, joules in zip(rows, parts["energy_j"], strict=True)
-    ]
-    knots = [edge for row in rows for edge in (row["unix_s"] - row["interval_s"], row["unix_s"])]
-    totals = {}
-    for name, steps in parts.items():
-        if any(step is not None for step in steps):
-            ends = np.cumsum([step or 0.0 for step in steps])
-            begins = np.concatenate([[0.0], ends[:-1]])
-            totals[name] = np.stack([begins, ends], axis=1).ravel()
-    return Spending(np.asarray(knots, dtype=np.float64), totals)
+def recordings(rows: Sequence[Row]) -> list[list[int]]:
+    """Return the places of the samples of each recording; all of one tell the same start, `unix_s` − `elapsed_s`."""
+    if not all("elapsed_s" in row for row in rows):
+        return [list(range(len(rows)))]
+    found: list[list[int]] = []
+    last_s = -float("inf")
+    for start_s, place in sorted((row["unix_s"] - row["elapsed_s"], place) for place, row in enumerate(rows)):
+        if start_s - last_s > SAME_RECORDING_S:
+            found.append([])
+        found[-1].append(place)
+        last_s = start_s
+    return [sorted(places) for places in found]
 
 
-def _summed(row: Row, key: str, rate: Callable[[float], float]) -> float | None:
-    values = [value for gpu in members(row, "gpus") if (value := number(gpu, key)) is not None]
-    return sum(rate(value) for value in values) * float(row["interval_s"]) if values else None
-
-
-def _cpu_steps(rows: list[Row]) -> list[float | None]:
-    """Return the CPU seconds of each sample; the counter begins anew with each recording."""
-    steps: dict[int, float] = {}
+def _cpu_steps(rows: Sequence[Row]) -> Doubles:
+    """Return the CPU seconds of each sample, NaN where it does not tell; the counter begins anew with a recording."""
+    steps = np.full(len(rows), np.nan)
     for recording in recordings(rows):
-        before_s = _before_first(recording[0])
-        for row in recording:
-            now_s = as_number(row.get("cpu_s"))
-            if now_s is not None:
+        before_s = _before_first(rows[recording[0]])
+        for place in recording:
+            if (now_s := rows[place].get("cpu_s")) is not None:
                 # less than before: a recording whose start does not tell it from the one before
-                steps[id(row)] = now_s - before_s if now_s >= before_s else now_s
+                steps[place] = now_s - before_s if now_s >= before_s else now_s
                 before_s = now_s
-    return [steps.get(id(row)) for row in rows]
+    return steps
 
 
 def _before_first(row: Row) -> float:
     """Return the counter before a recording's first sample: where earlier ones are lost, what they counted."""
-    counted_s, elapsed_s = number(row, "cpu_s"), number(row, "elapsed_s")
-    interval_s = float(row["interval_s"])
+    counted_s, elapsed_s, interval_s = row.get("cpu_s"), row.get("elapsed_s"), row["interval_s"]
     if counted_s is None or elapsed_s is None or elapsed_s <= interval_s + SAME_RECORDING_S:
         return 0.0
-    cores = number(row, "cpu_cores_used")
-    used_s = counted_s * interval_s / elapsed_s if cores is None else cores * interval_s
-    return max(counted_s - used_s, 0.0)
-
-
-def monitor_share(run: RunFiles) -> float | None:
-    """Return the monitor's own CPU time ÷ (wall × cores) over all recordings: as told at their ends, or sampled."""
-    told = [
-        (share, wall_s, unix_s - wall_s)
-        for row in run.events
-        if row["event"] == "monitor-stop"
-        and (share := number(row, "monitor_cpu_share")) is not None
-        and (wall_s := number(row, "elapsed_s") or 0.0) > 0
-        and (unix_s := moment(row)) is not None
-    ]
-    parts = [(share, wall_s) for share, wall_s, _ in told]
-    for rows in recordings(run.hardware):
-        begun_s = rows[0]["unix_s"] - (number(rows[0], "elapsed_s") or 0.0)
-        sampled = _sampled_share(rows, monitored_cores(run))
-        if sampled is not None and not any(abs(begun_s - start_s) < SAME_STOP_S for *_, start_s in told):
-            parts.append(sampled)
-    wall_s = sum(wall_s for _, wall_s in parts)
-    return max(sum(share * wall_s for share, wall_s in parts), 0.0) / wall_s if wall_s > 0 else None
-
-
-def _sampled_share(rows: Sequence[Row], cores: int | None) -> tuple[float, float] | None:
-    """Return the monitor's share by its counter in the samples of a recording, and over how many seconds."""
-    told = [row for row in rows if number(row, "monitor_cpu_s") is not None and number(row, "elapsed_s")]
-    wall_s = float(told[-1]["elapsed_s"] - told[0]["elapsed_s"]) if len(told) > 1 else 0.0
-    if not cores or wall_s <= 0:
-        return None
-    return float(told[-1]["monitor_cpu_s"] - told[0]["monitor_cpu_s"]) / (wall_s * cores), wall_s
-
-
-def monitored_cores(run: RunFiles) -> int | None:
-    """Return the cores of the machine, as the monitor tells them."""
-    told = [number(row, "cores") for row in run.events if row["event"] == "monitor-start"]
-    busy = run.hardware[-1].get("core_busy") if run.hardware else None
-    return int(told[-1]) if told and told[-1] else len(busy) if isinstance(busy, list) and busy else None
+    used_s = row.get("cpu_cores_used", counted_s / elapsed_s) * interval_s
+    return float(max(counted_s - used_s, 0.0))
 
 
 @dataclass
@@ -136,95 +149,57 @@ class ProcessUse:
     name: str | None = None
     watched_s: float = 0.0
     cpu_s: float = 0.0
-    rss_peak_bytes: float | None = None
-    gpu_peak_bytes: float | None = None  # over all GPUs at a time
+    rss_peak_bytes: float = 0.0
+    gpu_peak_bytes: float = 0.0  # over all GPUs at a time
 
     @property
-    def cores(self) -> float | None:
+    def cores(self) -> float:
         """Return the mean of the cores that it used while it was watched."""
-        return self.cpu_s / self.watched_s if self.watched_s else None
+        return self.cpu_s / self.watched_s if self.watched_s else 0.0
 
 
-@dataclass(frozen=True)
 class Processes:
-    """The largest processes, by CPU; how many there were, and over how many samples."""
+    """Every process of a recording; grows with each sample."""
 
-    largest: list[ProcessUse]
-    count: int
-    samples: int
-    is_whole: bool  # all samples were read
+    def __init__(self) -> None:
+        self.found: dict[tuple[int, str | None, str | None], ProcessUse] = {}
 
-
-def largest_processes(path: Path, *, max_bytes: int = MAX_READ_BYTES) -> Processes:
-    """Read the samples of a recording, of a long one the newest, and return the processes that used most."""
-    found: dict[tuple[int, str | None, str | None], ProcessUse] = {}
-    samples = 0
-    for row in _rows(path, max_bytes):
-        samples += 1
-        _add(found, row)
-    chosen: dict[int, ProcessUse] = {}
-    sizes: tuple[Callable[[ProcessUse], float], ...] = (
-        lambda use: use.cores or 0.0,
-        lambda use: use.rss_peak_bytes or 0.0,
-        lambda use: use.gpu_peak_bytes or 0.0,
-    )
-    for key in sizes:
-        ranked = sorted(found.values(), key=key, reverse=True)[:LARGEST]
-        chosen |= {id(use): use for use in ranked if key(use) > 0}
-    largest = sorted(chosen.values(), key=lambda use: (use.cpu_s, use.rss_peak_bytes or 0.0), reverse=True)
-    return Processes(largest, count=len(found), samples=samples, is_whole=_size_bytes(path) <= max_bytes)
-
-
-def _size_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _rows(path: Path, max_bytes: int) -> Iterator[Row]:
-    tail = RecordTail(path, last_bytes=max_bytes)
-    while rows := tail.new_rows():
-        yield from rows
-
-
-def _add(found: dict[tuple[int, str | None, str | None], ProcessUse], row: Row) -> None:
-    interval_s = max(number(row, "interval_s") or 0.0, 0.0)
-    by_pid: dict[int, ProcessUse] = {}
-    for process in members(row, "watched"):
-        if (use := _use(found, process, text(process, "role") or "other")) is None:
-            continue
-        by_pid[use.pid] = use
-        cores = number(process, "cpu_cores_used")
-        if cores is not None and cores >= 0:
-            use.watched_s += interval_s
-            use.cpu_s += cores * interval_s
-        use.rss_peak_bytes = _larger(use.rss_peak_bytes, number(process, "rss_bytes"))
-    held: dict[int, float] = {}
-    for gpu in members(row, "gpus"):
-        for process in members(gpu, "processes"):
+    def add(self, row: Row) -> None:
+        """Take a sample as it was recorded."""
+        interval_s = max(number(row, "interval_s") or 0.0, 0.0)
+        by_pid: dict[int, ProcessUse] = {}
+        for process in members(row, "watched"):
+            if (use := self._use(process, text(process, "role") or "other")) is None:
+                continue
+            by_pid[use.pid] = use
+            cores = number(process, "cpu_cores_used")
+            if cores is not None and cores >= 0:
+                use.watched_s += interval_s
+                use.cpu_s += cores * interval_s
+            use.rss_peak_bytes = max(use.rss_peak_bytes, number(process, "rss_bytes") or 0.0)
+        held: dict[int, float] = {}
+        for process in (process for gpu in members(row, "gpus") for process in members(gpu, "processes")):
             pid, size_bytes = number(process, "pid"), number(process, "memory_bytes")
             if pid is None or size_bytes is None:
                 continue
-            known = by_pid.get(int(pid)) or _use(found, process, None)
-            if known is not None:
+            if (known := by_pid.get(int(pid)) or self._use(process, None)) is not None:
                 by_pid[known.pid] = known
                 held[known.pid] = held.get(known.pid, 0.0) + size_bytes
-    for pid, size_bytes in held.items():
-        by_pid[int(pid)].gpu_peak_bytes = _larger(by_pid[int(pid)].gpu_peak_bytes, size_bytes)
+                known.gpu_peak_bytes = max(known.gpu_peak_bytes, held[known.pid])
 
+    def _use(self, process: Mapping[str, Any], role: str | None) -> ProcessUse | None:
+        pid = number(process, "pid")
+        if pid is None:
+            return None
+        key = int(pid), role, text(process, "name")
+        if key not in self.found and len(self.found) >= MAX_PROCESSES:
+            return None
+        return self.found.setdefault(key, ProcessUse(*key))
 
-def _use(
-    found: dict[tuple[int, str | None, str | None], ProcessUse], process: Mapping[str, Any], role: str | None
-) -> ProcessUse | None:
-    pid = number(process, "pid")
-    if pid is None:
-        return None
-    key = int(pid), role, text(process, "name")
-    if key not in found and len(found) >= MAX_PROCESSES:
-        return None
-    return found.setdefault(key, ProcessUse(*key))
-
-
-def _larger(known: float | None, value: float | None) -> float | None:
-    return known if value is None else max(known or 0.0, value)
+    def largest(self) -> list[ProcessUse]:
+        """Return those that used most of CPU, memory or GPU memory, by CPU."""
+        chosen: dict[int, ProcessUse] = {}
+        for size in ("cores", "rss_peak_bytes", "gpu_peak_bytes"):
+            ranked = sorted(self.found.values(), key=attrgetter(size), reverse=True)[:LARGEST]
+            chosen |= {id(use): use for use in ranked if getattr(use, size) > 0}
+        return sorted(chosen.values(), key=attrgetter("cpu_s", "rss_peak_bytes"), reverse=True)

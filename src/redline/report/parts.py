@@ -1,6 +1,6 @@
-"""The parts of a page as values, and the one function that makes a file of them: `page.html.j2` knows how they look.
+"""The parts of a page as values, and the one function that makes a file of a template: templates know how they look.
 
-Text from files is escaped by the template, so that it can't become markup.
+Text from files is escaped by the templates, so that it can't become markup.
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from redline import __version__
-from redline.report.amounts import amount, moment, share
-from redline.report.charts import Chart, LineChart, ShareChart, page_data, shown, thinned
+from redline.report.amounts import amount, moment, share, size
+from redline.report.charts import Chart, LineChart, ShareChart, over_time, page_data, shown, thinned
 
 # nothing may be loaded but a run's videos, and only our own scripts may run, whatever a run directory holds
 POLICY = (
@@ -27,19 +26,6 @@ POLICY = (
 )
 RESOURCES = ("uPlot.LICENSE", "uPlot.iife.min.js", "uPlot.min.css", "page.css", "page.js")
 REPLACEMENT = "�"  # for what has no place in a document: control characters, halves of surrogate pairs
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Several runs as what a chart shows; no run's label equals it, whatever a run is called."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-Owner = str | Compared  # the label of a run, or several runs
 
 
 @dataclass(frozen=True)
@@ -61,7 +47,6 @@ class Text:
     """A paragraph."""
 
     text: str
-    kind: ClassVar[str] = "text"
 
 
 @dataclass(frozen=True)
@@ -73,7 +58,6 @@ class Table:
     rows: Sequence[Sequence[Content]]
     numeric: Collection[int] = ()
     css: str = "card"
-    kind: ClassVar[str] = "table"
 
 
 @dataclass(frozen=True)
@@ -81,16 +65,6 @@ class Tiles:
     """Figures: name, value, and a word below each."""
 
     facts: Sequence[tuple[str, str, str]]
-    kind: ClassVar[str] = "tiles"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names and values, in columns."""
-
-    facts: Sequence[tuple[str, str]]
-    is_code: bool = False
-    kind: ClassVar[str] = "facts"
 
 
 @dataclass(frozen=True)
@@ -100,27 +74,6 @@ class Notice:
     title: str
     sentences: Sequence[Content]
     css: str  # "missing" or "caveats"
-    kind: ClassVar[str] = "notice"
-
-
-@dataclass(frozen=True)
-class Video:
-    """A video or a moving picture that plays in the page."""
-
-    address: str
-    caption: str
-    is_picture: bool = False
-    kind: ClassVar[str] = "video"
-
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the page holds all of it."""
-        return self.address.startswith("data:")
-
-    @property
-    def preload(self) -> str:
-        """How much a browser reads before the video is played: only what the page holds anyway."""
-        return "metadata" if self.is_embedded else "none"
 
 
 @dataclass(frozen=True)
@@ -128,24 +81,6 @@ class Grid:
     """Charts side by side, as many in a row as there is room for."""
 
     charts: Sequence[Chart]
-    owner: Owner  # what they show
-    beside: Sequence[Part] = ()
-    kind: ClassVar[str] = "grid"
-
-
-@dataclass(frozen=True)
-class Fold:
-    """A part that opens when it is clicked."""
-
-    summary: str
-    parts: Sequence[Part]
-    css: str = "fold"
-    identity: str = ""
-    note: str = ""
-    lead: str = ""
-    level: int = 0  # of a heading; 0 for none
-    is_open: bool = False
-    kind: ClassVar[str] = "fold"
 
 
 @dataclass(frozen=True)
@@ -156,52 +91,44 @@ class Section:
     parts: Sequence[Part]
     identity: str = ""
     lead: str = ""
-    level: int = 2
-    kind: ClassVar[str] = "section"
 
 
-Part = Text | Table | Tiles | Facts | Notice | Video | Grid | Fold | Section
+Part = Text | Table | Tiles | Notice | Grid | Section
 
 
 @dataclass(frozen=True)
-class PageParts:
-    """A whole page."""
+class Video:
+    """A video or a moving picture that plays in the page."""
 
-    title: str
-    subtitle: str
-    parts: Sequence[Part]
-    links: Sequence[tuple[str, str]] = ()  # identity of a part, and how it is called
+    address: str
+    caption: str
+    is_picture: bool = False
 
-    def walk(self) -> Iterator[Part]:
-        """Yield every part, outer ones first."""
-        todo: list[Part] = list(reversed(self.parts))
-        while todo:
-            part = todo.pop()
-            yield part
-            inner = part.parts if isinstance(part, Section | Fold) else part.beside if isinstance(part, Grid) else ()
-            todo += reversed(inner)
-
-    def charts(self) -> dict[tuple[Owner, str], Chart]:
-        """Return the charts by what they show and their name."""
-        grids = (part for part in self.walk() if isinstance(part, Grid))
-        return {(grid.owner, chart.name): chart for grid in grids for chart in grid.charts}
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the page holds all of it."""
+        return self.address.startswith("data:")
 
 
-def grid(charts: Iterable[Chart], *, owner: Owner, max_points: int, beside: Sequence[Part] = ()) -> Grid:
+def small(charts: Iterable[Chart], max_points: int) -> list[Chart]:
     """Return charts of at most about so many points each."""
-    small = [
-        thinned(shown(chart), max_points=max_points) if isinstance(chart, LineChart) else chart for chart in charts
+    return [
+        thinned(over_time(shown(chart)), max_points=max_points) if isinstance(chart, LineChart) else chart
+        for chart in charts
     ]
-    return Grid(small, owner, beside)
 
 
-def render_page(page: PageParts, *, unix_s: float) -> str:
-    """Return the page as one file that needs nothing else: style, scripts and data are inside."""
+def grid(charts: Iterable[Chart], *, max_points: int) -> Grid:
+    """Return charts of at most about so many points each, side by side."""
+    return Grid(small(charts, max_points))
+
+
+def render(template: str, *, unix_s: float, videos: Sequence[Video] = (), **values: object) -> str:
+    """Return a page as one file that needs nothing else but `videos`: style, scripts and data are inside."""
     package = files("redline.report")
     read = {name: package.joinpath(name).read_text(encoding="utf-8") for name in RESOURCES}
     scripts = [f"/*\n{read['uPlot.LICENSE']}\n*/\n{read['uPlot.iife.min.js']}", read["page.js"]]
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    videos = [part for part in page.walk() if isinstance(part, Video)]
     place = " 'self' file:" if any(not video.is_embedded for video in videos) else ""
     policy = POLICY.format(
         scripts=" ".join(f"'sha256-{digest}'" for digest in digests),
@@ -209,19 +136,15 @@ def render_page(page: PageParts, *, unix_s: float) -> str:
         media=f"media-src data:{place}; " if any(not video.is_picture for video in videos) else "",
     )
     ours = {"policy": policy, "style": f"{read['uPlot.min.css']}\n{read['page.css']}"}
-    markup = {name: Markup(text) for name, text in ours.items()}  # noqa: S704 - nothing of a run is in it
-    html = (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            page=page,
-            scripts=[Markup(script) for script in scripts],  # noqa: S704 - our own
-            written=moment(unix_s),
-            version=__version__,
-            **markup,
-        )
-    )
-    return html.lstrip()
+    values |= {name: Markup(text) for name, text in ours.items()}  # noqa: S704 - nothing of a run is in it
+    values["scripts"] = [Markup(script) for script in scripts]  # noqa: S704 - our own
+    found = _environment().get_template(template)
+    return found.render(written=moment(unix_s), version=__version__, **values).lstrip()
+
+
+def render_parts(title: str, subtitle: str, parts: Sequence[Part], *, unix_s: float) -> str:
+    """Return a page of parts."""
+    return render("parts.html.j2", unix_s=unix_s, title=title, subtitle=subtitle, links=[], parts=parts)
 
 
 def _environment() -> Environment:
@@ -236,6 +159,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "amount": amount,
         "share": share,
+        "size": size,
         "page_data": page_data,
         "percent": _percent,
         "colour": lambda number: "var(--rest)" if number is None else f"var(--s{number})",

@@ -1,29 +1,49 @@
-"""How utilisation relates to learning across runs: groups with intervals, and rank correlations."""
+"""How utilisation relates to learning across runs: groups with intervals, rank correlations, and what they can't tell.
+
+Which runs are compared is decided here too.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from redline.report.caveats import LeftOut, caveats_of
+from redline.report.rows import members, part, setting
+from redline.report.run_files import RunFiles
 from redline.report.run_summary import RunSummary
 from redline.report.statistics import LEAST_PAIRS, PERFECT, correlate, mean_interval
 
 UTILISATIONS = ("cpu_share_of_machine", "gpu_utilisation_percent")
 OUTCOMES = ("steps_per_s", "updates_per_s", "final_return", "mean_return")
-MEASURES = (
-    *UTILISATIONS,
-    "steps_per_s",
-    "updates_per_s",
-    "cpu_s_per_1000_steps",
-    "final_return",
-    "return_gained_per_cpu_minute",
-)
-MAY_BE_NEGATIVE = frozenset({"final_return", "return_gained_per_cpu_minute"})
+MAY_BE_NEGATIVE = ("final_return", "return_gained_per_cpu_minute")
+MEASURES = (*UTILISATIONS, "steps_per_s", "updates_per_s", "cpu_s_per_1000_steps", *MAY_BE_NEGATIVE)
 ALL_RUNS = "all runs"
 MORE, LESS, NOTHING = "more with more use", "less with more use", "says nothing either way"
 SEED = 0  # the same report from the same runs
+SHORT_MINUTES = 5.0
+FEW_EPISODES = 20
+SHARED_CORES = 0.1  # used by others, of one core: more than a desktop's own noise
+LENGTHS_DIFFER = 1.1
+
+# settings that change what is kept and when a run ends, but not what it learns
+NOT_LEARNING = frozenset(
+    {"max_steps", "max_frames", "max_episodes", "max_minutes", "target_return", "target_eval_return"}
+    | {"log_dir", "track", "checkpoint_minutes", "monitor", "record", "record_values"}
+)
+NO_UPDATES, SAME_SEED = "it made no updates", "the same settings and seed as {}"
+
+NameOf = Callable[[RunSummary], str | None]
+Pair = tuple[RunFiles, RunSummary]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that is not compared with the others."""
+
+    label: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -75,7 +95,7 @@ class Relation:
     left_out: list[LeftOut]  # runs that are not compared
 
 
-def _valued(setting: str, field: str) -> Callable[[RunSummary], str | None]:
+def _valued(setting: str, field: str) -> NameOf:
     """Return how to name a run by a setting: by all values that it had, where a resume changed it."""
 
     def name_of(summary: RunSummary) -> str | None:
@@ -86,56 +106,85 @@ def _valued(setting: str, field: str) -> Callable[[RunSummary], str | None]:
 
 
 def _threads(summary: RunSummary) -> str | None:
-    threads = THREADS(summary)
+    threads = SETTINGS["learner.threads"](summary)
     return None if threads is None or summary.usable_cores is None else f"{threads} of {summary.usable_cores}"
 
 
-BATCH_SIZE = _valued("batch_size", "batch_size")
-THREADS = _valued("learner.threads", "learner_threads")
-# runs that agree in all of these differ by their seed alone
-SETTINGS = (
-    lambda summary: summary.algorithm,
-    BATCH_SIZE,
-    THREADS,
-    _valued("num_envs", "num_envs"),
-    _valued("topology", "topology"),
-)
-
-
+# what tells runs apart; those that agree in algorithm and all of these differ by their seed alone
+SETTINGS: Mapping[str, NameOf] = {
+    "batch_size": _valued("batch_size", "batch_size"),
+    "learner.threads": _valued("learner.threads", "learner_threads"),
+    "num_envs": _valued("num_envs", "num_envs"),
+    "topology": _valued("topology", "topology"),
+}
 # what runs are grouped by → the name of a run's group
-GROUPINGS: Mapping[str, Callable[[RunSummary], str | None]] = {
+GROUPINGS: Mapping[str, NameOf] = {
     "algorithm": lambda summary: summary.algorithm,
-    "batch size": BATCH_SIZE,
+    "batch size": SETTINGS["batch_size"],
     "threads / cores": _threads,
 }
+# what can make runs differ beside what they are grouped by
+OTHERS: Mapping[str, NameOf] = {
+    "number of envs": lambda summary: None if summary.num_envs is None else str(summary.num_envs),
+    "topology": lambda summary: summary.topology,
+    "machine": lambda summary: summary.host,
+}
+
+
+def choose_runs(runs: Sequence[Pair]) -> tuple[list[Pair], list[LeftOut]]:
+    """Return the runs to compare, and the others: runs without updates, and all but the longest of one seed."""
+    left_out = {summary.label: NO_UPDATES for _, summary in runs if summary.updates == 0}
+    longest: dict[str, RunSummary] = {}
+    for files, summary in sorted(runs, key=lambda run: -(run[1].steps or 0)):
+        if summary.label in left_out or setting(files.run, "seed") is None:
+            continue
+        first = longest.setdefault(_identity(files, summary), summary)
+        if first is not summary:
+            left_out[summary.label] = SAME_SEED.format(first.label)
+    chosen = [run for run in runs if run[1].label not in left_out]
+    return chosen, [LeftOut(run.label, left_out[run.label]) for _, run in runs if run.label in left_out]
+
+
+def _identity(files: RunFiles, summary: RunSummary) -> str:
+    """Return what makes a run what it is: code, machine, algorithm, and settings that change what it learns."""
+    run = files.run or {}
+    settings = [part(run, "config"), *(part(resume, "changes") for resume in members(run, "resumes"))]
+    learning = [
+        {name: value for name, value in found.items() if name.partition(".")[0] not in NOT_LEARNING}
+        for found in settings
+    ]
+    facts = [run.get("algorithm"), run.get("commit"), summary.host, *filter(None, learning)]
+    return json.dumps(facts, sort_keys=True, default=str)
 
 
 def relate(summaries: Sequence[RunSummary], left_out: Sequence[LeftOut] = ()) -> Relation:
     """Compare runs; games are never mixed, and a run that does not tell its game is in no group.
 
-    `left_out` names the runs that are not among `summaries`, as `caveats.choose_runs` tells them.
+    `left_out` names the runs that are not among `summaries`, as `choose_runs` tells them.
     """
     groups: list[Group] = []
     correlations: list[Correlation] = []
-    for env in sorted({summary.env for summary in summaries if summary.env is not None}):
-        runs = [summary for summary in summaries if summary.env == env]
+    games: dict[str, list[RunSummary]] = {}
+    for summary in summaries:
+        if summary.env is not None:
+            games.setdefault(summary.env, []).append(summary)
+    for env, runs in sorted(games.items()):
         correlations += _correlations(env, ALL_RUNS, runs)
-        for by in GROUPINGS:
-            parts = split(runs, by)
-            groups += [_group(env, by, name, members) for name, members in parts.items()]
+        for by, name_of in GROUPINGS.items():
+            parts = split(runs, name_of)
+            groups += [_group(env, by, name, found) for name, found in parts.items()]
             if len(parts) > 1:  # one group alone is all runs once more
-                for name, members in parts.items():
-                    correlations += _correlations(env, f"{by} {name}", members)
-    caveats = caveats_of(summaries, GROUPINGS, left_out)
+                for name, found in parts.items():
+                    correlations += _correlations(env, f"{by} {name}", found)
+    caveats = _caveats(summaries, dict(sorted(games.items())), left_out)
     return Relation(groups, correlations, [*caveats, *_on_correlations(correlations)], list(left_out))
 
 
-def split(runs: Sequence[RunSummary], by: str) -> dict[str, list[RunSummary]]:
+def split(runs: Sequence[RunSummary], name_of: NameOf) -> dict[str, list[RunSummary]]:
     """Return the runs of each group, without those that do not tell theirs; numbers are in their order."""
     found: dict[str, list[RunSummary]] = {}
     for run in runs:
-        name = GROUPINGS[by](run)
-        if name is not None:
+        if (name := name_of(run)) is not None:
             found.setdefault(name, []).append(run)
     return dict(sorted(found.items(), key=lambda item: _by_number(item[0])))
 
@@ -155,10 +204,7 @@ def _group(env: str, by: str, name: str, runs: Sequence[RunSummary]) -> Group:
 
 
 def _correlations(env: str, within: str, runs: Sequence[RunSummary]) -> list[Correlation]:
-    if len(runs) < LEAST_PAIRS:
-        return []
-    pairs = [(utilisation, outcome) for utilisation in UTILISATIONS for outcome in OUTCOMES]
-    found = [_correlation(env, within, runs, utilisation, outcome) for utilisation, outcome in pairs]
+    found = [_correlation(env, within, runs, use, outcome) for use in UTILISATIONS for outcome in OUTCOMES]
     return [correlation for correlation in found if correlation.n >= LEAST_PAIRS]
 
 
@@ -167,7 +213,8 @@ def _correlation(env: str, within: str, runs: Sequence[RunSummary], utilisation:
     for run in runs:
         x, y = getattr(run, utilisation), getattr(run, outcome)
         if x is not None and y is not None:
-            told.setdefault(tuple(name_of(run) for name_of in SETTINGS), []).append((x, y))
+            key = (run.algorithm, *(name_of(run) for name_of in SETTINGS.values()))
+            told.setdefault(key, []).append((x, y))
     sides = [[fmean(pair[side] for pair in pairs) for pairs in told.values()] for side in (0, 1)]
     counts = (len(told), sum(map(len, told.values())))
     found = correlate(*sides, seed=SEED)
@@ -175,6 +222,96 @@ def _correlation(env: str, within: str, runs: Sequence[RunSummary], utilisation:
         return Correlation(env, within, utilisation, outcome, *counts, None, None, None, NOTHING)
     verdict = (MORE if found.rho > 0 else LESS) if found.is_clear else NOTHING
     return Correlation(env, within, utilisation, outcome, *counts, found.rho, found.interval, found.by_chance, verdict)
+
+
+def _caveats(
+    summaries: Sequence[RunSummary], games: Mapping[str, Sequence[RunSummary]], left_out: Sequence[LeftOut]
+) -> list[str]:
+    """Return what is to be kept in mind, most important first."""
+    number = "One run" if len(summaries) == 1 else f"{len(summaries)} runs"
+    told = [f"{number}: a relation seen in so few is a hint, and does not say what causes what."]
+    if left_out:
+        told.append(f"Not compared: {_listed([f'{run.label} ({run.why})' for run in left_out])}.")
+    if unknown := [summary.label for summary in summaries if summary.env is None]:
+        names = ", ".join(unknown)
+        told.append(f"These runs do not tell their game, so they are in no group and no correlation: {names}.")
+    if len(games) > 1:
+        told.append(f"{len(games)} games ({', '.join(games)}) are compared apart: their returns have no common scale.")
+    for env, runs in games.items():
+        about = f"{env}: " if len(games) > 1 else ""
+        told += [f"{about}{sentence}" for sentence in (*_confounding(runs), *_seeds(runs), *_differences(runs))]
+    return told + _quality(summaries)
+
+
+def _confounding(runs: Sequence[RunSummary]) -> list[str]:
+    """Say for each grouping what else differs between its groups."""
+    told = []
+    for by, name_of in GROUPINGS.items():
+        others = {what: of for what, of in {**GROUPINGS, **OTHERS}.items() if what != by}
+        mixed = [what for what, of in others.items() if _differs_between(runs, name_of, of)]
+        if mixed:
+            told.append(
+                f"groups by {by} also differ in {_listed(mixed)}, "
+                f"so a difference between them need not come from the {by}."
+            )
+    return told
+
+
+def _differs_between(runs: Sequence[RunSummary], group_of: NameOf, value_of: NameOf) -> bool:
+    """Tell whether the groups do not all have the same values, each the same share of the runs."""
+    shares = set()
+    for found in split(runs, group_of).values():
+        values = [value_of(run) or "unknown" for run in found]
+        shares.add(tuple(sorted((value, values.count(value) / len(values)) for value in set(values))))
+    return len(shares) > 1
+
+
+def _seeds(runs: Sequence[RunSummary]) -> list[str]:
+    told = []
+    for by, name_of in GROUPINGS.items():
+        groups = split(runs, name_of)
+        single = [name for name, found in groups.items() if len({run.seed for run in found}) == 1]
+        if single and len(groups) > 1:
+            told.append(f"by {by}, one seed only: {_listed(single)}; how much another would differ is unknown.")
+    return told
+
+
+def _differences(runs: Sequence[RunSummary]) -> list[str]:
+    """Say that runs are of different length, and name those of which a resume changed what tells runs apart."""
+    told = []
+    steps = [run.steps for run in runs if run.steps]
+    if steps and max(steps) > LENGTHS_DIFFER * min(steps):
+        told.append(
+            f"runs are of different length ({min(steps):,} … {max(steps):,} steps), "
+            "so their returns are not after equal learning."
+        )
+    changes = [
+        (run.label, [f"{name} {value}" for name, value in (run.changed or {}).items() if name in SETTINGS])
+        for run in runs
+    ]
+    if named := [f"{label} ({_listed(values)})" for label, values in changes if values]:
+        told.append(
+            f"settings were changed at a resume, so these runs belong to none of the other groups: {_listed(named)}."
+        )
+    return told
+
+
+def _quality(summaries: Sequence[RunSummary]) -> list[str]:
+    others = [run.others_cpu_cores_used or 0.0 for run in summaries]
+    counts = {
+        f"took less than {SHORT_MINUTES:g} minutes: speeds are rough, and learning has only begun": sum(
+            run.minutes is not None and run.minutes < SHORT_MINUTES for run in summaries
+        ),
+        f"ended fewer than {FEW_EPISODES} episodes: their returns are mostly chance": sum(
+            run.episodes < FEW_EPISODES for run in summaries
+        ),
+        f"shared the machine with programs that used up to {max(others, default=0.0):.1f} cores: "
+        "speed and utilisation are not the runs' doing alone": sum(cores > SHARED_CORES for cores in others),
+        "left no CPU seconds in hardware.jsonl: their utilisation is at best what metrics.jsonl tells": sum(
+            run.cpu_s is None for run in summaries
+        ),
+    }
+    return [f"{count} of {len(summaries)} runs {what}." for what, count in counts.items() if count]
 
 
 def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
@@ -190,8 +327,7 @@ def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
             "Rank correlations are over settings (algorithm, batch size, threads, envs, topology), each by the mean "
             "of its runs: more seeds make a point surer, and are no further points."
         )
-    open_ones = sum(correlation.verdict == NOTHING for correlation in correlations)
-    if open_ones:
+    if open_ones := sum(correlation.verdict == NOTHING for correlation in correlations):
         told.append(
             f"{open_ones} of {len(correlations)} rank correlations say nothing either way: the 90 % interval contains "
             "0, random orders give as much in at least 1 of 10 cases, or one side is the same for all settings."
@@ -209,3 +345,7 @@ def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
     if tried and min(correlation.n for correlation in tried) < 10:
         told.append("Intervals of correlations over fewer than 10 settings are rough.")
     return told
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

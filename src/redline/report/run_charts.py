@@ -5,23 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from redline.report.amounts import size_unit
-from redline.report.charts import Bar, Line, LineChart, ShareChart, means_of_neighbours, over_time
-from redline.report.rows import members, number
-from redline.report.run_clock import run_clock
+from redline.report.charts import Bar, Line, LineChart, ShareChart, thinned_line
+from redline.report.rows import THROTTLED, number
 from redline.report.run_files import RunFiles
 from redline.report.run_log import PhaseSplit
-from redline.report.run_series import (
-    MAX_POINTS,
-    Axis,
-    Series,
-    hardware_series,
-    learning_curve,
-    metric_series,
-    speed_series,
-    thin,
-)
+from redline.report.run_series import Axis, Series, hardware_series, learning_curve, metric_series, speed_series
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
@@ -129,17 +120,8 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
 }
 
 
-def learning_charts(run: RunFiles) -> list[LineChart]:
-    """Return the learning curve against steps and against time."""
-    return _curves(run, ("steps", "minutes"))
-
-
-def spending_charts(run: RunFiles) -> list[LineChart]:
-    """Return the learning curve against what the run has spent, where samples tell it."""
-    return _curves(run, ("cpu_s", "gpu_s"))
-
-
-def _curves(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
+def curve_charts(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
+    """Return the learning curve against each axis that the run tells."""
     charts = []
     for axis in axes:
         played = learning_curve(run, axis)
@@ -150,8 +132,7 @@ def _curves(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
         if lines:
             title = "Return" if axis == "steps" else f"Return against {TITLES[axis]}"
             unit = "unclipped" if len(lines) > 1 else "mean of the last 20 episodes, unclipped"
-            chart = LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines))
-            charts.append(over_time(chart) if axis == "minutes" else chart)
+            charts.append(LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines)))
     return charts
 
 
@@ -162,8 +143,7 @@ def speed_charts(run: RunFiles) -> list[LineChart]:
         what = name.removesuffix("_per_s")
         line = Line(f"{what}/s", series.x, series.y, colour=place)
         title, unit = f"{what.capitalize()} per second", f"{what}/s, over the last 10 s"
-        chart = LineChart(f"{what}-per-s", title, unit, "minutes", (line,), bottom=0.0, is_sampled=True)
-        charts.append(over_time(chart))
+        charts.append(LineChart(f"{what}-per-s", title, unit, "minutes", (line,), bottom=0.0, is_sampled=True))
     return charts
 
 
@@ -249,8 +229,7 @@ def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
         lines = _with_mean(lines)
     elif len(lines) == 1 and lines[0].label != chart.title:
         unit = f"{unit} · {lines[0].label}"
-    drawn = LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
-    return over_time(means_of_neighbours(drawn) if any(len(line.x) >= MAX_POINTS for line in lines) else drawn)
+    return LineChart(chart.name, chart.title, unit, "minutes", tuple(lines), chart.bottom, chart.top, is_sampled=True)
 
 
 def _with_mean(lines: list[Line]) -> list[Line]:
@@ -268,27 +247,19 @@ def _with_mean(lines: list[Line]) -> list[Line]:
 
 def throttling_chart(run: RunFiles) -> LineChart | None:
     """Return in what share of the samples each reason held; None where no sample tells."""
-    clock = run_clock(run)
-    told: dict[int, list[tuple[float, list[object]]]] = {}  # GPU → minutes and reasons of each sample
-    for row in run.hardware if clock is not None else []:
-        for place, gpu in enumerate(members(row, "gpus")):
-            reasons, index = gpu.get("throttle_reasons"), number(gpu, "index")
-            if isinstance(reasons, list) and clock is not None:
-                samples = told.setdefault(place if index is None else int(index), [])
-                samples.append((clock.minutes(row["unix_s"]), [str(reason) for reason in reasons]))
-    found: list[tuple[float, str, Series]] = []
-    for index, samples in sorted(told.items()):
-        for reason in sorted({str(reason) for _, reasons in samples for reason in reasons}) or [NEVER]:
-            held = [100.0 * (reason in reasons) for _, reasons in samples]
-            series = thin([minutes for minutes, _ in samples], held, most=THROTTLE_POINTS)
-            found.append((sum(held), f"GPU {index}: {reason}", series))
-    found = sorted(found, key=lambda line: -line[0])[:MAX_LINES]
+    names = sorted({name for row in run.hardware for name in row if name.startswith(THROTTLED)})
+    found: list[Line] = []
+    for gpu in (name for name in names if name.count(".") == 1):
+        rows = [row for row in run.hardware if gpu in row]
+        minutes = [run.clock.minutes(row["unix_s"]) for row in rows]
+        for reason in [name for name in names if name.startswith(f"{gpu}.")] or [NEVER]:
+            held = [100.0 * (reason in row) for row in rows]
+            label = f"GPU {gpu.removeprefix(THROTTLED)}: {reason.removeprefix(f'{gpu}.')}"
+            found.append(thinned_line(Line(label, minutes, held), THROTTLE_POINTS, has_gaps=False))
     if not found:
         return None
-    lines = tuple(
-        Line(label, series.x, series.y, colour=place, dash=place // MANY)
-        for place, (_, label, series) in enumerate(found)
-    )
-    unit = "% of the samples in which the reason held" + (f" · {found[0][1]}" if len(found) == 1 else "")
+    found = sorted(found, key=lambda line: -fmean(line.y))[:MAX_LINES]
+    lines = tuple(replace(line, colour=place, dash=place // MANY) for place, line in enumerate(found))
+    unit = "% of the samples in which the reason held" + (f" · {lines[0].label}" if len(lines) == 1 else "")
     title = "Reasons of GPU throttling"
-    return over_time(LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True))
+    return LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True)

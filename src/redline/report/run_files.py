@@ -1,17 +1,19 @@
-"""The files of a run as they are on the disk, whatever became of them: rows that can be used, and what is missing."""
+"""A run as it is on the disk, whatever became of it: rows that can be used, its clock, and what is missing."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError
 from redline.jsonl import Row, tamed
-from redline.report.rows import Cleaned, numbers, one_line, part, read_rows, role_of, setting, text
-from redline.report.run_clock import what_is_not_covered
+from redline.report.hardware_use import LEAST_S, Processes, Samples, Span
+from redline.report.rows import RowFile, moment, number, numbers, one_line, part, read_rows, role_of, setting, text
 from redline.runs.directory import read_run_json
 from redline.runs.locating import find_recorded
 from redline.runs.manifest import RUN_JSON
@@ -28,6 +30,36 @@ FACTS: Mapping[str, str] = {
     "topology": "{}",
     "seed": "s{}",
 }
+# a gap of no more is no pause: a resume tells that the run was stopped, but a monitor may just be slow to start
+MIN_PAUSE_S = {"resume": 0.0, "monitor-start": 60.0}
+MAX_START_UP_S = 600.0  # before the first row; what lies further back is another run's clock
+ENOUGH_COVER = 0.95  # of a run by samples, beside its start-up
+START_UP_S = 30.0  # that may pass before the first sample and after the last,
+START_UP_SHARE = 0.05  # but no more of a short run than this
+LEAST_COVER = 0.5  # of the time of learning: a mean over less is not shown
+LEAST_LEARNING_S = 2.0  # a shorter span between rows says nothing of the hardware while learning
+CPU_USE, GPU_USE = "cpu_cores_used", "utilisation_percent"
+LEARNING, RECORDING = "learning", "recording"
+SPAN_WORDS = {LEARNING: "the time of learning", RECORDING: "the recording"}
+
+
+@dataclass(frozen=True)
+class RunClock:
+    """Turns the wall clock into minutes of the run, without the time in which it was stopped."""
+
+    begin_unix_s: float
+    end_unix_s: float
+    pauses: tuple[Span, ...]  # in order, disjoint
+
+    def minutes(self, unix_s: float) -> float:
+        """Return the minutes from the start; a moment in a pause is its beginning."""
+        paused_s = sum(min(max(unix_s - begin_s, 0.0), end_s - begin_s) for begin_s, end_s in self.pauses)
+        return (unix_s - self.begin_unix_s - paused_s) / 60.0
+
+    @property
+    def total_s(self) -> float:
+        """Seconds from the start to the last row, without pauses."""
+        return self.minutes(self.end_unix_s) * 60.0
 
 
 @dataclass(frozen=True)
@@ -40,8 +72,79 @@ class RunFiles:
     metrics: list[Row]
     episodes: list[Row]
     events: list[Row]
-    hardware: list[Row]
+    hardware: list[Row]  # flat samples
     problems: tuple[str, ...]  # what is missing or unreadable, each in one sentence
+    processes: Processes  # that were watched
+
+    @cached_property
+    def clock(self) -> RunClock:
+        """Return the clock of the run; one that stands still where no row tells a time."""
+        kinds = (self.metrics, self.episodes, self.events, self.hardware)
+        moments = sorted(unix_s for rows in kinds for row in rows if (unix_s := moment(row)) is not None) or [0.0]
+        first_s = moments[0]
+        if self.hardware:
+            first_s = min(first_s, self.hardware[0]["unix_s"] - self.hardware[0]["interval_s"])
+        created_s = number(self.run or {}, "created_unix_s")
+        if created_s is not None and 0 <= first_s - created_s <= MAX_START_UP_S:
+            first_s = created_s
+        pauses: list[Span] = []
+        for begin_s, event in self.moments_of(*MIN_PAUSE_S):
+            # the gap before a resume or a new recording: only these show that nothing ran
+            pause = (moments[max(bisect_left(moments, begin_s) - 1, 0)], begin_s)
+            if pause[1] - pause[0] > MIN_PAUSE_S[event] and pause not in pauses[-1:]:
+                pauses.append(pause)
+        return RunClock(first_s, moments[-1], tuple(pauses))
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Return the samples of the hardware by column."""
+        return Samples(self.hardware)
+
+    def moments_of(self, *events: str) -> list[tuple[float, str]]:
+        """Return when each of such events happened, in order, and which it was."""
+        told = ((moment(row), row["event"]) for row in self.events if row["event"] in events)
+        return sorted((unix_s, event) for unix_s, event in told if unix_s is not None)
+
+    def episodes_of(self, role: str) -> list[Row]:
+        """Return the episodes of training ("actor"), or those of evaluations ("greedy")."""
+        return [row for row in self.episodes if role_of(row) == role]
+
+    @property
+    def while_learning(self) -> list[Row]:
+        """The rows of metrics.jsonl after the first update."""
+        return [row for row in self.metrics if (number(row, "updates") or 0.0) > 0]
+
+    @property
+    def covered_share(self) -> float:
+        """The share of the run that samples of the hardware cover, 0 … 1."""
+        covered_s = float(self.samples.interval_s.sum())
+        return covered_s / max(self.clock.total_s, covered_s) if covered_s else 0.0
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether samples cover the run, but for its start-up."""
+        if self.clock.total_s <= 0:
+            return bool(self.hardware)
+        return self.covered_share + min(START_UP_S / self.clock.total_s, START_UP_SHARE) > ENOUGH_COVER
+
+    def use_span(self) -> tuple[Span, str] | None:
+        """Return the span that means of the hardware are over, and its name: that of learning, else the recording."""
+        rows = self.while_learning
+        if rows and rows[-1]["unix_s"] - rows[0]["unix_s"] >= LEAST_LEARNING_S:
+            return (float(rows[0]["unix_s"]), float(rows[-1]["unix_s"])), LEARNING
+        if not self.hardware:
+            return None
+        return (self.hardware[0]["unix_s"] - self.hardware[0]["interval_s"], self.hardware[-1]["unix_s"]), RECORDING
+
+    def covers(self) -> dict[str, float]:
+        """Return the share of that span, pauses left out, in which the use of the CPU and of each GPU was sampled."""
+        over = self.use_span()
+        if over is None:
+            return {}
+        begin_s, end_s = (self.clock.minutes(at_s) * 60.0 for at_s in over[0])
+        length_s = max(end_s - begin_s, LEAST_S)
+        names = [CPU_USE, *self.samples.of_gpus(GPU_USE)]
+        return {name: self.samples.covered_s(name, over[0]) / length_s for name in names}
 
 
 def load_runs(paths: Sequence[Path]) -> list[RunFiles]:
@@ -56,11 +159,13 @@ def load_run(folder: Path) -> RunFiles:
     """Read one run directory."""
     problems: list[str] = []
     run = _read_facts(folder, problems)
-    files = {kind: read_rows(folder, kind) for kind in KINDS}
+    processes = Processes()
+    files = {kind: read_rows(folder, kind) for kind in KINDS[:-1]}
+    files["hardware"] = read_rows(folder, "hardware", watch=processes.add)
     rows = {kind: [] if file is None else file.rows for kind, file in files.items()}
     problems += [problem for file in files.values() if file is not None for problem in file.problems]
-    found = RunFiles(folder, folder.name, run, **rows, problems=())
-    return replace(found, problems=(*_what_is_missing(found, files), *problems, *what_is_not_covered(found)))
+    found = RunFiles(folder, folder.name, run, **rows, problems=(), processes=processes)
+    return replace(found, problems=(*_what_is_missing(found, files), *problems, *_what_is_not_covered(found)))
 
 
 def _find_runs(path: Path) -> list[Path]:
@@ -87,33 +192,37 @@ def _read_facts(folder: Path, problems: list[str]) -> Mapping[str, Any] | None:
     return facts
 
 
-def _what_is_missing(run: RunFiles, files: Mapping[str, Cleaned | None]) -> list[str]:
-    missing = [*([RUN_JSON] if run.run is None else []), *(f"{kind}.jsonl" for kind in KINDS if files[kind] is None)]
+def _what_is_missing(run: RunFiles, files: Mapping[str, RowFile | None]) -> list[str]:
     told = []
-    if {RUN_JSON, "metrics.jsonl"} <= set(missing):
+    if run.run is None and files["metrics"] is None:
         told.append(
             "run.json and metrics.jsonl are missing, as for a program that is not Redline: "
             "settings, updates and phases are unknown."
         )
-    elif RUN_JSON in missing:
+    elif run.run is None:
         told.append("run.json is missing or unusable: algorithm, settings, seed and machine are unknown.")
-    elif "metrics.jsonl" in missing:
+    elif files["metrics"] is None:
         told.append("metrics.jsonl is missing: speed, updates and phases are unknown.")
-    if "hardware.jsonl" in missing:
+    if files["hardware"] is None:
         told.append("hardware.jsonl is missing, as for a run without the monitor: what the hardware did is unknown.")
     told += _which_episodes(run, files["episodes"])
-    if "events.jsonl" in missing:
+    if files["events"] is None:
         told.append("events.jsonl is missing: checkpoints, evaluations and how the run ended are unknown.")
-    else:
-        told += _how_it_ended(run.events)
+    for begins, ends, what in (
+        (("start", "resume"), ("stop", "error"), "run"),
+        (("monitor-start",), ("monitor-stop",), "monitor"),
+    ):
+        last = next((row["event"] for row in reversed(run.events) if row["event"] in (*begins, *ends)), None)
+        if last in begins:
+            told.append(f"events.jsonl does not say that the {what} ended: it was killed or is still running.")
     return told
 
 
-def _which_episodes(run: RunFiles, file: Cleaned | None) -> list[str]:
+def _which_episodes(run: RunFiles, file: RowFile | None) -> list[str]:
     """Say why there is no learning curve; that no episode has ended only where nothing speaks against it."""
     if file is None:
         return ["episodes.jsonl is missing: returns are unknown."]
-    if any(role_of(row) == "actor" for row in file.rows):
+    if run.episodes_of("actor"):
         return []
     if file.is_damaged:
         return ["No episode of training can be read in episodes.jsonl: returns are unknown."]
@@ -125,15 +234,25 @@ def _which_episodes(run: RunFiles, file: Cleaned | None) -> list[str]:
     return ["No episode has ended: there is no learning curve."]
 
 
-def _how_it_ended(events: Sequence[Row]) -> list[str]:
-    told = []
-    for begins, ends, what in (
-        (("start", "resume"), ("stop", "error"), "run"),
-        (("monitor-start",), ("monitor-stop",), "monitor"),
-    ):
-        last = next((row["event"] for row in reversed(events) if row["event"] in (*begins, *ends)), None)
-        if last in begins:
-            told.append(f"events.jsonl does not say that the {what} ended: it was killed or is still running.")
+def _what_is_not_covered(run: RunFiles) -> list[str]:
+    """Say of what part of the run its sums and means are, where they are not of all."""
+    over = run.use_span()
+    if not run.hardware or over is None:
+        return []
+    told, time = [], SPAN_WORDS[over[1]]
+    if not run.is_covered:
+        told.append(
+            f"hardware.jsonl covers {run.covered_share:.0%} of the time between the first and the last row: "
+            "CPU seconds, GPU seconds and energy are those of that part."
+        )
+    covers = run.covers()
+    if over[1] == LEARNING and covers[CPU_USE] < LEAST_COVER:
+        told.append(f"Samples cover {covers[CPU_USE]:.0%} of {time}: its CPU use is unknown.")
+    for name in run.samples.of_gpus(GPU_USE):
+        if covers[name] <= ENOUGH_COVER - START_UP_SHARE:
+            then = "is left out" if covers[name] < LEAST_COVER else "is of that part"
+            index = one_line(name.removeprefix("gpus.").removesuffix(f".{GPU_USE}"))
+            told.append(f"GPU {index} was sampled in {covers[name]:.0%} of {time}: its mean utilisation {then}.")
     return told
 
 
@@ -149,11 +268,18 @@ def label_runs(runs: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[str
         label if many[label] == 1 else f"{label} {one_line(folder)[-MAX_LABEL_CHARACTERS:]}".strip()
         for label, (folder, _) in zip(labels, runs, strict=True)
     ]
-    return _numbered(labels)
+    found: list[str] = []
+    for label in labels:  # a number behind those that are still the same
+        name, count = label, 1
+        while name in found or (count > 1 and name in labels):
+            count += 1
+            name = f"{label} ({count})"
+        found.append(name)
+    return found
 
 
 def _label(folder: str, run: Mapping[str, Any] | None, told: Sequence[str]) -> str:
-    algorithm = None if run is None else text(run, "algorithm")
+    algorithm = text(run or {}, "algorithm")
     if not algorithm:
         return one_line(folder)[:MAX_LABEL_CHARACTERS] or "run"
     values = [(name, setting(run, name)) for name in told]
@@ -164,16 +290,3 @@ def _label(folder: str, run: Mapping[str, Any] | None, told: Sequence[str]) -> s
 def _in_words(name: str, value: object) -> str:
     words = FACTS[name].format(one_line(str(value)))
     return words.removesuffix("s") if value == 1 and words.startswith("1 ") else words
-
-
-def _numbered(labels: Sequence[str]) -> list[str]:
-    """Put a number behind those that are still the same."""
-    found: list[str] = []
-    taken = set(labels)
-    for label in labels:
-        name, count = label, 1
-        while name in found or (count > 1 and name in taken):
-            count += 1
-            name = f"{label} ({count})"
-        found.append(name)
-    return found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redline.jsonl import Row
 from redline.report.rows import as_number, members, moment, number, one_line, part, setting, text
-from redline.report.run_clock import run_clock
 from redline.report.run_files import RunFiles
 
 # how an adjustment is written down: `setting: requested → effective (why)`
@@ -20,8 +20,7 @@ NO_DETAILS = frozenset({"schema", "event", "unix_s", "time_s", "steps"})
 SHARES_OVER_S = 10.0  # before a row of metrics.jsonl: what its shares are over
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A setting that is in force otherwise than asked for, or than before a resume."""
 
     when: str  # "start", "resume at 8,000 steps", "at 8,000 steps"
@@ -31,27 +30,22 @@ class Change:
     why: str
 
 
-@dataclass(frozen=True)
-class SettingsTable:
-    """Every setting in force, by its dotted name, and the changes in the order of time."""
-
-    settings: list[tuple[str, str]]
-    changes: list[Change]
-
-
-@dataclass(frozen=True)
-class EventLine:
+class EventLine(NamedTuple):
     """One row of events.jsonl, for reading."""
 
     minutes: float | None  # since the start of the run, pauses left out
-    unix_s: float | None
-    steps: int | None
+    steps: float | None
     event: str
     details: str  # the other fields, as text
 
 
-def settings_table(run: RunFiles) -> SettingsTable:
-    """Return the settings of run.json, and what was requested → effective."""
+def settings_of(run: RunFiles) -> list[tuple[str, str]]:
+    """Return every setting in force, by its name on the command line."""
+    return list(_flatten(part(run.run, "config")))
+
+
+def changes_of(run: RunFiles) -> list[Change]:
+    """Return what was requested → effective, in the order of time."""
     facts = run.run or {}
     # with the steps at which each was made: a resume can come before or after an adjustment on the way
     changes = [(0.0, parse_adjustment(item, "start")) for item in _texts(facts, "adjustments")]
@@ -64,14 +58,19 @@ def settings_table(run: RunFiles) -> SettingsTable:
         for row in run.events
         if row["event"] == "adjustment" and isinstance(row.get("message"), str)
     ]
-    in_order = [change for _, change in sorted(changes, key=lambda item: item[0])]
-    return SettingsTable(list(_flatten(part(facts, "config"))), in_order)
+    return [change for _, change in sorted(changes, key=lambda item: item[0])]
 
 
 def event_table(run: RunFiles) -> list[EventLine]:
     """Return all events in the order in which they were written."""
-    clock = run_clock(run)
-    return [_event_line(row, None if clock is None else clock.minutes) for row in run.events]
+    lines = []
+    for row in run.events:
+        unix_s = moment(row)
+        told = {key: value for key, value in row.items() if key not in NO_DETAILS and value is not None}
+        details = [f"{key} {_shown(value)}" for key, value in told.items()]
+        minutes = None if unix_s is None else run.clock.minutes(unix_s)
+        lines.append(EventLine(minutes, number(row, "steps"), one_line(row["event"]), " · ".join(details)))
+    return lines
 
 
 def parse_adjustment(adjustment: str, when: str) -> Change:
@@ -81,18 +80,6 @@ def parse_adjustment(adjustment: str, when: str) -> Change:
         return Change(when, "", "", "", one_line(adjustment))
     parts = {name: one_line(value or "") for name, value in found.groupdict().items()}
     return Change(when, **{**parts, "setting": _as_flag(parts["setting"])})
-
-
-def _event_line(row: Mapping[str, Any], minutes_at: Callable[[float], float] | None) -> EventLine:
-    unix_s, steps = moment(row), number(row, "steps")
-    details = [f"{key} {_shown(value)}" for key, value in row.items() if key not in NO_DETAILS and value is not None]
-    return EventLine(
-        minutes=None if unix_s is None or minutes_at is None else minutes_at(unix_s),
-        unix_s=unix_s,
-        steps=None if steps is None else int(steps),
-        event=one_line(str(row["event"])),
-        details=" · ".join(details),
-    )
 
 
 def _asked_for(name: str, value: object, when: str) -> Change:
@@ -131,7 +118,7 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, int) and not isinstance(value, bool):
-        return one_line(f"{value:,}") if abs(value) < 10**30 else "a huge number"
+        return f"{value:,}"
     return one_line(json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -160,13 +147,13 @@ def phase_split(run: RunFiles) -> PhaseSplit:
 
     `rest` is starting, ending, and training that a resume took back.
     """
-    evaluation_s = _sum(run.events, "evaluation", "duration_s")
+    evaluation_s = sum(max(number(row, "duration_s") or 0.0, 0.0) for row in run.events if row["event"] == "evaluation")
     is_beside = setting(run.run, "topology") == "async"
     beside_s = {"evaluation": evaluation_s} if is_beside and evaluation_s else {}
-    phases_s = _phases(run, 0.0 if is_beside else evaluation_s)
     restarts_s = [
         at_s for row in run.events if row["event"] == "resume" and (at_s := number(row, "time_s")) is not None
     ]
+    phases_s = _phases(run, 0.0 if is_beside else evaluation_s)
     return PhaseSplit(phases_s, beside_s, process_shares(run.metrics, restarts_s))
 
 
@@ -183,19 +170,17 @@ def warmup_seconds(run: RunFiles) -> float:
 
 
 def _phases(run: RunFiles, evaluation_s: float) -> dict[str, float]:
-    clock = run_clock(run)
-    if not run.metrics or clock is None:
+    if not run.metrics:
         return {}
     training_s = float(run.metrics[-1]["time_s"])
     warmup_s = warmup_seconds(run)
     within_s, stalled_s = _stalls(run.events)
-    outside_s = clock.total_s - training_s - evaluation_s - (stalled_s - within_s)
     phases_s = {
         "warm-up": warmup_s,
         "learning": max(training_s - warmup_s - within_s, 0.0),
         "evaluation": evaluation_s,
         "checkpoint": stalled_s,
-        "rest": outside_s,
+        "rest": run.clock.total_s - training_s - evaluation_s - (stalled_s - within_s),
     }
     return {name: seconds for name, seconds in phases_s.items() if seconds > 0}
 
@@ -216,23 +201,20 @@ def _stalls(events: Sequence[Row]) -> tuple[float, float]:
     return within_s, total_s
 
 
-def _sum(events: Sequence[Row], name: str, key: str) -> float:
-    return sum(max(number(row, key) or 0.0, 0.0) for row in events if row["event"] == name)
-
-
 def process_shares(metrics: Sequence[Row], restarts_s: Sequence[float] = ()) -> list[ProcessShares]:
     """Return the shares of each process over the run, from rows that tell of different seconds of training."""
-    seconds: dict[str, float] = {}
-    sums: dict[str, dict[tuple[str, str], float]] = {}
+    sums: dict[str, dict[tuple[str, str], float]] = {}  # role → seconds of each kind and what
+    seconds: dict[str, float] = defaultdict(float)
     for row, weight_s in _apart(metrics, restarts_s):
         for process in members(row, "roles"):
             role = text(process, "role") or "unnamed"
-            seconds[role] = seconds.get(role, 0.0) + weight_s
-            totals = sums.setdefault(role, {})
+            seconds[role] += weight_s
+            totals = sums.setdefault(role, defaultdict(float))
             for kind in ("busy", "waiting"):
-                for what, share in _plain_shares(part(process, kind)).items():
-                    totals[kind, what] = totals.get((kind, what), 0.0) + weight_s * share
-    return [_process(role, sums[role], over_s) for role, over_s in seconds.items()]
+                for what, value in part(process, kind).items():
+                    if (share := as_number(value)) is not None:
+                        totals[kind, what] += weight_s * min(max(share, 0.0), 1.0)
+    return [_process(role, totals, seconds[role]) for role, totals in sums.items()]
 
 
 def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Row, float]]:
@@ -254,15 +236,9 @@ def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Ro
 
 def _process(role: str, totals: Mapping[tuple[str, str], float], over_s: float) -> ProcessShares:
     told = sum(totals.values()) / over_s
-    # readings a moment apart can add up to a little more than all
-    scale = 1.0 / max(told, 1.0) / over_s
+    scale = 1.0 / max(told, 1.0) / over_s  # readings a moment apart can add up to a little more than all
     busy, waiting = (
         {what: total * scale for (kind, what), total in totals.items() if kind == wanted}
         for wanted in ("busy", "waiting")
     )
     return ProcessShares(role, busy, waiting, max(1.0 - told, 0.0), over_s)
-
-
-def _plain_shares(found: Mapping[str, object]) -> dict[str, float]:
-    numbers = {what: as_number(share) for what, share in found.items()}
-    return {what: min(max(share, 0.0), 1.0) for what, share in numbers.items() if share is not None}

@@ -9,25 +9,15 @@ from statistics import fmean
 from typing import Any
 
 from redline.jsonl import Row
-from redline.report.hardware_use import monitor_share, monitored_cores, spending
-from redline.report.rows import as_number, members, number, numbers, one_line, part, setting, text
-from redline.report.run_clock import (
-    LEARNING,
-    LEAST_COVER,
-    RECORDING,
-    gpu_covers,
-    is_covered,
-    learning_cover,
-    run_clock,
-    use_span,
-    while_learning,
-)
-from redline.report.run_files import RunFiles
-from redline.report.run_series import Integrals, episodes_of, evaluations_of, moving_means, steps_of
+from redline.report.hardware_use import recordings
+from redline.report.rows import as_number, members, moment, number, numbers, one_line, part, setting, text
+from redline.report.run_files import CPU_USE, LEARNING, LEAST_COVER, RECORDING, RunFiles
+from redline.report.run_series import evaluations_of, moving_means, steps_of
 
 HEADLINE_EPISODES = 100  # that the headline score, the final return, is over
 FIRST_SHARE = 0.2  # of the episodes, and no more than those: what the first return is over
 LAST_10_S = "last 10 s"
+SAME_STOP_S = 2.0  # by which the start that a monitor-stop tells may differ from that of the samples
 
 
 @dataclass(frozen=True)
@@ -76,33 +66,38 @@ class RunSummary:
     evaluation_episodes: int = 0  # that it is over
     evaluation_steps: int | None = None  # of training, that its weights had learnt from
 
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of the GPUs while it was sampled."""
+        return _over(self.energy_j, self.power_s)
+
 
 def summarise(run: RunFiles) -> RunSummary:
     """Return the numbers of a run."""
     known = {**_settings(run), **_speed(run), **_use(run), **_costs(run), **_returns(run)}
-    steps, cores, cpu_s = known["steps"], known["usable_cores"], known["cpu_s"]
     first, final = known["first_return"], known["final_return"]
-    whole_cpu_s = cpu_s if is_covered(run) else None  # else it is not of all these steps
+    whole_cpu_s = known["cpu_s"] if run.is_covered else None  # else it is not of all these steps
     return RunSummary(
         label=run.label,
-        cpu_share_of_machine=_over(known["cpu_cores_used"], cores),
-        cpu_s_per_1000_steps=_over(whole_cpu_s, steps, 1_000.0),
+        cpu_share_of_machine=_over(known["cpu_cores_used"], known["usable_cores"]),
+        cpu_s_per_1000_steps=_over(whole_cpu_s, known["steps"], 1_000.0),
         return_gained_per_cpu_minute=_over(None if first is None else final - first, whole_cpu_s, 60.0),
         **known,
     )
 
 
 def _settings(run: RunFiles) -> dict[str, Any]:
+    host = part(run.run, "host")
+    model, cores = text(host, "cpu_model"), _whole(host.get("usable_cores"))
+    is_counted = model is not None and cores is not None
+    told = {"env": setting(run.run, "env.id"), "topology": setting(run.run, "topology")}
     return {
-        "algorithm": None if run.run is None else text(run.run, "algorithm"),
-        "env": _text_setting(run, "env.id"),
-        "host": _host(run),
-        "batch_size": _whole(setting(run.run, "batch_size")),
-        "num_envs": _whole(setting(run.run, "num_envs")),
+        "algorithm": text(run.run or {}, "algorithm"),
+        **{name: text(told, name) for name in told},
+        "host": f"{model}, {cores} core{'' if cores == 1 else 's'}" if is_counted else model,
         "learner_threads": _whole(setting(run.run, "learner.threads")),
-        "usable_cores": _whole(number(part(run.run, "host"), "usable_cores")) or monitored_cores(run),
-        "topology": _text_setting(run, "topology"),
-        "seed": _whole(setting(run.run, "seed")),
+        **{name: _whole(setting(run.run, name)) for name in ("batch_size", "num_envs", "seed")},
+        "usable_cores": cores or monitored_cores(run),
         "changed": _changed(run) or None,
     }
 
@@ -118,18 +113,48 @@ def _changed(run: RunFiles) -> dict[str, str]:
 
 
 def _costs(run: RunFiles) -> dict[str, Any]:
-    spent = spending(run.hardware)
+    minutes = run.metrics[-1]["time_s"] / 60.0 if run.metrics else run.clock.total_s / 60.0 or None
+    peaks = {name: numbers(run.hardware, name) or numbers(run.metrics, name) for name in ("rss_bytes", "pss_bytes")}
     return {
-        "minutes": _minutes(run),
-        "rss_peak_bytes": _peak(run, "rss_bytes"),
-        "pss_peak_bytes": _peak(run, "pss_bytes"),
-        **{name: spent.total(name) for name in ("cpu_s", "gpu_s", "energy_j", "power_s")},
+        "minutes": minutes,
+        "rss_peak_bytes": max(peaks["rss_bytes"], default=None),
+        "pss_peak_bytes": max(peaks["pss_bytes"], default=None),
+        **{name: run.samples.total(name) for name in ("cpu_s", "gpu_s", "energy_j")},
+        "power_s": run.samples.power_s(),
         "monitor_cpu_share": monitor_share(run),
     }
 
 
+def monitored_cores(run: RunFiles) -> int | None:
+    """Return the cores of the machine, as the monitor tells them."""
+    told = [number(row, "cores") for row in run.events if row["event"] == "monitor-start"]
+    busy = sum(name.startswith("core_busy.") for name in run.samples.columns)
+    return int(told[-1]) if told and told[-1] else busy or None
+
+
+def monitor_share(run: RunFiles) -> float | None:
+    """Return the monitor's own CPU time ÷ (wall × cores) over all recordings: as told at their ends, or sampled."""
+    parts: list[tuple[float, float]] = []  # share, and over how many seconds
+    starts_s: list[float] = []
+    for row in run.events:
+        share, wall_s, unix_s = number(row, "monitor_cpu_share"), number(row, "elapsed_s") or 0.0, moment(row)
+        if row["event"] == "monitor-stop" and share is not None and wall_s > 0 and unix_s is not None:
+            parts.append((share, wall_s))
+            starts_s.append(unix_s - wall_s)
+    cores = monitored_cores(run)
+    for places in recordings(run.hardware):
+        rows = [row for place in places if "monitor_cpu_s" in (row := run.hardware[place]) and row.get("elapsed_s")]
+        wall_s = rows[-1]["elapsed_s"] - rows[0]["elapsed_s"] if rows else 0.0
+        begun_s = rows[0]["unix_s"] - rows[0]["elapsed_s"] if rows else 0.0
+        if cores and wall_s > 0 and not any(abs(begun_s - start_s) < SAME_STOP_S for start_s in starts_s):
+            parts.append(((rows[-1]["monitor_cpu_s"] - rows[0]["monitor_cpu_s"]) / (wall_s * cores), wall_s))
+    total_s = sum(wall_s for _, wall_s in parts)
+    return max(sum(share * wall_s for share, wall_s in parts), 0.0) / total_s if total_s > 0 else None
+
+
 def _returns(run: RunFiles) -> dict[str, Any]:
-    returns = [float(row["return"]) for row in episodes_of(run, "actor")]
+    played = run.episodes_of("actor")
+    returns = [float(row["return"]) for row in played]
     num_first = min(max(round(FIRST_SHARE * len(returns)), 1), HEADLINE_EPISODES)
     newest = next(reversed(evaluations_of(run)), None)
     return {
@@ -138,7 +163,7 @@ def _returns(run: RunFiles) -> dict[str, Any]:
         "final_return": _mean(returns[-HEADLINE_EPISODES:]),
         "final_return_episodes": min(len(returns), HEADLINE_EPISODES),
         "best_return": max(returns, default=None),
-        "mean_return": mean_return(episodes_of(run, "actor")),
+        "mean_return": mean_return(played),
         "evaluation_return": None if newest is None else newest.mean_return,
         "evaluation_episodes": 0 if newest is None else newest.episodes,
         "evaluation_steps": None if newest is None else _whole(newest.last.get("steps")),
@@ -147,30 +172,23 @@ def _returns(run: RunFiles) -> dict[str, Any]:
 
 def mean_return(episodes: Sequence[Row]) -> float | None:
     """Return the area under the learning curve against steps, by trapezia, ÷ steps from its first point to its last."""
-    rows = [
-        (steps, float(row["return"]))
-        for steps, row in zip(steps_of(episodes), episodes, strict=True)
-        if steps is not None
-    ]
-    points = list(zip((steps for steps, _ in rows), moving_means([value for _, value in rows]), strict=True))
-    pairs = [
-        (after[0] - before[0], (before[1] + after[1]) / 2.0)
-        for before, after in pairwise(points)
-        if after[0] > before[0]
-    ]
-    width = sum(steps for steps, _ in pairs)
+    told = zip(steps_of(episodes), (float(row["return"]) for row in episodes), strict=True)
+    rows = [(steps, value) for steps, value in told if steps is not None]
+    points = zip((steps for steps, _ in rows), moving_means([value for _, value in rows]), strict=True)
+    pairs = [(after[0] - before[0], (before[1] + after[1]) / 2.0) for before, after in pairwise(points)]
+    width = sum(steps for steps, _ in pairs if steps > 0)
     if width == 0:
         return _mean([value for _, value in rows])
-    return sum(steps * height for steps, height in pairs) / width
+    return sum(steps * height for steps, height in pairs if steps > 0) / width
 
 
 def _speed(run: RunFiles) -> dict[str, Any]:
     """Return how far the run came, and how fast: while learning by training time, of foreign code by the wall clock."""
     names = ("steps", "updates")
     over = RECORDING
-    rates: dict[str, float | None] = {"steps": _rate(episodes_of(run, "actor"), "steps", "unix_s"), "updates": None}
+    rates: dict[str, float | None] = {"steps": _rate(run.episodes_of("actor"), "steps", "unix_s"), "updates": None}
     if run.metrics:
-        over, rates = LEARNING, {name: _rate(while_learning(run), name, "time_s") for name in names}
+        over, rates = LEARNING, {name: _rate(run.while_learning, name, "time_s") for name in names}
         if None in rates.values():  # too short for two rows: the rates of the last 10 s are all there is
             over, rates = LAST_10_S, {name: number(run.metrics[-1], f"{name}_per_s") for name in names}
     return {
@@ -186,75 +204,38 @@ def _rate(rows: Sequence[Row], name: str, clock: str) -> float | None:
     points = [(at_s, value) for row in rows if (value := number(row, name)) is not None and (at_s := row[clock])]
     steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(points)]
     usable = [(passed_s, grown) for passed_s, grown in steps if passed_s > 0 and grown >= 0]
-    seconds = sum(passed_s for passed_s, _ in usable)
-    return sum(grown for _, grown in usable) / seconds if seconds > 0 else None
+    return _over(sum(grown for _, grown in usable), sum(passed_s for passed_s, _ in usable))
 
 
 def _use(run: RunFiles) -> dict[str, Any]:
     """Return what was used on average while learning: by hardware.jsonl, else what metrics.jsonl tells."""
-    if not run.hardware:
-        return _told_use(run)
-    span = use_span(run)
-    [found] = [{}] if span is None else Integrals(run.hardware).means([span[0]])
-    cover = learning_cover(run)
-    is_known = cover is None or cover >= LEAST_COVER
-    cores, machine = (found.get(f"{whose}cpu_cores_used") if is_known else None for whose in ("", "machine_"))
-    gpus = _gpu_mean(run, found)
+    span = run.use_span()
+    if not run.hardware or span is None:
+        learning = run.while_learning[1:]
+        cores = _over(_mean(numbers(learning or run.metrics, "cpu_percent")), 100.0)
+        others = gpus = None
+        over = LEARNING if learning else RECORDING
+    else:
+        [found] = run.samples.means([span[0]])
+        covers = {name: cover for name, cover in run.covers().items() if cover >= LEAST_COVER and name in found}
+        over = span[1]
+        cores = found[CPU_USE] if CPU_USE in covers else None
+        machine = found.get("machine_cpu_cores_used")
+        others = None if cores is None or machine is None else max(machine - cores, 0.0)
+        # by the time in which each was sampled; one lost early has no mean of the run
+        weights = {name: cover for name, cover in covers.items() if name != CPU_USE}
+        gpus = _over(sum(found[name] * cover for name, cover in weights.items()), sum(weights.values()))
     return {
         "cpu_cores_used": cores,
-        "others_cpu_cores_used": None if cores is None or machine is None else max(machine - cores, 0.0),
+        "others_cpu_cores_used": others,
         "gpu_utilisation_percent": gpus,
-        "use_over": None if span is None or (cores is None and gpus is None) else span[1],
+        "use_over": None if cores is None and gpus is None else over,
     }
-
-
-def _told_use(run: RunFiles) -> dict[str, Any]:
-    learning = while_learning(run)[1:]
-    percent = _mean(numbers(learning or run.metrics, "cpu_percent"))
-    unknown = dict.fromkeys(("others_cpu_cores_used", "gpu_utilisation_percent"))
-    over = LEARNING if learning else RECORDING
-    return {
-        "cpu_cores_used": _over(percent, 100.0),
-        "use_over": None if percent is None else over,
-        **unknown,
-    }
-
-
-def _gpu_mean(run: RunFiles, means: Mapping[str, float]) -> float | None:
-    """Return the mean over GPUs by the time in which each was sampled; one lost early has no mean of the run."""
-    weighed = [
-        (means[name], cover) for name, cover in gpu_covers(run).items() if cover >= LEAST_COVER and name in means
-    ]
-    total = sum(cover for _, cover in weighed)
-    return sum(mean * cover for mean, cover in weighed) / total if weighed else None
-
-
-def _host(run: RunFiles) -> str | None:
-    host: Mapping[str, Any] = part(run.run, "host")
-    model, cores = text(host, "cpu_model"), _whole(host.get("usable_cores"))
-    if model is None or cores is None:
-        return model
-    return f"{model}, {cores} core{'' if cores == 1 else 's'}"
 
 
 def _last(run: RunFiles, name: str) -> float | None:
     """Return the newest value that metrics.jsonl tells, or the episodes."""
     return next((value for rows in (run.metrics, run.episodes) for value in numbers(rows, name)[-1:]), None)
-
-
-def _minutes(run: RunFiles) -> float | None:
-    clock = run_clock(run)
-    if run.metrics:
-        return float(run.metrics[-1]["time_s"]) / 60.0
-    return None if clock is None else clock.total_s / 60.0
-
-
-def _peak(run: RunFiles, name: str) -> float | None:
-    return max(numbers(run.hardware, name) or numbers(run.metrics, name), default=None)
-
-
-def _text_setting(run: RunFiles, name: str) -> str | None:
-    return text({"value": setting(run.run, name)}, "value")
 
 
 def _whole(value: object) -> int | None:

@@ -1,4 +1,4 @@
-"""The part of a page on what can be seen of a run: its recorded episodes, and the videos that were made of them.
+"""What can be seen of a run: its recorded episodes, and the videos that were made of them.
 
 A small video is embedded, so that the page stays one file; a larger one is linked from where it lies.
 """
@@ -18,7 +18,7 @@ from urllib.parse import quote
 from redline.episodes.episode import EPISODE
 from redline.errors import UserError
 from redline.report.amounts import DASH, amount, size
-from redline.report.parts import Cell, Content, Facts, Fold, Part, Section, Table, Text, Video
+from redline.report.parts import Cell, Table, Video
 from redline.runs.blocks import Block, iterate_blocks
 from redline.runs.directory import RECORDINGS
 
@@ -32,17 +32,11 @@ TYPES = {".mp4": "video/mp4", ".gif": "image/gif", ".webp": "image/webp"}
 MAX_EMBEDDED_BYTES = 500_000
 MAX_VIDEOS = 100  # in the table, the newest
 NUMBER = r"-?[0-9]{1,15}(?:\.[0-9]{1,12})?(?![0-9a-z.+])"
-# as `redline play` names them: best_step1200_return-3_episode17.mp4; or with dashes, where two dashes are a minus
-NAMES = (
-    re.compile(
-        rf"(?:(?P<kind>[a-z]{{1,20}})[0-9]{{0,18}}_)?step(?P<steps>[0-9]{{1,18}})_return(?P<value>{NUMBER})"
-        r"(?:_episode(?P<id>p?[0-9]{1,18}))?",
-        re.ASCII,
-    ),
-    re.compile(
-        rf"(?P<kind>[a-z]{{1,20}})-(?:step-(?P<steps>[0-9]{{1,18}})|(?P<id>p?[0-9]{{1,18}}))-return-(?P<value>{NUMBER})",
-        re.ASCII,
-    ),
+# as `redline play` names them: best_step1200_return-3_episode17.mp4
+NAME = re.compile(
+    rf"(?:(?P<kind>[a-z]{{1,20}})[0-9]{{0,18}}_)?step(?P<steps>[0-9]{{1,18}})_return(?P<value>{NUMBER})"
+    r"(?:_episode(?P<id>p?[0-9]{1,18}))?",
+    re.ASCII,
 )
 
 
@@ -66,20 +60,26 @@ class Recorded:
     problem: str | None  # why there may be more
 
 
-def video_section(run: Path, key: str, page_folder: Path | None, *, level: int) -> Section | None:
-    """Return a part with the videos and how to watch the rest; None where nothing is recorded and nothing was made."""
+@dataclass(frozen=True)
+class Seen:
+    """What a page shows of recorded episodes and videos."""
+
+    run: str  # its path, as a shell takes it
+    recorded: Recorded
+    players: list[Video]
+    num_videos: int
+    videos: Table  # the newest
+
+
+def find_seen(run: Path, page_folder: Path | None) -> Seen | None:
+    """Return the videos of a run and how to watch the rest; None where nothing is recorded and nothing was made."""
     recorded, videos = find_recordings(run), find_videos(run)
     if not recorded.num_episodes and recorded.problem is None and not videos:
         return None
-    parts: list[Part] = []
-    for kind, words in PLAYED.items():
-        newest = next((video for video in videos if video.kind == kind), None)
-        if newest is not None:
-            parts.append(_player(newest, words, page_folder))
-    parts += _recorded(recorded, run)
-    if videos:
-        parts.append(_video_list(videos, page_folder))
-    return Section("Recorded episodes and videos", parts, identity=f"{key}-recordings", level=level)
+    newest = {video.kind: video for video in reversed(videos)}
+    players = [_player(newest[kind], words, page_folder) for kind, words in PLAYED.items() if kind in newest]
+    table = _video_table(videos[:MAX_VIDEOS], page_folder)
+    return Seen(shlex.quote(str(run)), recorded, players, len(videos), table)
 
 
 def find_recordings(run: Path) -> Recorded:
@@ -116,47 +116,27 @@ def _files(folder: Path, *suffixes: str) -> list[Path]:
 
 
 def _describe(path: Path) -> VideoFile:
-    found = next((match for name in NAMES if (match := name.match(path.stem))), None)
+    found = NAME.match(path.stem)
     if found is None:
         return VideoFile(path, kind="", episode=None, steps=None, value=None)
-    steps = None if found["steps"] is None else int(found["steps"])
     kind = found["kind"] if found["kind"] in SHOWS else ""
-    return VideoFile(path, kind=kind, episode=found["id"], steps=steps, value=float(found["value"]))
+    return VideoFile(path, kind=kind, episode=found["id"], steps=int(found["steps"]), value=float(found["value"]))
 
 
-def _recorded(recorded: Recorded, run: Path) -> list[Part]:
-    told = "1 episode is" if recorded.num_episodes == 1 else f"{recorded.num_episodes:,} episodes are"
-    words = f"{told} recorded in {size(recorded.num_bytes)}." if recorded.num_episodes else "No episode is recorded."
-    if recorded.problem is not None:
-        words += f" There may be more: {recorded.problem}."
-    if not recorded.num_episodes:
-        return [Text(words)]
-    name = shlex.quote(str(run))
-    commands = [
-        ("list them", f"redline episodes {name} --recorded"),
-        ("watch one", f"redline play {name} --episode best --out best.mp4"),
-        ("verify all", f"redline play {name} --verify"),
-    ]
-    return [Text(words), Facts(commands, is_code=True)]
-
-
-def _video_list(videos: Sequence[VideoFile], page_folder: Path | None) -> Fold:
-    rows: list[list[Content]] = [
-        [
+def _video_table(videos: Sequence[VideoFile], page_folder: Path | None) -> Table:
+    rows = [
+        (
             SHOWS.get(video.kind, DASH),
             video.episode or DASH,
             amount(video.steps),
             amount(video.value),
             size(_size_bytes(video.path)),
             Cell(video.path.name, href=_address(video.path, page_folder)),
-        ]
-        for video in videos[:MAX_VIDEOS]
+        )
+        for video in videos
     ]
     head = ("shows", "episode", "steps", "return", "size", "file")
-    listed = Table("Videos", head, rows, numeric=(1, 2, 3, 4), css="card long")
-    count = len(videos)
-    words = f"The newest {len(rows)} of {count:,} videos" if count > len(rows) else f"{count} video{'s' * (count > 1)}"
-    return Fold(words, [listed], is_open=count <= 10)
+    return Table("Videos", head, rows, numeric=(1, 2, 3, 4), css="card long")
 
 
 def _player(video: VideoFile, words: str, page_folder: Path | None) -> Video:

@@ -9,7 +9,7 @@ import optuna
 
 from redline.report.amounts import DASH, amount, span
 from redline.report.charts import Bar, Chart, Line, LineChart, ShareChart
-from redline.report.parts import Notice, PageParts, Part, Section, Table, Text, Tiles, grid, render_page
+from redline.report.parts import Notice, Part, Section, Table, Text, Tiles, grid, render_parts
 from redline.tune.goals import Goal, RunResult, Verdict, describe_run
 from redline.tune.search import describe_settings, describe_value
 from redline.tune.space import Choices, Space
@@ -42,7 +42,7 @@ def build_page(
         _trial_section(asked.aim, space, trials),
         _space_section(space),
     ]
-    return render_page(PageParts(title, under, parts), unix_s=unix_s)
+    return render_parts(title, under, parts, unix_s=unix_s)
 
 
 def measure_importance(study: optuna.Study, trials: Sequence[TrialRecord]) -> dict[str, float]:
@@ -62,7 +62,7 @@ def measure_importance(study: optuna.Study, trials: Sequence[TrialRecord]) -> di
 
 
 def _grid(charts: Sequence[Chart]) -> Part:
-    return grid(charts, owner="study", max_points=MAX_POINTS)
+    return grid(charts, max_points=MAX_POINTS)
 
 
 def _facts(folder: StudyFolder, trials: Sequence[TrialRecord]) -> list[tuple[str, str, str]]:

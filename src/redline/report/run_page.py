@@ -1,0 +1,181 @@
+"""What a page shows of one run: figures, charts, tables and videos, which `run.html.j2` lays out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from redline.report.amounts import DASH, amount, moment, share, size, span
+from redline.report.charts import Chart
+from redline.report.parts import Cell, Table, small
+from redline.report.run_charts import curve_charts, diagnostic_charts, hardware_charts, phase_charts, speed_charts
+from redline.report.run_files import LEARNING, RECORDING, RunFiles
+from redline.report.run_log import PhaseSplit, changes_of, event_table, phase_split, settings_of
+from redline.report.run_summary import LAST_10_S, RunSummary
+from redline.report.videos import find_seen
+
+MAX_EVENTS = 300
+# spans that numbers of a summary are over, in words
+SPANS = {LEARNING: "while learning", RECORDING: "over the whole recording", LAST_10_S: "over the last 10 s"}
+PROCESS_HEAD = ("pid", "role", "name", "cores used, mean", "resident memory, peak", "GPU memory, peak")
+
+
+class ShownRun:
+    """A run as the page shows it; charts have at most about `max_points` points."""
+
+    def __init__(
+        self, files: RunFiles, summary: RunSummary, key: str, *, page_folder: Path | None, max_points: int
+    ) -> None:
+        split = phase_split(files)
+        self.files = files
+        self.summary = summary
+        self.key = key  # begins the identities of its parts
+        self.name = files.path.resolve().name
+        self.title = " on ".join(filter(None, (summary.algorithm, summary.env))) or files.label
+        self.tiles = tiles_of(summary)
+        self.learning = small(curve_charts(files, ("steps", "minutes")), max_points)
+        self.diagnostics = small(diagnostic_charts(files), max_points)
+        self.seen = find_seen(files.path, page_folder)
+        self.speed = small([*speed_charts(files), *phase_charts(split)], max_points)
+        self.phases = _phase_table(split)
+        self.settings, self.changes = settings_of(files), changes_of(files)
+        self.events = [
+            (span(_seconds(line.minutes)), amount(line.steps), line.event, line.details or DASH)
+            for line in event_table(files)[-MAX_EVENTS:]
+        ]
+        self.facts = _facts(files, summary)
+        subjects = {"Return against what was spent": curve_charts(files, ("cpu_s", "gpu_s")), **hardware_charts(files)}
+        self.hardware = {name: small(charts, max_points) for name, charts in subjects.items() if charts}
+        self.processes, self.processes_lead = _process_table(files)
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All charts of the run."""
+        return [
+            *self.learning,
+            *self.diagnostics,
+            *self.speed,
+            *(one for some in self.hardware.values() for one in some),
+        ]
+
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """The identities of its parts, and what they are called."""
+        absent = {"diagnostics": not self.diagnostics, "recordings": self.seen is None}
+        names = ("learning", "diagnostics", "recordings", "speed", "settings", "events", "command", "hardware")
+        return [(f"{self.key}-{name}", name) for name in names if not absent.get(name)]
+
+
+def span_words(spans: Iterable[str | None]) -> str:
+    """Say over what span numbers are; nothing where that is unknown."""
+    known = {SPANS.get(name, name) for name in spans if name}
+    return "over different spans" if len(known) > 1 else "".join(known)
+
+
+def headline(summary: RunSummary) -> Cell:
+    """Return the score that every page, table and panel leads with, and how many episodes it is over."""
+    over = f"n = {summary.final_return_episodes:,}" if summary.final_return is not None else ""
+    return Cell(amount(summary.final_return), note=over, is_strong=summary.final_return is not None)
+
+
+def newest_evaluation(summary: RunSummary) -> Cell:
+    """Return the score of the newest evaluation, and what it is over."""
+    if summary.evaluation_return is None:
+        return Cell(DASH)
+    at = "" if summary.evaluation_steps is None else f", step {summary.evaluation_steps:,}"
+    return Cell(amount(summary.evaluation_return), note=f"n = {summary.evaluation_episodes:,}{at}")
+
+
+def tiles_of(summary: RunSummary) -> list[tuple[str, str, str]]:
+    """Return the figures that one looks for first; those that are unknown are left out."""
+    evaluation, speed = newest_evaluation(summary), span_words([summary.speed_over])
+    use, over = share(summary.cpu_share_of_machine), span_words([summary.use_over])
+    facts = [
+        ("return", amount(summary.final_return), f"mean of the last {summary.final_return_episodes:,} episodes"),
+        ("newest evaluation", evaluation.text, evaluation.note),
+        ("best episode", amount(summary.best_return), f"of {summary.episodes:,} while training"),
+        ("steps", amount(summary.steps), _beside("in {}", span(_seconds(summary.minutes)))),
+        ("steps per second", amount(summary.steps_per_s), speed),
+        ("updates", amount(summary.updates), _beside("replay ratio {}", amount(summary.samples_per_step))),
+        ("updates per second", amount(summary.updates_per_s), speed),
+        ("CPU cores used", amount(summary.cpu_cores_used), f"{use} of its cores, {over}" if use != DASH else over),
+        ("CPU time", span(summary.cpu_s), _beside("{} s per 1,000 steps", amount(summary.cpu_s_per_1000_steps))),
+        (
+            "GPU utilisation",
+            amount(summary.gpu_utilisation_percent, "%"),
+            _beside("{} GPU seconds", amount(summary.gpu_s)),
+        ),
+        ("GPU energy", amount(None if summary.energy_j is None else summary.energy_j / 1e3, "kJ"), ""),
+        ("peak memory", size(summary.rss_peak_bytes), "resident, of all processes"),
+        ("peak PSS", size(summary.pss_peak_bytes), "shared pages counted once"),
+    ]
+    return [fact for fact in facts if not fact[1].startswith(DASH)]
+
+
+def _seconds(minutes: float | None) -> float | None:
+    return None if minutes is None else minutes * 60
+
+
+def _beside(words: str, value: str) -> str:
+    return "" if value == DASH else words.format(value)
+
+
+def _facts(files: RunFiles, summary: RunSummary) -> list[tuple[str, str]]:
+    """Return where and with what it ran."""
+    recorded = files.run or {}
+    created = recorded.get("created_unix_s")
+    if not isinstance(created, int | float):
+        created = files.events[0].get("unix_s") if files.events else None
+    commit = recorded.get("commit")
+    if isinstance(commit, str):  # as much of it as one needs to find it, and whether the source was edited
+        commit = re.sub(r"\b([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", commit)
+    command = recorded.get("command")
+    known = {
+        "directory": files.path,
+        "started": moment(created),
+        "command": " ".join(map(str, command)) if isinstance(command, list) else command,
+        "machine": summary.host,
+        "topology": summary.topology,
+        "seed": summary.seed,
+        "envs": summary.num_envs,
+        "batch size": summary.batch_size,
+        "learner threads": summary.learner_threads,
+        "device": recorded.get("device"),
+        "protocol": recorded.get("protocol"),
+        "commit": commit,
+        "the monitor itself": _beside("{} CPU", share(summary.monitor_cpu_share)),
+    }
+    return [(name, str(value)) for name, value in known.items() if value not in (None, "", DASH)]
+
+
+def _phase_table(split: PhaseSplit) -> Table | None:
+    total_s = sum(split.phases_s.values())
+    rows = [(name, span(seconds), share(seconds / total_s)) for name, seconds in split.phases_s.items()]
+    rows += [(f"{name}, beside training", span(seconds), DASH) for name, seconds in split.beside_s.items()]
+    return Table("Phases of the run", ("phase", "time", "share"), rows, numeric=(1, 2)) if rows else None
+
+
+def _process_table(files: RunFiles) -> tuple[Table | None, str]:
+    """Return a table of the largest processes and a sentence on it; None where no sample tells of any."""
+    largest, count = files.processes.largest(), len(files.processes.found)
+    if not largest:
+        return None, ""
+    rows = [
+        (
+            str(use.pid),
+            use.role or "not watched",
+            use.name or DASH,
+            amount(use.cores if use.watched_s else None),
+            size(use.rss_peak_bytes or None),
+            size(use.gpu_peak_bytes or None),
+        )
+        for use in largest
+    ]
+    known = [place for place in range(len(PROCESS_HEAD)) if any(row[place] != DASH for row in rows)]
+    head, cells = [PROCESS_HEAD[place] for place in known], [[row[place] for place in known] for row in rows]
+    numeric = [place for place, column in enumerate(known) if column not in (1, 2)]
+    lead = "Means are over the time that a process was there."
+    if len(rows) < count:
+        lead = f"{len(rows)} of {count:,}: those with most CPU, memory or GPU memory. {lead}"
+    return Table("Largest processes", head, cells, numeric), lead
