@@ -178,7 +178,7 @@ def train_window(training: RecordedTraining, seconds: float) -> Row:
         training.step()
     window_s, cpu_s = time.perf_counter() - begun_s, own_cpu_s() - begun_cpu_s
     steps, updates = counters.steps - first_steps, counters.updates - first_updates
-    recent = list(training.trainer.scores.recent)
+    recent = training.trainer.scores.recent_returns
     returns = recent[max(len(recent) - (counters.episodes - first_episodes), 0) :]
     return {
         "steps_per_s": steps / window_s,

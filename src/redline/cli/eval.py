@@ -16,7 +16,7 @@ from redline.envs.vector import EnvError
 from redline.report.statistics import LEVEL, bootstrap_interval
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
-from redline.runtime.evaluation import StoppedWhileEvaluatingError
+from redline.runtime.actor import StoppedWhileEvaluatingError
 from redline.runtime.playing import Evaluation, EvaluationConfig, evaluate
 from redline.runtime.resuming import SavedRun, check_env, read_run
 from redline.units import duration, number
@@ -83,7 +83,7 @@ def facts_of(
     saved: SavedRun, checkpoint: Checkpoint, config: EvaluationConfig, evaluation: Evaluation
 ) -> dict[str, Any]:
     """Return the result as one plain object."""
-    episodes = [played.episode for played in evaluation.played]
+    episodes = evaluation.played
     returns = [episode.total_reward for episode in episodes]
     lengths_steps = [episode.length_steps for episode in episodes]
     game = find_game(saved.job.env.id)
@@ -104,7 +104,7 @@ def facts_of(
         "max_return": max(returns),
         "mean_length_steps": fmean(lengths_steps),
         "mean_length_frames": fmean(lengths_steps) * evaluation.frames_per_step,
-        "truncated": sum(played.is_truncated for played in evaluation.played),
+        "truncated": sum(episode.is_truncated for episode in episodes),
         "human_normalised": None if reference is None else normalise(mean, reference),
         "reference": reference,
         "acting": "sampled" if config.sample else "greedy",

@@ -168,7 +168,7 @@ def count(episodes: Sequence[object]) -> str:
 def play_new(folder: Path, flags: PlayFlags) -> list[Entry]:
     """Let the policy play new episodes, and return their recordings."""
     from redline.envs.vector import EnvError
-    from redline.runtime.evaluation import StoppedWhileEvaluatingError
+    from redline.runtime.actor import StoppedWhileEvaluatingError
     from redline.runtime.playing import EvaluationConfig, play_policy
 
     config = EvaluationConfig(

@@ -32,9 +32,9 @@ from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.replay.prioritized import PrioritizedSampler
 from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
-from redline.runtime.checkpointing import malformed_is_damage
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run
+from redline.runtime.training import malformed_is_damage
 from redline.types import Array, Draw, EnvSpec, FloatArray, Handles, IntArray, Progress
 
 MAX_DISTINCT_REWARDS = 16

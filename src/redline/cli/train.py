@@ -36,13 +36,13 @@ from redline.recipes import find_recipe
 from redline.replay import ReplayError
 from redline.runs.locating import locate_run
 from redline.runtime.config import Job, to_settings
+from redline.runtime.evaluation import CONFIRMING_EPISODES
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, resume_run, start_run
 from redline.runtime.processes.supervisor import LearnerLostError
 from redline.runtime.resolve import reopened, share_out
 from redline.runtime.resuming import read_run
 from redline.runtime.session import Outcome, Solved, StoppedWhileResumingError
-from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.units import duration, number, rate, size
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)

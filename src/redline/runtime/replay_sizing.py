@@ -20,7 +20,7 @@ from redline.replay.frame_codec import find_codec
 from redline.replay.sizing import SURPLUS
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job
-from redline.runtime.pacing import Pacing
+from redline.runtime.counters import Pacing
 from redline.types import Adjustment, Array, EnvSpec, IntArray, Progress
 
 MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
