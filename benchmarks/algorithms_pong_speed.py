@@ -17,7 +17,7 @@ from battery import Training, add_battery_flags, as_flags, record_name, train, t
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.q_learning import QLearning
-from redline.bench.results import MAX_BUSY_PERCENT
+from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.jsonl import Row
 
 NAME = "algorithms-pong-speed"

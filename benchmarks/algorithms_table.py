@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from redline.algorithms.catalog import ALGORITHMS
-from run_reading import as_text
+from run_reading import as_text, markdown_table
 
 COLUMNS = (
     "algorithm",
@@ -25,9 +25,8 @@ Result = Mapping[str, Any]
 
 def make_algorithms_table(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table in Markdown, from the newest record of each name."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    for name, entry in ALGORITHMS.items():
-        cells = (
+    rows = [
+        (
             f"`{name}`",
             entry.changes,
             entry.paper,
@@ -36,8 +35,9 @@ def make_algorithms_table(records: Mapping[str, Mapping[str, Any]]) -> str:
             _number(_result(records, "algorithms-pong-speed", name), "steps_per_s"),
             as_text(_result(records, "algorithms-pong-score", name).get("mean_return")),
         )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
+        for name, entry in ALGORITHMS.items()
+    ]
+    return markdown_table(COLUMNS, rows)
 
 
 def _result(records: Mapping[str, Mapping[str, Any]], record: str, algorithm: str) -> Result:

@@ -6,6 +6,7 @@ from typing import Any
 
 from redline.monitor.hardware import FIELDS
 from redline.report.statistics import mean_interval
+from run_reading import NOT_YET, markdown_table
 
 STUDY_COLUMNS = (
     "runs",
@@ -25,7 +26,6 @@ MEASURES = (
     "return_gained_per_cpu_minute",
 )
 DIGITS = {"cpu_cores_used": 2, "steps_per_s": 0, "updates_per_s": 1, "cpu_s_per_1000_steps": 1}
-NOT_YET = "Nothing is recorded yet."
 
 Records = Mapping[str, Mapping[str, Any]]
 Summary = Mapping[str, Any]
@@ -57,15 +57,13 @@ def make_study_table(records: Records, study: str) -> str:
     groups: dict[tuple[Any, ...], list[Summary]] = {}
     for run in runs:
         groups.setdefault(tuple(run[key] for key in keys), []).append(run)
-    head = (*titles, *STUDY_COLUMNS)
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(titles) + "---:|" * len(STUDY_COLUMNS)]
     # a sweep by what was swept, algorithms by what they used
     order = (lambda name: name[::-1]) if study == "sweep" else (lambda name: _mean(groups[name], "cpu_cores_used"))
-    for name in sorted(groups, key=order):
-        members = groups[name]
-        cells = (*(str(part) for part in name), str(len(members)), *(_cell(members, measure) for measure in MEASURES))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    rows = [
+        (*map(str, name), str(len(groups[name])), *(_cell(groups[name], measure) for measure in MEASURES))
+        for name in sorted(groups, key=order)
+    ]
+    return markdown_table((*titles, *STUDY_COLUMNS), rows, left=len(titles))
 
 
 def _cell(runs: Sequence[Summary], measure: str) -> str:

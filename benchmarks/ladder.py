@@ -20,8 +20,7 @@ import plain_loop
 from plain_loop import ADAM_EPS, EPSILON_END, LOOPS, TASKS, Task
 from plain_parts import BATCH_SIZE, GAMMA, SAMPLES_PER_STEP, STEPS_PER_UPDATE
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.bench.measuring import rate_of
-from redline.bench.results import why_not_judged
+from redline.bench.measuring import rate_of, why_not_judged
 from redline.cli.spinning import choose_spin
 from redline.jsonl import Row
 from redline.runs.host import usable_cores
@@ -177,10 +176,10 @@ def read_rung(rung: Rung, over: str | None, rounds: Sequence[Row], returns: Sequ
         "missing": None,
         "gain": None if over is None else gain(rounds, rung.name, over),
         "gain_over_base": gain(rounds, rung.name, BASE),
-        "steps_per_s": rate_of([window["steps_per_s"] for window in own]).as_dict(),
-        "updates_per_s": rate_of([window["updates_per_s"] for window in own]).as_dict(),
-        "samples_per_step": rate_of([window["samples_per_step"] for window in own]).as_dict(),
-        "cpu_share": rate_of([window["cpu_percent"] / 100 / usable_cores() for window in own]).as_dict(),
+        "steps_per_s": rate_of([window["steps_per_s"] for window in own]),
+        "updates_per_s": rate_of([window["updates_per_s"] for window in own]),
+        "samples_per_step": rate_of([window["samples_per_step"] for window in own]),
+        "cpu_share": rate_of([window["cpu_percent"] / 100 / usable_cores() for window in own]),
         "learning": {
             "mean_return": sum(known) / len(known) if known else None,
             "by_seed": list(returns),
@@ -191,7 +190,7 @@ def read_rung(rung: Rung, over: str | None, rounds: Sequence[Row], returns: Sequ
 
 def gain(rounds: Sequence[Row], name: str, over: str) -> dict[str, float]:
     """Return the ratio of steps/s within each round."""
-    return rate_of([row[name]["steps_per_s"] / row[over]["steps_per_s"] for row in rounds]).as_dict()
+    return rate_of([row[name]["steps_per_s"] / row[over]["steps_per_s"] for row in rounds])
 
 
 def judge_base(rounds: Sequence[Row]) -> dict[str, Any]:
@@ -209,7 +208,7 @@ def judge_base(rounds: Sequence[Row]) -> dict[str, Any]:
         "valid": is_valid if why_not is None else None,
         "ratio": ratio,
         "reason": f"{said}: {ratio['median']:.2f} × its steps/s, {REQUIRED_RATIO:g} required",
-        "peer_steps_per_s": rate_of([row[SB3]["steps_per_s"] for row in rounds]).as_dict(),
+        "peer_steps_per_s": rate_of([row[SB3]["steps_per_s"] for row in rounds]),
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from recording import Measurement, at_least, finish, make_parser, say, spread
-from redline.bench.results import MAX_BUSY_PERCENT
+from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.cli.flags import parse_train
 from redline.jsonl import Row, read_records
 from redline.monitor import record

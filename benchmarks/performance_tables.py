@@ -1,12 +1,12 @@
 """The tables of docs/performance.md: the limit, whole trainings beside peers, the ladder, and what was tried."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from hardware_tables import NOT_YET, Records
+from hardware_tables import Records
 from recipe_tables import TRAINERS
-from run_reading import as_text
+from run_reading import NOT_YET, as_text, markdown_table
 
 Spread = Mapping[str, float]
 TRAININGS = ("dqn", "ppo", "a2c")
@@ -38,7 +38,7 @@ def make_limit_table(records: Records) -> str:
                 percent(summary["limit_fraction"]),
             )
         )
-    return table(("what", "limit", "reached", "of the limit"), rows)
+    return markdown_table(("what", "limit", "reached", "of the limit"), rows)
 
 
 def make_peers_table(records: Records) -> str:
@@ -49,7 +49,7 @@ def make_peers_table(records: Records) -> str:
         for peer, ratio in record["summary"]["ratio"].items():
             if isinstance(ratio, Mapping):
                 rows.append((record["title"], peer, f"{spread(ratio, digits=2)} ×", record["learning"]))
-    return table(("what", "beside", "Redline ÷ it", "what was learnt meanwhile"), rows)
+    return markdown_table(("what", "beside", "Redline ÷ it", "what was learnt meanwhile"), rows)
 
 
 def beside_sb3(records: Records, name: str) -> Mapping[str, Any] | None:
@@ -104,7 +104,7 @@ def make_numbers_table(records: Records) -> str:
                 f" Stable-Baselines3: {peers['stable_baselines3_optimized']['batches_per_s']['median']:,.0f}",
             )
         )
-    return table(("", "Redline", "others"), rows)
+    return markdown_table(("", "Redline", "others"), rows)
 
 
 def make_ladder_table(records: Records) -> str:
@@ -124,7 +124,7 @@ def make_ladder_table(records: Records) -> str:
         for rung in record["repeats"]
     ]
     head = ("rung", "switched on", "steps/s", "updates/s", "samples per step", "gain", "CPU", "return after learning")
-    return f"{table(head, rows)}\n\n{_sentence(record['headline'])}"
+    return f"{markdown_table(head, rows)}\n\n{_sentence(record['headline'])}"
 
 
 def make_trials_table(records: Records, *, kept: bool) -> str:
@@ -137,7 +137,7 @@ def make_trials_table(records: Records, *, kept: bool) -> str:
         for row in sorted(record["repeats"], key=lambda row: -row["gain"]["median"])
         if row["kept"] == kept
     ]
-    return table(("tried", "time without ÷ with"), rows)
+    return markdown_table(("tried", "time without ÷ with"), rows)
 
 
 def make_unharmed_table(records: Records) -> str:
@@ -153,7 +153,7 @@ def make_unharmed_table(records: Records) -> str:
         rows.append((row["algorithm"], seeds, "before", *returns["before"], ""))
         rows.append(("", "", "after", *returns["after"], _change(row["change_at_the_end"])))
     shares = (f"{point:.0%} of the steps" for point in points)
-    return table(("algorithm", "seeds", "", *shares, "after − before at the end (90 % interval)"), rows)
+    return markdown_table(("algorithm", "seeds", "", *shares, "after − before at the end (90 % interval)"), rows)
 
 
 def spread(value: Spread, *, digits: int) -> str:
@@ -164,14 +164,6 @@ def spread(value: Spread, *, digits: int) -> str:
 def percent(value: Spread) -> str:
     """Return a share in per cent, with what 90 % of the rounds lie between."""
     return f"{value['median']:.0%} ({value['low']:.0%}–{value['high']:.0%})"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    if not rows:
-        return NOT_YET
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _speeds(rung: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -32,7 +32,7 @@ from plain_parts import (
     StackReplay,
     WrappedEnv,
 )
-from redline.bench.results import own_cpu_s
+from redline.bench.measuring import own_cpu_s
 from redline.exploration import epsilon_greedy
 from redline.jsonl import RecordWriter
 from redline.runs.host import usable_cores

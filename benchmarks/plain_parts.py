@@ -19,7 +19,7 @@ from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
 from redline.replay import BatchBuffers, BatchLoader, ReplayLayout, ReplayMemory, UniformSampler
 from redline.runs.host import usable_cores
-from redline.runtime.pacing import Pacing
+from redline.runtime.counters import Pacing
 from redline.types import Array, Batch, BoolArray, FloatArray, IntArray
 
 STACK = 4

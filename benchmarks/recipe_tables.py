@@ -5,7 +5,7 @@ from typing import Any
 
 from learning_tasks import TRIAL_STEPS
 from redline.recipes import Recipe, find_recipe, recipe_names
-from run_reading import as_text
+from run_reading import as_text, markdown_table
 
 NONE = "–"
 TRIED = "tried-"
@@ -18,40 +18,36 @@ Records = Mapping[str, Mapping[str, Any]]
 def make_recipes_table(records: Records) -> str:
     """Return one row per recipe: what it is for, what departs, and every seed of its record."""
     head = ("recipe", "game", "algorithm", "departs from the usual protocol", "every seed of its record")
-    lines = _begin(head)
+    rows = []
     for name in recipe_names():
         recipe = find_recipe(name)
         check_results(recipe, records)
         seeds = "; ".join(_told(row) for row in _rows(records, f"recipe-{name}")) or NONE
-        lines.append(_line((f"`{name}`", recipe.game, recipe.algorithm, recipe.departs, seeds)))
-    return "\n".join(lines)
+        rows.append((f"`{name}`", recipe.game, recipe.algorithm, recipe.departs, seeds))
+    return markdown_table(head, rows)
 
 
 def make_tried_table(records: Records, recipe: str) -> str:
     """Return one row per run that was tried, the best at its end first."""
-    rows = sorted(_rows(records, f"{TRIED}{recipe}"), key=lambda row: -row["mean_return"])
-    if not rows:
-        return "Nothing is recorded yet."
-    lines = _begin(("algorithm and settings", "seed", *(f"at {int(steps) // 1_000}k" for steps in STEPS), "last"))
-    for row in rows:
+    head = ("algorithm and settings", "seed", *(f"at {int(steps) // 1_000}k" for steps in STEPS), "last")
+    rows = []
+    for row in sorted(_rows(records, f"{TRIED}{recipe}"), key=lambda row: -row["mean_return"]):
         at = [as_text(row["at_steps"].get(steps)) for steps in STEPS]
         last = f"{as_text(row['mean_return'])} at {row['steps'] // 1_000}k"
-        lines.append(_line((f"{row['algorithm']} `{row['flags']}`", str(row["seed"]), *at, last)))
-    return "\n".join(lines)
+        rows.append((f"{row['algorithm']} `{row['flags']}`", str(row["seed"]), *at, last))
+    return markdown_table(head, rows)
 
 
 def make_side_by_side_table(records: Records) -> str:
     """Return one row per trainer and seed: what it reached on Pong, and after how many minutes."""
-    rows = [row for row in _rows(records, "side-by-side-pong") if row.get("curve")]
-    if not rows:
-        return "Nothing is recorded yet."
-    lines = _begin(("trainer", "seed", "minutes", "steps", "mean return of the last ten games", "solved"))
-    for row in rows:
+    head = ("trainer", "seed", "minutes", "steps", "mean return of the last ten games", "solved")
+    rows = []
+    for row in (row for row in _rows(records, "side-by-side-pong") if row.get("curve")):
         last = row["curve"][-1]
         cells = (f"{last['minutes']:.1f}", f"{last['steps']:,}", as_text(last["mean_return"]))
         solved = f"after {row['minutes']:.1f} min ({as_text(row['score'])})" if row.get("solved") else "no"
-        lines.append(_line((TRAINERS.get(row["algorithm"], "Redline, recipe pong"), str(row["seed"]), *cells, solved)))
-    return "\n".join(lines)
+        rows.append((TRAINERS.get(row["algorithm"], "Redline, recipe pong"), str(row["seed"]), *cells, solved))
+    return markdown_table(head, rows)
 
 
 def check_results(recipe: Recipe, records: Records) -> None:
@@ -77,11 +73,3 @@ def _told(row: Mapping[str, Any]) -> str:
         return f"seed {row['seed']}: failed"
     verdict = "solved" if row["solved"] else "not solved"
     return f"seed {row['seed']}: {verdict}, {row['minutes']:.1f} min, {as_text(row['score'])}"
-
-
-def _begin(head: tuple[str, ...]) -> list[str]:
-    return [_line(head), "|" + "---|" * len(head)]
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

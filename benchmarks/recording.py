@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from redline.bench.results import MAX_BUSY_PERCENT
+from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.jsonl import SCHEMA, as_json_value
 from redline.runs.host import host_facts, version
 

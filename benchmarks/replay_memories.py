@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import torch
 
-from redline.bench.played_games import STACK, PlayedGame
+from redline.bench.replay_speed import STACK, PlayedGame
 from redline.envs import stacking
-from redline.types import Array, BoolArray, FloatArray, IntArray
+from redline.types import Array, BoolArray, FloatArray, IntArray, VectorStep
 
 INSTALL = "make setup EXTRAS=bench"
 
@@ -77,13 +77,11 @@ class Transitions:
 
 def transitions(played: PlayedGame, stack: int = STACK) -> Iterator[Transitions]:
     """Return the steps of a game in order, with the stacks that an actor saw."""
-    state = stacking.begin(played.begin_frames, stack)
-    for t in range(played.num_steps):
-        next_state = stacking.push(state, played.frames[t])
-        ends = played.terminated[t], played.truncated[t]
-        step = Transitions(state, next_state, played.action[t], played.reward[t], *ends)
-        yield step
-        state = stacking.restart(next_state, step.done, played.first_frames.get(t, next_state))
+    state = stacking.begin(played.first_frames, stack)
+    for action, step in zip(played.actions, played.steps, strict=True):
+        next_state = stacking.push(state, step.frames)
+        yield Transitions(state, next_state, action, step.reward, step.terminated, step.truncated)
+        state = stacking.restart(next_state, step.ended, step.first_frames)
 
 
 class StableBaselines3Memory:
@@ -93,12 +91,12 @@ class StableBaselines3Memory:
         from gymnasium.spaces import Box, Discrete
         from stable_baselines3.common.buffers import ReplayBuffer
 
-        shape = (STACK, *played.frames.shape[2:])
+        shape = (STACK, *played.spec.frame_shape)
         self._buffer = ReplayBuffer(
             # where both states share an array, the last of a lane needs room for the state that follows
             played.num_transitions + (played.lanes if optimize_memory_usage else 0),
             Box(0, 255, shape, np.uint8),
-            Discrete(played.num_actions),
+            Discrete(played.spec.num_actions),
             device="cpu",
             n_envs=played.lanes,
             optimize_memory_usage=optimize_memory_usage,
@@ -162,7 +160,7 @@ class CpprbMemory:
     def __init__(self, played: PlayedGame) -> None:
         from cpprb import ReplayBuffer
 
-        height, width = played.frames.shape[2:]
+        height, width = played.spec.frame_shape
         before = _resident_bytes()
         self._buffer = ReplayBuffer(
             played.num_transitions,
@@ -278,18 +276,8 @@ PEERS: Mapping[str, Peer] = {
 
 def _lane_of(played: PlayedGame, lane: int) -> PlayedGame:
     one = slice(lane, lane + 1)
-    return PlayedGame(
-        game=played.game,
-        begin_frames=played.begin_frames[one],
-        frames=played.frames[:, one],
-        first_frames={t: frames[one] for t, frames in played.first_frames.items()},
-        action=played.action[:, one],
-        reward=played.reward[:, one],
-        return_ends=played.return_ends[:, one],
-        terminated=played.terminated[:, one],
-        truncated=played.truncated[:, one],
-        num_actions=played.num_actions,
-    )
+    steps = [VectorStep(**{name: value[one] for name, value in vars(step).items()}) for step in played.steps]
+    return replace(played, first_frames=played.first_frames[one], actions=played.actions[:, one], steps=steps)
 
 
 def _batch_bytes(batch: Any) -> int:

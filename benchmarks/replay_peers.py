@@ -15,8 +15,7 @@ from typing import Any
 
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import Contender, alternate, rate_of
-from redline.bench.played_games import PlayedGame, play_game
-from redline.bench.replay_speed import BATCH_SIZE, SAMPLED_GAME, Sampling, filled_memory
+from redline.bench.replay_speed import BATCH_SIZE, SAMPLED_GAME, PlayedGame, Sampling, filled_memory, play_game
 from redline.replay import available_bytes
 from redline_process import run_redline
 from replay_memories import PEERS, Peer, PeerMemory
@@ -45,9 +44,9 @@ def measure_peers(played: PlayedGame, *, rounds: int) -> dict[str, dict[str, Any
     for name, peer_memory in memories.items():
         ratios = [ours / theirs for ours, theirs in zip(measured["redline"], measured[name], strict=True)]
         found[name] |= {
-            "batches_per_s": rate_of(measured[name]).as_dict(),
+            "batches_per_s": rate_of(measured[name]),
             "bytes_per_transition": peer_memory.num_bytes / played.num_transitions,
-            "ours_raw_over_it": rate_of(ratios).as_dict(),
+            "ours_raw_over_it": rate_of(ratios),
         }
     return found
 
@@ -61,7 +60,8 @@ def _sampling(memory: PeerMemory) -> Contender:
 
 
 def _does_not_fit(peer: Peer, played: PlayedGame) -> str | None:
-    needed = peer.frames_per_transition * played.frames.nbytes + KEPT_FREE_BYTES
+    frames_bytes = sum(step.frames.nbytes for step in played.steps)
+    needed = peer.frames_per_transition * frames_bytes + KEPT_FREE_BYTES
     free = available_bytes()
     return None if needed <= free else f"needs {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB is free"
 

@@ -18,6 +18,8 @@ NOT_SETTINGS = (
     *("learner.device", "actor.device", "evaluator.device", "evaluator.every_minutes"),
 )
 
+NOT_YET = "Nothing is recorded yet."
+
 
 @dataclass(frozen=True)
 class Point:
@@ -63,6 +65,15 @@ def first_reaching(points: Sequence[Point], target: float) -> Point | None:
 def best_of(points: Sequence[Point]) -> float | None:
     """Return the highest mean."""
     return max((point.mean_return_100 for point in points), default=None)
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int | None = None) -> str:
+    """Return a table in Markdown; with `left`, the columns after so many are aligned to the right."""
+    if not rows:
+        return NOT_YET
+    dashes = ["---" if left is None or place < left else "---:" for place in range(len(head))]
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(dashes)}|", *lines[1:]])
 
 
 def as_text(value: float | None) -> str:

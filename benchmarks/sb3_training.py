@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redline.bench.results import own_cpu_s
+from redline.bench.measuring import own_cpu_s
 from redline.jsonl import RecordWriter, Row, read_records
 from redline_process import SETTLE_STEPS, WatchedProcess, read_window, tail, wait_for_window
 

@@ -24,8 +24,7 @@ from typing import Any
 
 import redline
 from recording import Measurement, at_least, finish, make_parser, say
-from redline.bench.measuring import rate_of
-from redline.bench.results import goal, why_not_judged
+from redline.bench.measuring import goal, rate_of, why_not_judged
 from redline.bench.training_speed import UPDATES_TOLERANCE
 from redline.cli.main import DONE, FAILED
 from redline.envs.catalog import resolve
@@ -195,16 +194,16 @@ def against_sb3(subject: str, *, pairs: int, seconds: float) -> Measurement:
 def read_pairs(rows: Sequence[Row], ours: str, theirs: str) -> dict[str, Any]:
     """Return the ratios of pairs, and whether both sides had the same replay ratio."""
     rows = [row | {"ratio": row[ours]["steps_per_s"] / row[theirs]["steps_per_s"]} for row in rows]
-    ratio = rate_of([row["ratio"] for row in rows]).as_dict()
+    ratio = rate_of([row["ratio"] for row in rows])
     rates = {side: rate_of([row[side]["steps_per_s"] for row in rows]) for side in (ours, theirs)}
-    speeds = " against ".join(f"{rate.median:.0f}" for rate in rates.values())
+    speeds = " against ".join(f"{rate['median']:.0f}" for rate in rates.values())
     samples = [median(row[side]["samples_per_step"] for row in rows) for side in (ours, theirs)]
     is_fair = abs(samples[0] / samples[1] - 1) <= UPDATES_TOLERANCE
     told = " and ".join(f"{value:.2f}" for value in samples)
     return {
         "rows": rows,
         "ratio": ratio,
-        "steps_per_s": {side: rate.as_dict() for side, rate in rates.items()},
+        "steps_per_s": rates,
         "headline": f"{times(ratio)}; {speeds} steps/s",
         "learning": f"samples per step {told}" + ("" if is_fair else ", NOT the same"),
         "is_fair": is_fair,

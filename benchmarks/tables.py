@@ -21,6 +21,7 @@ from performance_tables import (
 from recipe_tables import make_recipes_table, make_side_by_side_table, make_tried_table
 from recording import RECORDS, say
 from redline.jsonl import SCHEMA
+from run_reading import NOT_YET, markdown_table
 
 REPOSITORY = RECORDS.parent.parent
 DOCS = REPOSITORY / "docs"
@@ -43,8 +44,8 @@ def newest_records(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def make_table(records: Sequence[tuple[Path, dict[str, Any]]]) -> str:
     """Return the table in Markdown."""
     if not records:
-        return "Nothing is recorded yet."
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+        return NOT_YET
+    rows = []
     for path, record in records:
         commit, plus, _ = (record["commit"] or "–").partition("+")
         cells = (
@@ -55,10 +56,10 @@ def make_table(records: Sequence[tuple[Path, dict[str, Any]]]) -> str:
             commit[:7] + plus,
             f"[json](../benchmarks/records/{path.name})",
         )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        rows.append(cells)
     host = max(records, key=lambda item: item[1]["unix_s"])[1]["host"]
-    lines += ["", f"Newest on {host['cpu_model']}, {host['usable_cores']} cores; each record holds its own host."]
-    return "\n".join(lines)
+    newest = f"Newest on {host['cpu_model']}, {host['usable_cores']} cores; each record holds its own host."
+    return f"{markdown_table(COLUMNS, rows)}\n\n{newest}"
 
 
 def put_table(text: str, table: str, *, mark: str) -> str:

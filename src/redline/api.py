@@ -85,10 +85,8 @@ def training(
     known = None if recipe is None else find_recipe(recipe)
     session = start_run(flags.job, flags.algo, _Log(), recipe=known, sinks=sinks, sets_process=sets_process)
     if sets_process and flags.job.topology == "inline":
-        threads = torch.get_num_threads()
-        logger.info(
-            "in this process PyTorch has %d threads, denormals are 0 and freed memory is kept from now on", threads
-        )
+        said = "in this process PyTorch has %d threads, denormals are 0 and freed memory is kept from now on"
+        logger.info(said, torch.get_num_threads())
     return Training(session)
 
 
@@ -237,8 +235,7 @@ class Run:
             config = EvaluationConfig(**_plain(settings))
         except TypeError as error:
             raise UserError(f"evaluate takes the settings of redline eval: {error}") from None
-        played = evaluate(read_run(self.path).job, found, config, progress=lambda share: None).played
-        episodes = [one.episode for one in played]
+        episodes = evaluate(read_run(self.path).job, found, config, progress=lambda share: None).played
         return Evaluated([one.total_reward for one in episodes], [one.length_steps for one in episodes], found.steps)
 
     def agent(self, checkpoint: str | int = NEWEST) -> Agent:
@@ -289,7 +286,7 @@ class _Log:
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with Python's own numbers for NumPy's, and the short names of the command line spelled out."""
-    plain = _numbers(settings)
+    plain = {name: _number(value) for name, value in settings.items()}
     for short, flag in SHORT.items():
         if (value := plain.pop(short.removeprefix("--"), None)) is not None:
             table, key = flag.removeprefix("--").split(".")
@@ -297,15 +294,10 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _numbers(value)
-        if isinstance(value, Mapping)
-        else value.item()
-        if isinstance(value, np.generic)
-        else value
-        for name, value in settings.items()
-    }
+def _number(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _number(item) for name, item in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _column(values: list[Any]) -> Array:

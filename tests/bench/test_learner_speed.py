@@ -6,18 +6,18 @@ import pytest
 import torch
 
 from redline.algorithms.catalog import ALGORITHMS
-from redline.bench import example_batches as examples
 from redline.bench import limit
-from redline.bench.example_batches import example_batches, num_bytes
 from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
+from redline.bench.limit import example_batches
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
+from redline.learner import batch_tensors
 from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob
 
 
 def settled_on_pong(name: str, batch_size: int | None = None) -> ResolvedJob:
-    return LearnerBench(algo=name, batch_size=batch_size)._settle()
+    return LearnerBench(algo=name, batch_size=batch_size).resolve()
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +54,11 @@ def test_large_batches_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm, spec = replace(ALGORITHMS["dqn"].atari.algorithm, batch_size=2), env_spec(EnvConfig(id="pong"))
     batches = example_batches(algorithm, spec, seed=1)
     assert len(batches) == 16
-    assert num_bytes(batches[0]) > 2 * 5 * 84 * 84
-    monkeypatch.setattr(examples, "MOST_BYTES", 3 * num_bytes(batches[0]))
+    num_bytes = sum(tensor.nbytes for tensor in batch_tensors(batches[0]).values())
+    assert num_bytes > 2 * 5 * 84 * 84
+    monkeypatch.setattr(limit, "MOST_BYTES", 3 * num_bytes)
     assert len(example_batches(algorithm, spec, seed=1)) == 3
-    monkeypatch.setattr(examples, "MOST_BYTES", 1)
+    monkeypatch.setattr(limit, "MOST_BYTES", 1)
     assert len(example_batches(algorithm, spec, seed=1)) == 2
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from redline.bench.played_games import PlayedGame
-from redline.types import Array
+from redline.bench.replay_speed import PlayedGame
+from redline.types import Array, EnvSpec, VectorStep
 from replay_memories import transitions
 
 SIDE = 8
@@ -36,25 +36,32 @@ def stamped_game(*, num_steps: int = 240, lanes: int = 3, seed: int = 0) -> Play
     shape = (num_steps, lanes)
     left = rng.integers(1, 31, lanes)
     terminated = np.zeros(shape, np.bool_)
-    first_numbers: dict[int, Array] = {}
     numbers = 1_000_000 * np.arange(1, lanes + 1) + np.arange(1, num_steps + 1)[:, None] * 2  # even: after an action
     for t in range(num_steps):
         left -= 1
         terminated[t] = left == 0
         if terminated[t].any():
-            first_numbers[t] = numbers[t] + 1  # odd: first of an episode
             left[terminated[t]] = rng.integers(1, 31, int(terminated[t].sum()))
+    never = np.zeros(lanes, np.bool_)
+    steps = [
+        VectorStep(
+            frames=stamp(numbers[t]),
+            reward=rng.random(lanes).astype(np.float32),
+            terminated=terminated[t],
+            truncated=never,
+            life_lost=never,
+            first_frames=stamp(numbers[t] + terminated[t]),  # odd: first of an episode
+        )
+        for t in range(num_steps)
+    ]
     return PlayedGame(
         game="stamped",
-        begin_frames=stamp(1_000_000 * np.arange(1, lanes + 1) + 1),
-        frames=stamp(numbers),
-        first_frames={t: stamp(found) for t, found in first_numbers.items()},
-        action=rng.integers(4, size=shape),
-        reward=rng.random(shape).astype(np.float32),
-        return_ends=terminated,
-        terminated=terminated,
-        truncated=np.zeros(shape, np.bool_),
-        num_actions=4,
+        spec=EnvSpec(
+            "stamped", frame_shape=(SIDE, SIDE), frame_dtype="uint8", stack=STACK, num_actions=4, frames_per_step=1
+        ),
+        first_frames=stamp(1_000_000 * np.arange(1, lanes + 1) + 1),
+        actions=rng.integers(4, size=shape),
+        steps=steps,
     )
 
 

@@ -21,7 +21,7 @@ Pairs = set[tuple[Stack, Stack]]
 def sampled_pairs(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> Pairs:
     pairs: Pairs = set()
     for state, next_state in batches:
-        assert state.shape == next_state.shape == (32, STACK, *PLAYED.frames.shape[2:])
+        assert state.shape == next_state.shape == (32, STACK, *PLAYED.spec.frame_shape)
         assert state.dtype == next_state.dtype == torch.uint8
         pairs |= set(zip(read(state), read(next_state), strict=True))
     return pairs
@@ -53,7 +53,7 @@ def test_optimized_sb3_is_right_within_episodes() -> None:
 
 
 def test_tianshou_is_right_within_episodes_but_for_its_padding() -> None:
-    last_steps = {(PLAYED.num_steps * 2 + lane * 1_000_000) for lane in range(1, PLAYED.lanes + 1)}
+    last_steps = {(len(PLAYED.steps) * 2 + lane * 1_000_000) for lane in range(1, PLAYED.lanes + 1)}
 
     def as_tianshou_pads(stack: Stack) -> Stack:
         first = next(number for number in stack if number)
@@ -85,7 +85,7 @@ def test_ours_delivers_pairs_that_were_seen(codec: str, prefetch: int) -> None:
 
 
 def test_bytes_are_those_of_the_frames_kept() -> None:
-    frame_bytes = PLAYED.frames[0, 0].nbytes
+    frame_bytes = PLAYED.first_frames[0].nbytes
     for name, peer in PEERS.items():
         if peer.missing or name == "cpprb":  # measured by resident memory, which such a small game does not move
             continue

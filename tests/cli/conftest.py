@@ -1,6 +1,7 @@
-"""Lets the tests of this folder import the memory beside them, whatever import mode pytest runs in."""
+"""Lets the tests of this folder import the memory beside them and the runs of tests/episodes, in any import mode."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "episodes")]

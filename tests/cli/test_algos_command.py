@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, part_fields
-from redline.cli.algorithm_facts import KINDS
-from redline.cli.algos import fit_columns
+from redline.cli.algos import KINDS, fit_columns
 from redline.cli.main import BAD_INPUT, DONE, main
 
 Output = pytest.CaptureFixture[str]

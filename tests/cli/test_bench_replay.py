@@ -40,14 +40,9 @@ def test_a_table_without_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "bench needs a subject, one of replay"),
+        ([], "bench needs a subject, replay or env"),
         (["--json"], "bench needs a subject"),
-        (["replya"], "unknown bench 'replya': did you mean replay"),
-        (["ladder"], "use python benchmarks/ladder.py in a copy of the repository"),
-        (["ladder", "--rungs", "engine", "--json"], "use python benchmarks/ladder.py"),
-        (["train", "--against", "sb3"], "use python benchmarks/speed.py --against sb3"),
-        (["learner", "--against=sb3"], "use python benchmarks/speed.py --against sb3"),
-        (["train", "--peer-vec-env", "dummy"], "bench train --peer-vec-env has moved out of the package"),
+        (["replya"], "unknown subject of bench 'replya': did you mean replay"),
         (["replay", "--games", "pongg"], "did you mean pong"),
         (["replay", "--games", "CartPole-v1"], "is no Atari game"),
         (["replay", "--games", ","], "no game is named"),

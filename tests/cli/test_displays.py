@@ -117,7 +117,8 @@ def test_no_number_is_too_large_or_too_small_to_be_shown(extreme: float) -> None
 
 def test_a_line_says_who_waits_for_whom_and_not_who_rests() -> None:
     line = render_line(SEVERAL)
-    assert "learner waits for actors 35 %, batch 2 % | actor-0 waits for learner 25 %, envs 11 % | limit" in line
+    waits = "waiting: learner waits for actors 35 %, batch 2 % · actor-0 waits for learner 25 %, envs 11 %"
+    assert f" | {waits} | limit reached in " in line
     assert "evaluator" not in line
 
 
@@ -143,7 +144,7 @@ def test_what_is_not_known_yet_is_a_dash() -> None:
         samples_per_step=None,
         remaining_s=None,
     )
-    assert "mean-100 – | best – | ε 0.310 | loss –" in render_line(early)
+    assert "learning: mean-100 – · best – · ε 0.310 · loss –" in render_line(early)
 
 
 def test_a_mean_of_fewer_than_100_episodes_says_of_how_many() -> None:

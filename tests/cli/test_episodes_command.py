@@ -2,14 +2,10 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "episodes"))
-
 from recorded_runs import append_episode, play_at_random, write_recorded_run
 
 from redline.cli.main import BAD_INPUT, DONE, main

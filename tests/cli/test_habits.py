@@ -111,6 +111,7 @@ def test_bash_completes_commands_flags_and_names(capsys: Output) -> None:
     assert completed(script, "redline", "train", "--optimizer.l") == ["--optimizer.lr"]
     assert "--checkpoint" in completed(script, "redline", "eval", "--ch")
     assert completed(script, "redline", "bench", "lea") == ["learner"]
+    assert completed(script, "redline", "episodes", "--pol") == []  # its help only mentions a flag of play
     assert main(["completion", "zsh"]) == DONE
     assert capsys.readouterr().out.endswith(script)
     assert main(["completion", "fish"]) == BAD_INPUT

@@ -100,18 +100,25 @@ def test_a_flag_of_the_command_is_not_ours(tmp_path: Path, run_program: Any) -> 
     assert ended.stdout == ""
 
 
-def test_a_process_is_watched_until_it_ends(tmp_path: Path, run_program: Any) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.8)"]) as process:
-        ended = run_program("monitor", "--pid", process.pid, "--out", tmp_path, "--hz", 20, "--json")
-    assert ended.returncode == 0
-    assert json.loads(ended.stdout)["reason"] == "the watched process ended"
+def wait_for_a_sample(folder: Path) -> None:
+    while not (folder / "hardware.jsonl").exists() or not (folder / "hardware.jsonl").stat().st_size:
+        time.sleep(0.02)
+
+
+def test_a_process_is_watched_until_it_ends(tmp_path: Path, start_program: Any) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        monitor = start_program("monitor", "--pid", process.pid, "--out", tmp_path, "--hz", 20, "--json")
+        wait_for_a_sample(tmp_path)
+        process.communicate(b"\n")
+        out, _ = monitor.communicate(timeout=20)
+    assert monitor.returncode == 0
+    assert json.loads(out)["reason"] == "the watched process ended"
 
 
 def test_ctrl_c_ends_the_recording_of_a_process_and_not_the_process(tmp_path: Path, start_program: Any) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         monitor = start_program("monitor", "--pid", process.pid, "--out", tmp_path, "--hz", 20)
-        while not (tmp_path / "hardware.jsonl").exists() or not (tmp_path / "hardware.jsonl").stat().st_size:
-            time.sleep(0.02)
+        wait_for_a_sample(tmp_path)
         monitor.send_signal(signal.SIGINT)
         monitor.communicate(timeout=20)
         assert monitor.returncode == 0
@@ -193,25 +200,14 @@ def test_a_recording_that_fails_does_not_take_the_command_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     from redline.cli.main import main
-    from redline.monitor.sampling import Sampler
+    from redline.monitor.sampling import HardwareRecorder
 
     def fail(_: object) -> None:
         raise RuntimeError("the sensor fell off")
 
-    monkeypatch.setattr(Sampler, "sample", fail)
-    assert (
-        main(
-            [
-                "monitor",
-                "--out",
-                str(tmp_path / "out"),
-                "--hz",
-                "20",
-                *python("import time; time.sleep(0.3); print(5); exit(4)"),
-            ]
-        )
-        == 4
-    )
+    monkeypatch.setattr(HardwareRecorder, "take", fail)
+    command = python("import time; time.sleep(0.3); print(5); exit(4)")
+    assert main(["monitor", "--out", str(tmp_path / "out"), "--hz", "20", *command]) == 4
     shown = capfd.readouterr()
     assert shown.out == "5\n"
     assert "the sensor fell off" in shown.err

@@ -9,9 +9,9 @@ import pytest
 from redline.cli.main import DONE, main
 
 BAD = [
-    (["plan"], "plan needs a subject: redline plan memory"),
+    (["plan"], "plan needs a subject, memory or disk: redline plan memory"),
     (["plan", "--plain"], "plan needs a subject"),
-    (["plan", "foo"], "unknown plan 'foo': known: disk, memory"),
+    (["plan", "foo"], "unknown subject of plan 'foo': known: disk, memory"),
     (["plan", "memry"], "did you mean memory"),
     (["plan", "memory", "--capacity", "0"], "capacity is 0: use 1_000 to"),
     (["plan", "memory", "--capacity", "-5"], "capacity is -5"),
@@ -20,7 +20,7 @@ BAD = [
     (["plan", "memory", "--env", "pongg"], "unknown env 'pongg': did you mean pong"),
     (["plan", "memory", "--env.size", "0"], "the nearest is --env.size 16"),
     (["plan", "memory", "--env.stack", "0"], "env.stack is 0"),
-    (["plan", "memory", "--seconds", "0"], "seconds is 0: use more than 0"),
+    (["plan", "memory", "--seconds", "0"], "seconds is 0.0: use 0.001 to 3_600"),
     (["plan", "memory", "--seconds", "nan"], "seconds is nan"),
     (["plan", "memory", "--seed", "-1"], "seed is -1"),
     (["plan", "memory", "--path", "/dev/null"], "is no folder"),

@@ -1,5 +1,6 @@
 """`redline play` as a user runs it, on runs that were really trained."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,18 +14,17 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from ale_py.vector_env import AtariVectorEnv as Emulator
-from gymnasium.vector import AutoresetMode
 from PIL import Image
+from short_runs import screens_of_a_bare_vector
 
 from redline.cli import play_videos
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 from redline.episodes.episode import (
     EPISODE,
     Address,
-    RecordedEpisode,
     Trace,
-    decode_episode,
+    decode_header,
+    decode_trace,
     encode_episode,
     encode_trace,
 )
@@ -100,49 +100,16 @@ def decoded(path: Path) -> Array:
         return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
-def screens(trace: Trace, actions: list[int]) -> list[Array]:
-    """Play all actions since a key with the emulator's own vector env; the screens of the episode itself."""
-    emulator = Emulator(
-        "pong",
-        1,
-        batch_size=1,
-        num_threads=1,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        max_num_frames_per_episode=80,
-        repeat_action_probability=0.0,
-        full_action_space=False,
-        img_height=210,
-        img_width=160,
-        grayscale=False,
-        stack_num=1,
-        frameskip=4,
-        maxpool=False,
-        noop_max=30,
-        episodic_life=False,
-        life_loss_info=False,
-        reward_clipping=False,
-        use_fire_reset=False,
-    )
-    shown = [np.array(emulator.reset(seed=np.array([trace.reset_seed]))[0][0, 0])]
-    for number, action in enumerate(actions, start=1):
-        frames, _, terminated, truncated, _ = emulator.step(np.array([action]))
-        shown.append(np.array(frames[0, 0]))
-        if (terminated[0] or truncated[0]) and number < len(actions):
-            shown = [np.array(emulator.step(np.array([0]))[0][0, 0])]
-    emulator.close()
-    return shown
-
-
-def rewrite(run: Path, change: Callable[[RecordedEpisode], Trace], *, place: int) -> None:
+def rewrite(run: Path, change: Callable[[Trace], Trace], *, place: int) -> None:
     """Replace the trace of one recording, with checksums that fit: only a replay can tell."""
     written, seen = [FILE_MAGIC], 0
     for block in iterate_blocks(run / RECORDINGS):
         assert isinstance(block, Block)
         payload = block.payload
         if block.kind == EPISODE:
-            episode = decode_episode(payload, steps=block.steps)
             if seen == place:
-                payload = encode_episode(encode_trace(change(episode)), role=episode.role, unix_s=episode.unix_s)
+                played, trace = decode_header(payload)[0], decode_trace(payload)
+                payload = encode_episode(encode_trace(change(trace)), role=played.role, unix_s=played.unix_s)
             seen += 1
         written.append(encode_block(block.kind, block.steps, payload))
     (run / RECORDINGS).write_bytes(b"".join(written))
@@ -178,7 +145,8 @@ def test_the_video_shows_what_a_fresh_emulator_shows(pong: Path, answer: Answer)
     entry = library.find(Address(row["role"], row["lane"], row["seed"], row["seed_offset_steps"]))
     assert entry is not None
     assert entry.address.seed_offset_steps > 0  # so the episodes before it were played, too
-    expected = np.stack(screens(library.load(entry).trace, library.actions_since_seed(entry).tolist()))
+    traces = [library.load(part) for part in library.chain(entry)]
+    expected = np.stack(screens_of_a_bare_vector(traces, max_frames=80)[-1])
     frames = decoded(Path("seven.mp4"))
     assert frames.shape == expected.shape
     assert np.abs(frames.astype(np.int16) - expected).mean(axis=(1, 2, 3)).max() < 2.0
@@ -241,10 +209,10 @@ def test_all_recordings_of_a_run_come_back_bit_for_bit(pong: Path, catch: Path, 
 def test_one_other_action_is_found(pong: Path, copy: Callable[[Path], Path], answer: Answer, capsys: Output) -> None:
     run = copy(pong)
 
-    def other_action(episode: RecordedEpisode) -> Trace:
-        actions = episode.trace.actions.copy()
+    def other_action(trace: Trace) -> Trace:
+        actions = trace.actions.copy()
         actions[10:20] = np.where(actions[10:20] == 2, 3, 2)  # up for down moves the paddle
-        return Trace(**{**episode.trace.__dict__, "actions": actions})
+        return dataclasses.replace(trace, actions=actions)
 
     rewrite(run, other_action, place=0)
     found = answer(run, "--verify", code=FAILED)
@@ -301,7 +269,7 @@ def test_a_flipped_bit_is_a_damage(pong: Path, copy: Callable[[Path], Path], ans
 def test_an_episode_whose_past_is_damaged_is_refused(pong: Path, copy: Callable[[Path], Path], capsys: Output) -> None:
     run = copy(pong)
     library = open_library(run)
-    later = next(entry for entry in library.entries if entry.actions_from > 0)
+    later = next(entry for entry in library.entries if entry.header.actions_from > 0)
     before = library.before(later)
     assert before is not None
     flip(run / RECORDINGS, before.offset + 100)
@@ -377,7 +345,7 @@ def test_a_setting_that_no_run_has_is_a_damage(
 
 def test_a_seed_that_no_emulator_takes_is_a_damage(pong: Path, copy: Callable[[Path], Path], answer: Answer) -> None:
     run = copy(pong)
-    rewrite(run, lambda episode: Trace(**{**episode.trace.__dict__, "reset_seed": 2**31}), place=0)
+    rewrite(run, lambda trace: dataclasses.replace(trace, reset_seed=2**31), place=0)
     found = answer(run, "--verify", code=FAILED)
     assert "$.seed" in found["damages"][0]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from redline.bench.knockout.costs import PARTS
-from redline.bench.knockout.variants import VARIANTS
+from redline.bench.costs import PARTS
+from redline.bench.knockouts import VARIANTS
 from redline.cli.main import BAD_INPUT, FAILED, main
 
 QUICK = ["profile", "--env", "CartPole-v1", "--num-envs", "2", "--rounds", "2", "--turn-seconds", "0.005"]

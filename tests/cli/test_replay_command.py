@@ -76,12 +76,12 @@ def test_the_sheet_holds_the_pixels_of_the_memory(catch: Path) -> None:
     assert main(["replay", "inspect", str(catch), "--out", "sheet.png", "--samples", "5", "--seed", "7"]) == DONE
     memory = read_replay(catch, steps=None, progress=lambda share: None).memory
     samples = draw_transitions(memory, 5, np.random.default_rng(7))
-    geometry = plan_transition_sheet(samples)
+    strip, tiles = plan_transition_sheet(samples)
     sheet = np.asarray(Image.open("sheet.png"))
-    assert sheet.shape == (geometry.size[1], geometry.size[0], 3)
+    assert sheet.shape == (tiles.size[1], tiles.size[0], 3)
     for index, sample in enumerate(samples):
-        left, top = geometry.corner(index)
-        left += geometry.tile_left(4)  # the frame that follows
+        left, top = tiles.corner(index)
+        left += strip.left(4)  # the frame that follows
         assert np.array_equal(sheet[top : top + 168 : 2, left : left + 168 : 2, 0], sample.frames[4])
 
 
@@ -159,8 +159,8 @@ def test_bad_input_is_one_line_with_a_remedy(catch: Path, tmp_path: Path, capsys
     (tmp_path / "file").write_text("")
     run = str(catch)
     for args, message in [
-        ([], "replay needs a verb"),
-        (["--json"], "replay needs a verb"),
+        ([], "replay needs a subject, inspect"),
+        (["--json"], "replay needs a subject, inspect"),
         (["inspct", run], "did you mean inspect"),
         (["inspect"], "inspect needs a run directory"),
         (["inspect", "--samples", "3"], "inspect needs a run directory"),

@@ -7,7 +7,7 @@ from PIL import Image
 
 from redline.cli.saved_replay import draw_transitions
 from redline.episodes.drawing import AMBER, BACKGROUND
-from redline.episodes.sheet import DrawnTransition, TransitionGeometry, draw_transition_sheet, plan_transition_sheet
+from redline.episodes.sheet import DrawnTransition, draw_transition_sheet, plan_transition_sheet
 from redline.replay import ReplayMemory
 from redline.types import Array
 
@@ -22,10 +22,11 @@ def sheet_of(samples: list[DrawnTransition]) -> Array:
     return np.asarray(draw_transition_sheet(samples, title="a run", subtitle="how full", action_names=NAMES))
 
 
-def tile(sheet: Array, geometry: TransitionGeometry, sample: int, place: int) -> Array:
-    left, top = geometry.corner(sample)
-    left += geometry.tile_left(place)
-    return sheet[top : top + geometry.tile_height, left : left + geometry.tile_width]
+def shown_frame(samples: list[DrawnTransition], sample: int, place: int) -> Array:
+    strip, tiles = plan_transition_sheet(samples)
+    left, top = tiles.corner(sample)
+    left += strip.left(place)
+    return sheet_of(samples)[top : top + strip.frame_height, left : left + strip.frame_width]
 
 
 def test_each_transition_is_drawn_once_and_in_order() -> None:
@@ -53,20 +54,18 @@ def test_what_is_drawn_is_what_was_experienced() -> None:
 
 def test_the_sheet_shows_the_stored_pixels() -> None:
     samples = draw(make_memory(), 16)
-    geometry = plan_transition_sheet(samples)
-    sheet = sheet_of(samples)
-    scale = geometry.tile_height // 6
-    assert (geometry.tile_height, geometry.tile_width) == (6 * scale, 5 * scale)
+    strip, _ = plan_transition_sheet(samples)
+    scale = strip.frame_height // 6
+    assert (strip.frame_height, strip.frame_width) == (6 * scale, 5 * scale)
     for index, sample in enumerate(samples):
         for place in np.flatnonzero(sample.is_seen).tolist():
-            shown = tile(sheet, geometry, index, place)[::scale, ::scale]
+            shown = shown_frame(samples, index, place)[::scale, ::scale]
             assert np.array_equal(shown, np.repeat(sample.frames[place][:, :, None], 3, axis=2))
 
 
 def test_what_was_before_the_episode_is_no_picture() -> None:
     samples = draw(make_memory(), 16)
-    shown = tile(sheet_of(samples), plan_transition_sheet(samples), 0, 0)
-    assert (shown[0] == BACKGROUND).all()
+    assert (shown_frame(samples, 0, 0)[0] == BACKGROUND).all()
 
 
 def test_the_sheet_has_the_planned_size() -> None:
@@ -74,24 +73,22 @@ def test_the_sheet_has_the_planned_size() -> None:
     # seven samples: two columns of four; frames twice their size, K + 1 = 4 of them, 2 gaps and the words
     width = 2 * (4 * 168 + 2 * 8 + 250) + 44 + 2 * 28
     height = 96 + 30 + 4 * 168 + 3 * 18 + 28
-    assert plan_transition_sheet(samples).size == (width, height)
+    assert plan_transition_sheet(samples)[1].size == (width, height)
     assert sheet_of(samples).shape == (height, width, 3)
 
 
 def test_colour_pictures_keep_their_colours() -> None:
     samples = draw(make_memory((3, 6, 5)), 3)
-    geometry = plan_transition_sheet(samples)
-    scale = geometry.tile_height // 6
-    shown = tile(sheet_of(samples), geometry, 0, 3)[::scale, ::scale]
+    scale = plan_transition_sheet(samples)[0].frame_height // 6
+    shown = shown_frame(samples, 0, 3)[::scale, ::scale]
     assert np.array_equal(shown, np.moveaxis(samples[0].frames[3], 0, -1))
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4])
 def test_other_numbers_of_channels_are_grey(channels: int) -> None:
     samples = draw(make_memory((channels, 6, 5)), 3)
-    geometry = plan_transition_sheet(samples)
-    scale = geometry.tile_height // 6
-    shown = tile(sheet_of(samples), geometry, 1, 3)[::scale, ::scale]
+    scale = plan_transition_sheet(samples)[0].frame_height // 6
+    shown = shown_frame(samples, 1, 3)[::scale, ::scale]
     grey = samples[1].frames[3].mean(axis=0).astype(np.uint8)
     assert np.array_equal(shown, np.repeat(grey[:, :, None], 3, axis=2))
 
@@ -99,10 +96,8 @@ def test_other_numbers_of_channels_are_grey(channels: int) -> None:
 @pytest.mark.parametrize("length", [1, 4, 128])
 def test_vectors_become_bars(length: int) -> None:
     samples = draw(make_memory((length,), "float32", stack=1), 16)
-    geometry = plan_transition_sheet(samples)
-    sheet = sheet_of(samples)
-    assert geometry.tile_height <= 336
-    assert not np.array_equal(tile(sheet, geometry, 0, 1), tile(sheet, geometry, 7, 1))
+    assert plan_transition_sheet(samples)[0].frame_height <= 336
+    assert not np.array_equal(shown_frame(samples, 0, 1), shown_frame(samples, 7, 1))
 
 
 def test_values_that_are_no_numbers_are_drawn_all_the_same() -> None:
@@ -115,10 +110,10 @@ def test_an_ending_is_written_in_its_own_colour() -> None:
     samples = draw(make_memory((84, 84)), 16)
     ended = [index for index, sample in enumerate(samples) if sample.ending]
     assert len(ended) == 4
-    geometry, sheet = plan_transition_sheet(samples), sheet_of(samples)
+    (strip, tiles), sheet = plan_transition_sheet(samples), sheet_of(samples)
     for index in range(16):
-        left, top = geometry.corner(index)
-        words = sheet[top : top + 168, left + geometry.tile_left(3) - 250 : left + geometry.tile_left(3)]
+        left, top = tiles.corner(index)
+        words = sheet[top : top + 168, left + strip.left(3) - 250 : left + strip.left(3)]
         assert (words == AMBER).all(axis=2).any() == (index in ended)
 
 

@@ -115,7 +115,6 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(redline.cli.tune, "Launch", launch)
     monkeypatch.setattr("redline.tune.search.POLL_S", 0.05)
-    monkeypatch.setattr("redline.tune.tuner.POLL_S", 0.05)
     monkeypatch.chdir(tmp_path)
     Path("space.toml").write_text("optimizer.lr = {low = 2e-3, high = 1e-2}")
     more = ("--space", "space.toml", "--seeds-per-trial", "1", "--final-seeds", "1", "--window", "1")

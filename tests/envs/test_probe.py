@@ -9,7 +9,8 @@ import pytest
 from redline.envs import probe
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.probe import read_stamp, stamped_frame, stamped_row_error
+from redline.envs.probe import stamped_frame
+from stamped_rows import read_stamp, stamped_row_error
 
 probe.register()
 

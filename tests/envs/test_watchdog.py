@@ -1,12 +1,17 @@
 """A silent emulator becomes an error, not a hang; in a process of its own, for its worker threads are dead after."""
 
+import signal
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
-from redline.envs.receiver import Receiver
+from redline.envs.atari import AtariVectorEnv
+from redline.envs.catalog import resolve
+from redline.envs.config import EnvConfig
+from redline.worker import Worker
 
 HANG = """
 import signal, time
@@ -42,11 +47,41 @@ def test_emulator_that_never_answers_raises_and_the_process_can_end():
     assert "actions [0, 1]" in done.stdout
 
 
-def test_receiver_hands_over_results_and_errors():
-    receiver = Receiver("test")
-    assert receiver.submit(lambda: threading.current_thread().name).result(5) == "test"
+def test_a_worker_hands_over_results_and_errors():
+    worker = Worker("test")
+    name, failure, late = (
+        worker.submit(job) for job in (lambda: threading.current_thread().name, lambda: 1 // 0, lambda: 2)
+    )
+    assert worker.result(name, 5) == "test"
     with pytest.raises(ZeroDivisionError):
-        receiver.submit(lambda: 1 // 0).result(5)
-    assert receiver.submit(lambda: 2).result(5) == 2
-    receiver.close(5)
+        worker.result(failure, 5)
+    assert worker.result(worker.submit(lambda: 3), 5) == 3  # the one before is dropped
+    with pytest.raises(TimeoutError):
+        worker.result(late, 0.01)
+    worker.close(5)
     assert "test" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_answer_that_an_interrupt_left_behind_is_not_taken_for_the_next_one():
+    class InterruptedByTestError(Exception):
+        pass
+
+    def interrupt(*_):
+        raise InterruptedByTestError
+
+    env = AtariVectorEnv(resolve("pong"), EnvConfig(), num_envs=1, seed=7, threads=1)
+    twin = AtariVectorEnv(resolve("pong"), EnvConfig(), num_envs=1, seed=7, threads=1)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # a seeded reset takes a hundred times as long
+        with pytest.raises(InterruptedByTestError):
+            env.reset()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    twin.reset()
+    np.testing.assert_array_equal(env.reset(), twin.reset())
+    for one in (env, twin):
+        one.send(np.array([2]))
+    np.testing.assert_array_equal(env.recv().frames, twin.recv().frames)
+    env.close()
+    twin.close()

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 from ale_py import ALEInterface, LoggerMode, roms
+from ale_py.vector_env import AtariVectorEnv as Emulator
+from gymnasium.vector import AutoresetMode
 from recorded_runs import append_episode, play_at_random, row_of
 
 from redline.envs.catalog import env_spec
@@ -60,3 +63,38 @@ def screens_of_a_bare_emulator(trace: Trace, *, game: str, sticky: float, max_fr
                 break
         screens.append(emulator.getScreenRGB())
     return screens
+
+
+def screens_of_a_bare_vector(traces: list[Trace], *, max_frames: int) -> list[list[Array]]:
+    """Play episodes of Pong that follow each other from one key on, with the emulator's own vector env."""
+    emulator = Emulator(
+        "pong",
+        1,
+        batch_size=1,
+        num_threads=1,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        max_num_frames_per_episode=max_frames,
+        repeat_action_probability=0.0,
+        full_action_space=False,
+        img_height=210,
+        img_width=160,
+        grayscale=False,
+        stack_num=1,
+        frameskip=4,
+        maxpool=False,
+        noop_max=30,
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        use_fire_reset=False,
+    )
+    first, _ = emulator.reset(seed=np.array([traces[0].reset_seed]))
+    films = []
+    for trace in traces:
+        film = [np.array(first[0, 0])]
+        for action in trace.actions.tolist():
+            film.append(np.array(emulator.step(np.array([action]))[0][0, 0]))
+        first = emulator.step(np.array([0]))[0]  # the step after an end ignores its action and begins anew
+        films.append(film)
+    emulator.close()
+    return films

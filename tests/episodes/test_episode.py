@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.episodes.episode import (
-    RecordedEpisode,
+    Played,
     RecordingError,
     Trace,
-    decode_episode,
+    decode_header,
+    decode_trace,
     encode_episode,
     encode_trace,
     num_checks,
@@ -54,20 +55,17 @@ def assert_same(found: Trace, trace: Trace) -> None:
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 1000])
 def test_an_episode_comes_back_as_it_was(length: int, values: bool) -> None:
     trace = make_trace(length=length, values=values)
-    found = decode_episode(payload_of(trace), steps=1_000)
-    assert_same(found.trace, trace)
-    assert found == RecordedEpisode(
-        "greedy", 1_000, 5.0, found.trace, has_values=values, evaluation=2, weights_steps=900
-    )
-    light = decode_episode(payload_of(trace), steps=1_000, with_parts=False)
-    assert (light.address, light.has_values, light.trace.length_steps) == (found.address, values, length)
-    assert len(light.trace.actions) == len(light.trace.checks) == 0
+    assert_same(decode_trace(payload_of(trace)), trace)
+    played, header, _ = decode_header(payload_of(trace))
+    assert played == Played("greedy", 5.0, evaluation=2, weights_steps=900)
+    assert (header.lane, header.seed, header.length_steps) == (trace.lane, trace.reset_seed, length)
+    assert header.values_per_step == (6 if values else 0)
 
 
 @pytest.mark.parametrize("largest", [255, 256, 65_535, 65_536])
 def test_actions_of_large_games_come_back(largest: int) -> None:
     trace = make_trace(length=3, before=0, actions=np.array([0, largest, 1]))
-    assert decode_episode(payload_of(trace), steps=0).trace.actions.tolist() == [0, largest, 1]
+    assert decode_trace(payload_of(trace)).actions.tolist() == [0, largest, 1]
 
 
 def test_a_thousand_random_actions_take_a_few_hundred_bytes() -> None:
@@ -78,7 +76,7 @@ def test_the_start_of_a_payload_is_no_episode() -> None:
     payload = payload_of(make_trace(values=True))
     for length in range(len(payload)):
         with pytest.raises(RecordingError):
-            decode_episode(payload[:length], steps=0)
+            decode_trace(payload[:length])
 
 
 @given(st.data())
@@ -87,11 +85,11 @@ def test_whatever_the_bytes_are_there_is_one_clear_error_or_an_episode(data: st.
     for _ in range(data.draw(st.integers(1, 4))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = decode_episode(bytes(payload), steps=0)
+        found = decode_trace(bytes(payload))
     except RecordingError:
         pass
     else:
-        assert len(found.trace.actions) == found.trace.end_steps - found.trace.actions_from
+        assert len(found.actions) == found.end_steps - found.actions_from
 
 
 def lie(payload: bytes, *, parts: bytes | None = None, **changes: object) -> bytes:
@@ -121,14 +119,14 @@ def lie(payload: bytes, *, parts: bytes | None = None, **changes: object) -> byt
 )
 def test_numbers_that_lie_are_refused_before_anything_large_is_made(changes: dict[str, object]) -> None:
     with pytest.raises(RecordingError):
-        decode_episode(lie(payload_of(make_trace()), **changes), steps=0)
+        decode_trace(lie(payload_of(make_trace()), **changes))
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     payload = payload_of(make_trace(length=64, before=0))
     bomb = zlib.compress(bytes(50_000_000), 9)
     with pytest.raises(RecordingError, match="where 64 were compressed"):
-        decode_episode(lie(payload, parts=bomb + bytes(8), sizes=[len(bomb), 8, 0]), steps=0)
+        decode_trace(lie(payload, parts=bomb + bytes(8), sizes=[len(bomb), 8, 0]))
 
 
 def test_an_action_that_was_changed_is_noticed_even_if_the_block_is_right() -> None:
@@ -137,4 +135,4 @@ def test_an_action_that_was_changed_is_noticed_even_if_the_block_is_right() -> N
     actions[10] ^= 1
     packed = zlib.compress(actions.tobytes(), 9)
     with pytest.raises(RecordingError, match="not those that were recorded"):
-        decode_episode(lie(payload_of(trace), parts=packed + bytes(8), sizes=[len(packed), 8, 0]), steps=0)
+        decode_trace(lie(payload_of(trace), parts=packed + bytes(8), sizes=[len(packed), 8, 0]))

@@ -43,7 +43,7 @@ def test_rows_are_numbered_in_order_and_found_among_the_recordings(tmp_path: Pat
         assert (episode.lane, episode.reset_seed, episode.seed_offset_steps) == (trace.lane, trace.reset_seed, 0)
         assert (episode.evaluation, episode.weights_steps) == (None, None)
         if episode.entry is not None:
-            assert library.load(episode.entry).trace.actions.tolist() == trace.actions.tolist()
+            assert library.load(episode.entry).actions.tolist() == trace.actions.tolist()
 
 
 def test_an_evaluation_keeps_its_number_and_its_weights(tmp_path: Path, played: Played) -> None:
@@ -60,7 +60,7 @@ def test_an_evaluation_keeps_its_number_and_its_weights(tmp_path: Path, played: 
     found = listed_in(run)[-1]
     assert (found.id, found.role, found.evaluation, found.weights_steps) == ("2", "greedy", 2, 1_000)
     assert found.entry is not None
-    assert found.entry.evaluation == 2
+    assert found.entry.played.evaluation == 2
 
 
 def test_episodes_of_a_policy_have_no_row_and_come_last(tmp_path: Path, played: Played) -> None:

@@ -1,6 +1,7 @@
 """What is told beside a picture: the game's own pixels stay as they are, and the panel says what was recorded."""
 
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,11 @@ from redline.episodes.overlay import (
     ROW,
     TARGET_HEIGHT,
     About,
-    Enlarged,
-    Grid,
     Overlay,
     about_episode,
-    dim,
+    enlarged,
     iterate_grid,
+    plan_grid,
     shown_values,
 )
 from redline.episodes.replaying import Picture, iterate_pictures
@@ -135,8 +135,8 @@ def test_pictures_are_enlarged_by_whole_numbers() -> None:
     scales = [usual_scale(height, target=TARGET_HEIGHT) for height in (210, 250, 84, 400, 1_000, 4)]
     assert scales == [3, 2, 7, 1, 1, 16]
     small = picture(shape=(2, 3))
-    assert np.array_equal(Enlarged(2, target=100).draw(small)[::2, ::2], small.image)
-    assert Enlarged(None, target=20).draw(small).shape == (20, 30, 3)
+    assert np.array_equal(enlarged(small, scale=2, target=100)[::2, ::2], small.image)
+    assert enlarged(small, scale=None, target=20).shape == (20, 30, 3)
 
 
 def film(length: int, start: int) -> Generator[Picture, None, None]:
@@ -149,9 +149,9 @@ def test_episodes_side_by_side_end_when_they_end() -> None:
     lengths = (2, 5, 3)
     abouts = [about(values=None) for _ in lengths]
     films = [film(length, 100 * place) for place, length in enumerate(lengths)]
-    frames = list(iterate_grid(abouts, films, [Enlarged(1, target=0).draw] * 3))
+    frames = list(iterate_grid(abouts, films, [partial(enlarged, scale=1, target=0)] * 3))
     assert len(frames) == 6
-    tiles = Grid(abouts, [np.zeros((40, 30, 3), np.uint8)] * 3).tiles
+    tiles = plan_grid([np.zeros((40, 30, 3), np.uint8)] * 3)
     size = [side + side % 2 for side in tiles.size]
     assert {frame.shape for frame in frames} == {(*size[::-1], 3)}
     assert all(side % 2 == 0 for side in size)
@@ -163,12 +163,6 @@ def test_episodes_side_by_side_end_when_they_end() -> None:
             assert (tile == (value if time <= length else int(value * DIMMED))).all()
         left, top = tiles.corner(0)
         assert has(AMBER, frame[top + 40 : top + 86, left : left + 30]) == (time > 2)  # "ended" below it
-
-
-def test_dimming_leaves_the_picture_as_it_was() -> None:
-    tile = np.full((2, 2, 3), 200, np.uint8)
-    assert (dim(tile) == 70).all()
-    assert (tile == 200).all()
 
 
 def test_a_whole_episode_keeps_its_size(tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ale_py.vector_env import AtariVectorEnv as Emulator
-from gymnasium.vector import AutoresetMode
 from recorded_runs import play_at_random
-from short_runs import record_run, screens_of_a_bare_emulator, write_run
+from short_runs import record_run, screens_of_a_bare_emulator, screens_of_a_bare_vector, write_run
 
 from redline.envs.classic import make_gymnasium_env
 from redline.envs.config import EnvConfig
-from redline.episodes.episode import RecordingError, Trace
+from redline.episodes.episode import RecordingError
 from redline.episodes.library import Entry, Library, open_library
 from redline.episodes.replaying import Picture, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
 from redline.episodes.tracing import RecordingConfig
@@ -22,41 +20,6 @@ from redline.types import Array
 STICKY = EnvConfig(id="ALE/Breakout-v5", max_episode_frames=400)
 CLASSIC = EnvConfig(id="pong", max_episode_frames=400)
 CATCH = EnvConfig(id="redline/Catch-v0")
-
-
-def screens_of_a_bare_vector(traces: list[Trace]) -> list[list[Array]]:
-    """Play episodes that follow each other from one key on, with the emulator's own vector env."""
-    emulator = Emulator(
-        "pong",
-        1,
-        batch_size=1,
-        num_threads=1,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        max_num_frames_per_episode=400,
-        repeat_action_probability=0.0,
-        full_action_space=False,
-        img_height=210,
-        img_width=160,
-        grayscale=False,
-        stack_num=1,
-        frameskip=4,
-        maxpool=False,
-        noop_max=30,
-        episodic_life=False,
-        life_loss_info=False,
-        reward_clipping=False,
-        use_fire_reset=False,
-    )
-    first, _ = emulator.reset(seed=np.array([traces[0].reset_seed]))
-    films = []
-    for trace in traces:
-        film = [np.array(first[0, 0])]
-        for action in trace.actions.tolist():
-            film.append(np.array(emulator.step(np.array([action]))[0][0, 0]))
-        first = emulator.step(np.array([0]))[0]  # the step after an end ignores its action and begins anew
-        films.append(film)
-    emulator.close()
-    return films
 
 
 def recorded(folder: Path) -> tuple[Library, list[Entry]]:
@@ -82,7 +45,7 @@ def test_episodes_that_follow_a_key_begin_where_they_began(tmp_path: Path) -> No
     traces = record_run(tmp_path, CLASSIC, episodes=3)
     library, entries = recorded(tmp_path)
     assert [entry.address.seed_offset_steps for entry in entries] == [0, 100, 200]
-    for entry, film in zip(entries, screens_of_a_bare_vector(traces), strict=True):
+    for entry, film in zip(entries, screens_of_a_bare_vector(traces, max_frames=400), strict=True):
         assert np.array_equal(images(library, entry), np.stack(film))
 
 

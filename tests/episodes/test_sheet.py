@@ -28,7 +28,7 @@ def test_the_sheet_holds_the_games_own_pixels(scale: int | None, tmp_path: Path)
     record_run(tmp_path, EnvConfig(id="pong", max_episode_frames=200), episodes=1)
     library = open_library(tmp_path)
     (entry,) = library.entries
-    collected = Collected(evenly_spaced(entry.length_steps))
+    collected = Collected(evenly_spaced(entry.header.length_steps))
     passed = list(collected.passing(iterate_pictures(library, entry)))
     assert [picture.step for picture in passed] == list(range(51))
     assert [picture.step for picture in collected.pictures] == evenly_spaced(50)

@@ -50,7 +50,7 @@ def test_what_is_kept_comes_back(env_id: str, record: str, tmp_path: Path) -> No
 def test_the_best_so_far_come_back_with_what_was_played_between_them(tmp_path: Path) -> None:
     played = play_at_random(EnvConfig(id="breakout"), RecordingConfig(record="best"), episodes=2)
     library = open_library(write_recorded_run(tmp_path, played, env_id="breakout"))
-    returns = [entry.total_reward for entry in library.entries]
+    returns = [entry.header.total_reward for entry in library.entries]
     assert returns == sorted(set(returns))
     assert mismatches(library) == [None] * 2
 
@@ -58,11 +58,11 @@ def test_the_best_so_far_come_back_with_what_was_played_between_them(tmp_path: P
 def test_episodes_share_a_key_and_need_the_records_before_them(breakout: Played, tmp_path: Path) -> None:
     library = open_library(write_recorded_run(tmp_path, breakout, env_id="ALE/Breakout-v5"))
     assert mismatches(library) == [None] * 9
-    chained = [entry for entry in library.entries if entry.actions_from > 0]
+    chained = [entry for entry in library.entries if entry.header.actions_from > 0]
     assert chained
     for entry in chained:
-        assert len(library.actions_since_seed(entry)) == entry.end_steps
-        assert library.chain(entry)[0].actions_from == 0
+        assert len(library.actions_since_seed(entry)) == entry.header.end_steps
+        assert library.chain(entry)[0].header.actions_from == 0
 
 
 def test_a_missing_record_costs_what_needs_it_and_is_said(breakout: Played, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_values_come_back_with_their_steps(tmp_path: Path) -> None:
     library = open_library(write_recorded_run(tmp_path, played, env_id="redline/Catch-v0"))
     for entry, (_, trace) in zip(library.entries, played, strict=True):
         assert trace.values is not None
-        found = library.load(entry).trace.values
+        found = library.load(entry).values
         np.testing.assert_array_equal(found, trace.values)
         assert np.isfinite(trace.values).all()
 

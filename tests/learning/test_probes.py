@@ -236,4 +236,4 @@ def test_learning_from_clipped_rewards_leaves_the_scores_unclipped(name: str) ->
     returns = replace(algorithm.returns, gamma=0.0, clip_rewards=True)
     trainer = learnt("Counting", steps=600, algorithm=replace(algorithm, returns=returns))  # type: ignore[arg-type]
     # episodes of 3, 1, 7, 2, 5 steps with reward t at step t: 6, 1, 28, 3, 15
-    assert set(trainer.scores.recent) == {6.0, 1.0, 28.0, 3.0, 15.0}
+    assert set(trainer.scores.recent_returns) == {6.0, 1.0, 28.0, 3.0, 15.0}

@@ -9,12 +9,11 @@ import pytest
 import redline.monitor
 from redline.jsonl import RecordWriter, Row, read_records
 from redline.monitor.process_files import read_stat
-from redline.monitor.sampling import TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler
+from redline.monitor.sampling import TARGET_ENDED, HardwareRecorder, NamedRoles
 
 
 def open_recording(out: Path, *, hz: float, said: list[Row], pid: int | None = None) -> HardwareRecorder:
-    sampler = Sampler(os.getpid() if pid is None else pid, folder=out, roles=NamedRoles(None))
-    return HardwareRecorder(sampler, out, hz=hz, say=said.append)
+    return HardwareRecorder(os.getpid() if pid is None else pid, out, hz=hz, say=said.append)
 
 
 def events_of(rows: list[Row]) -> list[str]:
@@ -95,7 +94,6 @@ def test_processes_have_the_roles_that_the_events_of_their_run_name(tmp_path: Pa
         writer.write({"event": "process", "role": "gone", "pid": 2**22 + 1, "unix_s": time.time()})
         writer.write({"event": "stop", "reason": "x"})
         assert roles() == {stat.identity: "learner"}
-    assert NamedRoles(None)() == {}
 
 
 def test_a_role_that_was_given_before_the_process_was_started_is_another_one_s(tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ def test_damaged_chunk_is_refused(damage: str) -> None:
         "short": "checksum",
         "empty": "cut short",
         "swapped": "another chunk is in its place",
-        "magic": "no block of replay chunks",
+        "magic": "first bytes are wrong",
         "schema": "schema 3, this version reads 2",
     }
     with pytest.raises(ValueError, match=expected[damage]):

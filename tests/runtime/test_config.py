@@ -1,7 +1,6 @@
 """Jobs as plain data and back."""
 
 import json
-from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,12 +101,12 @@ def test_whole_numbers_do_for_fractions() -> None:
     ],
 )
 def test_a_run_ends_at_its_first_limit(limits: Limits, reason: str | None) -> None:
-    counters, scores = Counters(steps=1_000, episodes=100), Scores(recent=deque([7.0] * 100, maxlen=100))
+    counters, scores = Counters(steps=1_000, episodes=100), Scores(recent_returns=[7.0] * 100)
     assert limits.reached(counters, scores, frames_per_step=4, invocation_s=90.0) == reason
 
 
 def test_a_target_needs_a_whole_hundred_of_episodes() -> None:
-    scores = Scores(recent=deque([7.0] * 99, maxlen=100))
+    scores = Scores(recent_returns=[7.0] * 99)
     assert Limits(target_return=7.0).reached(Counters(), scores, frames_per_step=4, invocation_s=0.0) is None
 
 

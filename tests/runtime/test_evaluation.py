@@ -23,13 +23,11 @@ from redline.exploration import Greedy
 from redline.jsonl import Row, read_records
 from redline.networks import Mlp, Noisy, Small
 from redline.replay import ReplayConfig
+from redline.runtime.actor import Episode, Player, StoppedWhileEvaluatingError
 from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.evaluation import (
     Evaluator,
     NumberedEvaluation,
-    PlayedEpisode,
-    Player,
-    StoppedWhileEvaluatingError,
     evaluation_seed,
     greedy_seed,
     make_player,
@@ -116,12 +114,12 @@ class Table:
         self.envs.append(LanesOfUnequalLength(self.lengths))
         return self.envs[-1]
 
-    def play(self, num_episodes: int, requested_stop: Callable[[], str | None] = lambda: None) -> list[PlayedEpisode]:
+    def play(self, num_episodes: int, requested_stop: Callable[[], str | None] = lambda: None) -> list[Episode]:
         return self.player.play(num_episodes, seed=0, requested_stop=requested_stop)
 
 
-def lengths_of(played: list[PlayedEpisode]) -> list[int]:
-    return sorted(one.episode.length_steps for one in played)
+def lengths_of(played: list[Episode]) -> list[int]:
+    return sorted(one.length_steps for one in played)
 
 
 def test_short_episodes_do_not_crowd_out_long_ones() -> None:
@@ -134,7 +132,7 @@ def test_what_is_left_over_is_shared_out_among_the_first_lanes() -> None:
 
 def test_a_life_lost_ends_nothing_and_rewards_are_not_clipped() -> None:
     played = Table([4]).play(2)
-    assert [(one.episode.total_reward, one.episode.length_steps) for one in played] == [(20.0, 4), (20.0, 4)]
+    assert [(one.total_reward, one.length_steps) for one in played] == [(20.0, 4), (20.0, 4)]
     assert not any(one.is_truncated for one in played)
 
 
@@ -170,7 +168,7 @@ def test_a_stop_is_asked_for_before_every_vector_step_and_the_env_is_closed() ->
 
 def play_cartpole(player: Player, *, seed: int, episodes: int = 6) -> list[tuple[float, int, int]]:
     played = player.play(episodes, seed=seed, requested_stop=lambda: None)
-    return [(one.episode.total_reward, one.episode.reset_seed, one.episode.seed_offset_steps) for one in played]
+    return [(one.total_reward, one.reset_seed, one.seed_offset_steps) for one in played]
 
 
 def test_the_seed_decides_the_games_and_weights_may_be_replaced_between_two_plays() -> None:
@@ -223,7 +221,7 @@ def test_of_the_episodes_that_count_as_many_are_recorded_as_asked_for(record: st
     player = make_player(job, env_spec(CARTPOLE), device=CPU, num_envs=4, threads=1, recording=recording)
     for seed in range(5):
         played = player.play(8, seed=seed, requested_stop=lambda: None)
-        assert sum(one.episode.trace is not None for one in played) == expected
+        assert sum(one.trace is not None for one in played) == expected
 
 
 def evaluator_of(job: Job, finished: list[NumberedEvaluation]) -> Evaluator:
@@ -358,8 +356,8 @@ def test_greedy_episodes_count_for_nothing_else(tmp_path: Path, listener: Any) -
     trained = rows_of(run, "actor")
     assert len(rows_of(run, "greedy")) >= 3
     assert session.trainer.counters.episodes == len(trained) < 25
-    assert list(session.trainer.scores.recent) == [row["return"] for row in trained]
-    assert session.trainer.scores.best == max(row["return"] for row in trained)
+    assert list(session.trainer.scores.recent_returns) == [row["return"] for row in trained]
+    assert session.trainer.scores.best_return == max(row["return"] for row in trained)
     assert listener.readings[-1].mean_return_100 == pytest.approx(sum(r["return"] for r in trained) / len(trained))
 
 

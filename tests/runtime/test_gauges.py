@@ -59,7 +59,7 @@ def test_a_number_that_nobody_measured_is_none_or_makes_the_row_no_reading(numbe
     read = Gauges.from_row({**row, "loss": number, "roles": [role]})
     assert (read.loss, read.roles[0].cpu_percent, read.roles[0].waiting) == (None, None, {"learner": 0.25})
     for name in ("time_s", "steps"):
-        with pytest.raises(ValueError, match=f"no reading: {name}"):
+        with pytest.raises(ValueError, match=f"no reading: .*{name}"):
             Gauges.from_row({**row, name: number})
 
 
@@ -72,7 +72,7 @@ def test_a_number_that_nobody_measured_is_none_or_makes_the_row_no_reading(numbe
 )
 def test_a_role_of_other_kinds_of_values_is_refused(wrong: dict[str, Any]) -> None:
     row = make_gauges(roles=(ACTOR,)).row()
-    with pytest.raises(ValueError, match=f"no reading: {next(iter(wrong))}"):
+    with pytest.raises(ValueError, match=f"no reading: .*{next(iter(wrong))}"):
         Gauges.from_row({**row, "roles": [{**row["roles"][0], **wrong}]})
 
 

@@ -1,7 +1,6 @@
 """The loop: what counts as training time, and when something is due."""
 
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,18 +32,13 @@ class Steps:
     """A trainer whose steps take two seconds each, and bring as many steps as it is told."""
 
     def __init__(self, clock: Clock, steps: list[int]) -> None:
-        self.counters, self.phases = Counters(), Stopwatch()
+        self.counters, self.phases, self.waited_s = Counters(), Stopwatch(), {"envs": 0.0}
         self._clock, self._steps = clock, iter(steps)
 
     def vector_step(self) -> list[Any]:
         self._clock.now_s += 2.0
         self.counters.steps += next(self._steps)
         return []
-
-
-@pytest.fixture(autouse=True)
-def no_measurer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "Measurer", lambda *_, **__: SimpleNamespace())
 
 
 def loop_of(clock: Clock, *steps: int) -> tuple[Loop, Any]:

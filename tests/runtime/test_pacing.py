@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.runtime.pacing import TAKES_PER_UPDATE, Pacing
+from redline.runtime.counters import TAKES_PER_UPDATE, Pacing
 
 PACING = Pacing(samples_per_step=8.0, warmup_steps=1_000)
 

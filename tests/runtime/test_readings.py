@@ -9,9 +9,8 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.runtime.config import Job, Limits
-from redline.runtime.counters import Counters, Scores
-from redline.runtime.loop import Measurer
-from redline.runtime.pacing import Pacing
+from redline.runtime.counters import Counters, Pacing, Scores
+from redline.runtime.loop import Loop
 from redline.runtime.training import Stopwatch
 from redline.types import EnvSpec
 
@@ -52,19 +51,22 @@ class Trainer:
         self.phases.seconds["keep"] += waited_s
         self.phases.seconds["learn"] += seconds - waited_s
 
+    def check_loss(self, loss: float | None) -> None:
+        pass
 
-def measurer_of(trainer: Any, folder: Path = Path()) -> Measurer:
-    return Measurer(trainer, folder=folder)
+
+def loop_of(trainer: Any, folder: Path = Path()) -> Loop:
+    return Loop(trainer, folder=folder)
 
 
 def test_rates_are_over_the_last_seconds_of_training_whatever_time_has_passed() -> None:
     trainer = Trainer()
-    measurer = measurer_of(trainer)
+    loop = loop_of(trainer)
     for _ in range(5):
         trainer.go_on(4.0, steps=400, updates=40, waited_s=1.0)
-        measurer.read()
+        loop.read()
     trainer.go_on(10.0, steps=3_000, updates=100, waited_s=8.0)
-    gauges = measurer.read()
+    gauges = loop.read()
     assert (gauges.steps_per_s, gauges.updates_per_s) == (300.0, 10.0)
     (role,) = gauges.roles
     assert (role.role, role.pid, role.restarts) == ("inline", os.getpid(), 0)
@@ -76,12 +78,12 @@ def test_rates_are_over_the_last_seconds_of_training_whatever_time_has_passed() 
 
 def test_the_warm_up_is_told_apart() -> None:
     trainer = Trainer()
-    measurer = measurer_of(trainer)
-    assert measurer.read().warmup_steps_per_s is None
+    loop = loop_of(trainer)
+    assert loop.read().warmup_steps_per_s is None
     trainer.go_on(2.0, steps=10_000)
-    assert measurer.read().warmup_steps_per_s == 5_000.0
+    assert loop.read().warmup_steps_per_s == 5_000.0
     trainer.go_on(8.0, steps=800, updates=200)
-    gauges = measurer.read()
+    gauges = loop.read()
     assert (gauges.warmup_steps_per_s, gauges.steps_per_s) == (5_000.0, 1_080.0)
     assert trainer.counters.learning_steps_per_s == 100.0
 
@@ -89,26 +91,26 @@ def test_the_warm_up_is_told_apart() -> None:
 def test_what_learns_from_the_first_step_on_has_no_warm_up() -> None:
     trainer = Trainer("ppo")
     trainer.go_on(2.0, steps=1_000)
-    gauges = measurer_of(trainer).read()
+    gauges = loop_of(trainer).read()
     assert gauges.warmup_steps_per_s is None
     assert (gauges.epsilon, gauges.policy_entropy_nats) == (None, 1.5)
 
 
 def test_the_newest_evaluation_is_told_with_its_step() -> None:
     trainer = Trainer()
-    measurer = measurer_of(trainer)
-    gauges = measurer.read()
+    loop = loop_of(trainer)
+    gauges = loop.read()
     assert (gauges.greedy_return, gauges.greedy_at_steps) == (None, None)
-    trainer.scores.greedy, trainer.counters.evaluated_steps = 18.5, 4_000
-    gauges = measurer.read()
+    trainer.scores.greedy_return, trainer.counters.evaluated_steps = 18.5, 4_000
+    gauges = loop.read()
     assert (gauges.greedy_return, gauges.greedy_at_steps, gauges.mean_return_100) == (18.5, 4_000, None)
 
 
 def test_the_machine_is_read_where_the_run_is(tmp_path: Path) -> None:
-    gauges = measurer_of(Trainer(), tmp_path).read()
+    gauges = loop_of(Trainer(), tmp_path).read()
     assert gauges.disk_free_bytes is not None
     assert gauges.memory_available_bytes is not None
-    assert measurer_of(Trainer(), tmp_path / "none").read().disk_free_bytes is None
+    assert loop_of(Trainer(), tmp_path / "none").read().disk_free_bytes is None
     (role,) = gauges.roles
     assert (gauges.cpu_percent, gauges.rss_bytes) == (role.cpu_percent, role.rss_bytes)
     assert gauges.rss_bytes > 1_000_000
@@ -116,10 +118,10 @@ def test_the_machine_is_read_where_the_run_is(tmp_path: Path) -> None:
 
 def test_the_nearest_limit_tells_what_is_left() -> None:
     trainer = Trainer(max_steps=10_000, max_episodes=100)
-    measurer = measurer_of(trainer)
+    loop = loop_of(trainer)
     trainer.go_on(10.0, steps=1_000)
     trainer.counters.episodes = 50
-    gauges = measurer.read()
+    gauges = loop.read()
     assert (gauges.progress, gauges.remaining_s) == (0.5, 10.0)
     trainer.job = replace(trainer.job, limits=Limits(max_steps=1_000))
-    assert (measurer.read().progress, measurer.read().remaining_s) == (1.0, 0.0)
+    assert (loop.read().progress, loop.read().remaining_s) == (1.0, 0.0)

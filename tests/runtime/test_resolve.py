@@ -11,13 +11,13 @@ from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.algorithms.named.ppo import PPO_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.cli.flags import parse_train
-from redline.cli.resume import parse_resume
+from redline.cli.train import parse_resume
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.runs.host import usable_cores
 from redline.runtime import resolve
 from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits
-from redline.runtime.resolve import resolve_again, resolve_job
+from redline.runtime.resolve import carry_over, resolve_job
 from redline.runtime.resuming import changed_settings, check_changes, inexact_because
 
 ANNEALED = replace(DQN_CLASSIC, optimizer=Adam(anneal_steps=9, anneal_after_steps=9))
@@ -33,8 +33,9 @@ def resumed(before: Job, *flags: str) -> tuple[Job, list[str]]:
     """Return the job that `redline resume` with these flags runs, and what it says."""
     job = parse_resume(before, ["last", *flags]).job
     check_changes(before, job)
-    settled = resolve_again(before, job)
-    return settled.job, [str(item) for item in settled.adjustments]
+    job, given_up = carry_over(before, job)
+    settled = resolve_job(job)
+    return settled.job, [str(item) for item in given_up + settled.adjustments]
 
 
 def test_nothing_is_left_open() -> None:
@@ -223,7 +224,7 @@ def test_from_async_to_inline_all_that_is_given_up_is_said() -> None:
         f"actor.sync-steps: 8 → 32 {why}",
     ]
     before = trained(*flags.split())
-    assert resolve_again(before, replace(before, topology="inline")).job == trained()
+    assert resolve_job(carry_over(before, replace(before, topology="inline"))[0]).job == trained()
 
 
 def test_what_is_typed_with_the_other_topology_is_refused_not_given_up() -> None:

@@ -51,7 +51,7 @@ def assert_every_episode_comes_back(run: Path, *, at_least: int) -> Library:
     for row, address in zip(rows, addresses, strict=True):
         entry = library.find(address)
         assert entry is not None
-        assert (entry.steps, entry.length_steps, entry.total_reward) == (
+        assert (entry.steps, entry.header.length_steps, entry.header.total_reward) == (
             row["steps"],
             row["length_steps"],
             row["return"],
@@ -87,7 +87,7 @@ def test_values_of_long_episodes_in_the_warm_up_and_after_a_resume(tmp_path: Pat
     run = train(tmp_path, *flags, "--max-steps", str(2 * Long.steps - 1))
     assert main(["resume", str(run), "--max-steps", str(2 * Long.steps), "--plain"]) == DONE
     library = assert_every_episode_comes_back(run, at_least=2)
-    first, second = (library.load(entry).trace.values for entry in library.entries)
+    first, second = (library.load(entry).values for entry in library.entries)
     assert first is not None
     assert np.isnan(first).all()  # it was played at random
     assert second is not None
@@ -100,8 +100,8 @@ def test_an_inline_run_and_its_evaluations(tmp_path: Path) -> None:
     run = train(tmp_path, *CATCH, *greedy, "--max-steps", "800")
     library = assert_every_episode_comes_back(run, at_least=40)
     assert sum(entry.address.role == "greedy" for entry in library.entries) == 4
-    assert {entry.evaluation for entry in library.entries} == {None, 1, 2}
-    values = [library.load(entry).trace.values for entry in library.entries]
+    assert {entry.played.evaluation for entry in library.entries} == {None, 1, 2}
+    values = [library.load(entry).values for entry in library.entries]
     assert all(value is not None for value in values)
     assert library.settings[0].values == "q"
 
@@ -132,7 +132,7 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     assert len(library.entries) >= before // 2
     if not topology:
         under_way = [
-            entry for entry in library.entries if entry.actions_from == 0 and entry.address.seed_offset_steps > 0
+            entry for entry in library.entries if entry.header.actions_from == 0 and entry.address.seed_offset_steps > 0
         ]
         assert under_way  # the first of a lane after a resume needs no record from before it
 
@@ -144,7 +144,7 @@ def test_only_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
     rows = read_records(next((tmp_path / "tenth").glob("*/*/*")) / "episodes.jsonl")
     assert len(tenth.entries) == -(-len(rows) // 10)
     best = open_library(train(tmp_path / "best", *CARTPOLE, "--max-steps", "1200", "--record", "best"))
-    returns = [entry.total_reward for entry in best.entries]
+    returns = [entry.header.total_reward for entry in best.entries]
     assert returns == sorted(set(returns))
 
 
@@ -156,10 +156,10 @@ def test_the_policy_of_a_checkpoint_plays_afresh_and_is_recorded(tmp_path: Path)
     again = play_policy(run, config, progress=lambda _: None, requested_stop=lambda: None)
     assert len(first) == 3
     assert [entry.address for entry in first] == [entry.address for entry in again]
-    assert [entry.total_reward for entry in first] == [entry.total_reward for entry in again]
+    assert [entry.header.total_reward for entry in first] == [entry.header.total_reward for entry in again]
     library = open_library(run)
     assert [verdict.mismatch for verdict in verify(library, again, threads=1)] == [None] * 3
-    assert all(entry.address.role == "policy" and entry.has_values for entry in again)
+    assert all(entry.address.role == "policy" and entry.header.values_per_step for entry in again)
     assert (run / RECORDINGS).read_bytes() == before
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,24 +17,24 @@ from redline.errors import UserError
 from redline.exploration import Greedy, Sampled
 from redline.jsonl import read_records
 from redline.runtime import evaluation, session
+from redline.runtime.actor import Episode, Player, StoppedWhileEvaluatingError
 from redline.runtime.config import SOLVED, Job, Limits, MonitorConfig
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
-from redline.runtime.evaluation import PlayedEpisode, Player, StoppedWhileEvaluatingError
+from redline.runtime.evaluation import (
+    CONFIRMING_EPISODES,
+    NumberedEvaluation,
+    acting,
+    evaluation_is_due,
+    projected_s,
+    record_evaluation,
+    way_done,
+)
 from redline.runtime.gauges import NoDisplay
 from redline.runtime.launch import start_run
 from redline.runtime.session import Outcome
-from redline.runtime.solving import (
-    CONFIRMING_EPISODES,
-    acting,
-    evaluation_is_due,
-    is_confirmed,
-    is_due_by_steps,
-    is_due_by_target,
-    projected_s,
-    way_done,
-)
 
 TARGET = 18.0
+DQN_JOB = Job(algorithm=DQN, limits=Limits(target_eval_return=TARGET))
 
 
 def scores_after(returns: Sequence[float], *, interval_s: float = 1.0) -> Scores:
@@ -54,16 +55,25 @@ def test_without_a_target_evaluations_act_as_the_paper_says() -> None:
     assert acting(Job(algorithm=PPO)) == (Greedy(), 0.0)
 
 
+def take(scores: Scores, mean: float) -> None:
+    """Take games that were to confirm an evaluation that reached the target."""
+    confirmation = NumberedEvaluation(2, 100, [Episode(0, mean, 10, 0, 0)], 1.0, is_confirmation=True)
+    job = Job(limits=Limits(target_eval_return=TARGET))
+    record_evaluation(confirmation, job=job, counters=Counters(), scores=scores, log=Mock())
+
+
 @pytest.mark.parametrize(("mean", "expected"), [(16.99, False), (17.0, True), (21.0, True)])
 def test_confirming_games_may_fall_short_by_a_point(mean: float, expected: bool) -> None:
-    assert is_confirmed(mean, TARGET) is expected
+    scores = Scores()
+    take(scores, mean)
+    assert Limits(target_eval_return=TARGET).is_solved(scores) is expected
 
 
 def test_only_a_target_that_was_confirmed_is_solved() -> None:
     scores = Scores()
-    scores.confirm(16.8, target=18.0, is_enough=False)
-    assert not Limits(target_eval_return=17.0).is_solved(scores)  # no evaluation was held against that one
-    scores.confirm(18.9, target=18.0, is_enough=True)
+    take(scores, 16.8)
+    assert not Limits(target_eval_return=16.0).is_solved(scores)  # no evaluation was held against that one
+    take(scores, 18.9)
     assert Limits(target_eval_return=18.0).is_solved(scores)
     assert not Limits(target_eval_return=18.5).is_solved(scores)
     assert not Limits().is_solved(scores)
@@ -77,14 +87,17 @@ def test_the_way_to_the_target_begins_with_the_first_ten_episodes() -> None:
 
 
 def test_one_is_due_whenever_a_multiple_of_the_interval_was_passed_since_the_newest() -> None:
+    def is_due(counters: Counters, every_steps: int) -> bool:
+        return evaluation_is_due(Job(evaluate_every_steps=every_steps), counters, Scores(), expected_s=1.0)
+
     due_at, counters = [], Counters()
     for counters.steps in range(0, 1_001, 8):
-        if is_due_by_steps(counters, 250):
+        if is_due(counters, 250):
             due_at.append(counters.steps)
             counters.evaluated_steps = counters.steps
     assert due_at == [256, 504, 752, 1_000]
-    assert is_due_by_steps(Counters(steps=5_000), 1_000)  # switched on by a resume
-    assert not is_due_by_steps(Counters(steps=5_000), 0)
+    assert is_due(Counters(steps=5_000), 1_000)  # switched on by a resume
+    assert not is_due(Counters(steps=5_000), 0)
 
 
 def test_either_the_steps_or_the_target_make_one_due() -> None:
@@ -104,7 +117,7 @@ def test_evaluations_take_a_tenth_of_the_time_at_most() -> None:
 
     def is_due(evaluation_s: float, expected_s: float) -> bool:
         counters = Counters(time_s=90.0, evaluation_s=evaluation_s)
-        return is_due_by_target(DQN, counters, scores, target=TARGET, expected_s=expected_s)
+        return evaluation_is_due(DQN_JOB, counters, scores, expected_s=expected_s)
 
     assert is_due(0.0, 10.0)  # 10 of 100 s
     assert not is_due(0.0, 10.5)
@@ -116,23 +129,23 @@ def test_before_the_target_is_near_an_evaluation_comes_every_five_minutes() -> N
     low = scores_after([-20.0] * 10 + [0.0] * 10)
     for time_s, expected in ((299.0, False), (300.0, True)):
         counters = Counters(time_s=time_s)
-        assert is_due_by_target(DQN, counters, low, target=TARGET, expected_s=1.0) is expected
+        assert evaluation_is_due(DQN_JOB, counters, low, expected_s=1.0) is expected
     late = Counters(time_s=500.0, evaluated_at_s=300.0)
-    assert not is_due_by_target(DQN, late, low, target=TARGET, expected_s=1.0)
+    assert not evaluation_is_due(DQN_JOB, late, low, expected_s=1.0)
 
 
 def test_near_the_target_a_run_learns_between_two_evaluations() -> None:
     near = scores_after([-20.0] * 10 + [18.0] * 10)
     for time_s, expected in ((529.0, False), (530.0, True)):  # three times as long as an evaluation takes
         counters = Counters(time_s=time_s, evaluated_at_s=500.0, evaluation_s=10.0)
-        assert is_due_by_target(DQN, counters, near, target=TARGET, expected_s=10.0) is expected
+        assert evaluation_is_due(DQN_JOB, counters, near, expected_s=10.0) is expected
 
 
 def test_a_policy_that_is_evaluated_as_it_trains_must_be_nearer_than_one_that_explores() -> None:
     near = scores_after([-20.0] * 10 + [14.0] * 10)  # 89 % of the way
     counters = Counters(time_s=100.0)
-    assert is_due_by_target(DQN, counters, near, target=TARGET, expected_s=1.0)
-    assert not is_due_by_target(PPO, counters, near, target=TARGET, expected_s=1.0)
+    assert evaluation_is_due(DQN_JOB, counters, near, expected_s=1.0)
+    assert not evaluation_is_due(replace(DQN_JOB, algorithm=PPO), counters, near, expected_s=1.0)
 
 
 def test_a_line_is_extended_to_the_target() -> None:
@@ -160,10 +173,14 @@ def test_nothing_is_projected_on_a_plateau() -> None:
 
 def test_what_solved_goes_by_survives_a_checkpoint() -> None:
     counters, scores = Counters(evaluation_s=3.0, elapsed_s=90.0, solved_s=70.0), scores_after([1.0] * 12)
-    scores.confirm(17.5, target=18.0, is_enough=True)
+    take(scores, 17.5)
     again, scores_again = counters_from_json(counters_to_json(counters, scores))
     assert again == counters
-    assert (scores_again.confirmed, scores_again.solved_target, scores_again.first) == (17.5, 18.0, [1.0] * 10)
+    assert (scores_again.confirmed_return, scores_again.solved_target, scores_again.first_returns) == (
+        17.5,
+        18.0,
+        [1.0] * 10,
+    )
 
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf")])
@@ -201,7 +218,7 @@ def test_games_that_confirm_an_evaluation_are_no_part_of_its_share_of_the_time(
 ) -> None:
     clock_s, play = 0.0, Player.play
 
-    def play_a_second_each(player: Player, episodes: int, **settings: Any) -> list[PlayedEpisode]:
+    def play_a_second_each(player: Player, episodes: int, **settings: Any) -> list[Episode]:
         nonlocal clock_s
         clock_s += episodes
         return play(player, episodes, **settings)
@@ -221,7 +238,7 @@ def test_an_evaluation_whose_confirming_games_were_dropped_is_due_again(
 ) -> None:
     play = Player.play
 
-    def drop_those_that_confirm(player: Player, episodes: int, **settings: Any) -> list[PlayedEpisode]:
+    def drop_those_that_confirm(player: Player, episodes: int, **settings: Any) -> list[Episode]:
         if episodes == CONFIRMING_EPISODES:
             raise StoppedWhileEvaluatingError("SIGINT")
         return play(player, episodes, **settings)

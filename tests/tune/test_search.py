@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
+from optuna.trial import Trial, TrialState
 
 from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.jsonl import read_records
 from redline.tune.goals import Curve
-from redline.tune.search import SearchView
+from redline.tune.search import Found, SearchView, tune
 from redline.tune.space import Choices, Range, Space
 from redline.tune.study import StudyFolder, StudySettings
 from redline.tune.training import Launch, Training
 from redline.tune.trials import Halving, distributions, draw, open_trials, read_trials, set_back, to_drawn, to_settings
-from redline.tune.tuner import Found, tune
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("fake_trainer.py")))
 SPACE = Space(name="space.toml", dimensions={"optimizer.lr": Range(1e-4, 1e-2)}, fixed={})
@@ -49,7 +48,6 @@ ASKED = StudySettings(
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of these tests last a fraction of a second."""
     monkeypatch.setattr("redline.tune.search.POLL_S", 0.05)
-    monkeypatch.setattr("redline.tune.tuner.POLL_S", 0.05)
 
 
 class Silent:
@@ -74,7 +72,7 @@ def search(path: Path, asked: StudySettings = ASKED, space: Space = SPACE, stop_
         told = sum(" done: " in note or " pruned: " in note for note in display.notes)
         return "SIGTERM" if stop_after is not None and told >= stop_after else None
 
-    with StudyFolder.open(path, asked, []) as folder:
+    with StudyFolder(path, asked, []) as folder:
         launch = Launch(program=PROGRAM, settings={"algo": "dqn", "env": "CartPole-v1"})
         defaults: Mapping[str, Any] = {"optimizer.lr": 0.001}
         return tune(folder, space, launch, defaults=defaults, display=display, stop=stop)
@@ -155,17 +153,20 @@ def test_at_each_point_trials_are_compared_by_their_means_at_that_point(tmp_path
 
 def test_the_first_four_at_a_point_are_spared_without_counting_interrupted_ones(tmp_path: Path) -> None:
     study = open_trials(tmp_path, seed=1)
-    halving = Halving(study, ASKED)
+
+    def is_behind(trial: Trial, value: float) -> bool:
+        return Halving(study, ASKED, trial).is_behind(1, value)
+
     lost = draw(study, SPACE, tmp_path)
-    halving.is_behind(lost, 1, 9.0)
+    is_behind(lost, 9.0)
     study.tell(lost.number, state=TrialState.FAIL)
-    behind = [halving.is_behind(draw(study, SPACE, tmp_path), 1, value) for value in (8.0, 7.0, 6.0, 5.0, 4.0)]
+    behind = [is_behind(draw(study, SPACE, tmp_path), value) for value in (8.0, 7.0, 6.0, 5.0, 4.0)]
     assert behind == [False, False, False, False, True]
 
 
 def test_a_trial_begins_only_if_all_its_seeds_fit_into_what_is_left(tmp_path: Path) -> None:
     asked = replace(ASKED, trials=None, search_minutes=0.2, seeds_per_trial=2, side_by_side=1)
-    with StudyFolder.open(tmp_path / "study", asked, []) as folder:
+    with StudyFolder(tmp_path / "study", asked, []) as folder:
         folder.spend(5.0)
     assert search(tmp_path / "study", asked).trials == []
 
@@ -257,7 +258,8 @@ def test_a_damaged_journal_gets_one_line(tmp_path: Path) -> None:
 
 def test_what_a_damaged_journal_says_of_results_steps_and_choices_is_left_out(tmp_path: Path) -> None:
     study = open_trials(tmp_path, seed=1)
-    draw(study, SPACE, tmp_path).set_user_attr("results", 3)
+    trial = draw(study, SPACE, tmp_path)
+    trial.set_user_attr("results", 3)
     assert [record.results for record in read_trials(study, SPACE)] == [()]
     choices = replace(SPACE, dimensions={"layers": Choices(('"plain"',))})
     assert to_settings(choices, {"layers": "nonsense"}) == {}
@@ -266,7 +268,7 @@ def test_what_a_damaged_journal_says_of_results_steps_and_choices_is_left_out(tm
     curve.add_episode({"role": "actor", "return": 7.0, "steps": 10, "time_s": 1.0})
     for steps in (0, -1, "many", [1]):
         study.set_user_attr("whole_run_steps", steps)
-        assert Halving(study, replace(ASKED, goal="steps-to-return:20")).mean_at(curve, 0.25) == 7.0
+        assert Halving(study, replace(ASKED, goal="steps-to-return:20"), trial).mean_at(curve, 0.25) == 7.0
 
 
 def test_trials_of_another_space_in_a_journal_get_one_line(tmp_path: Path) -> None:
@@ -277,15 +279,15 @@ def test_trials_of_another_space_in_a_journal_get_one_line(tmp_path: Path) -> No
 
 
 def test_a_run_is_started_as_train_understands_it(tmp_path: Path) -> None:
-    with StudyFolder.open(tmp_path / "study", replace(ASKED, goal="return-at-steps:500"), []) as folder:
+    with StudyFolder(tmp_path / "study", replace(ASKED, goal="return-at-steps:500"), []) as folder:
         launch = Launch(program=PROGRAM, settings={"algo": "ppo", "env": "CartPole-v1"})
         run = Training(
             folder, launch, home=folder.trial_folder(3), varied={"optimizer.lr": 0.002}, seed=77, minutes=0.1
         )
-        flags = parse_train(run._arguments()[1:])
         run.kill()
         run.wait()
         assert run.result().failure == "killed by signal 9"
+        flags = parse_train(run._arguments()[1:])
     assert flags.algo == "ppo"
     assert flags.job.algorithm.optimizer.lr == 0.002
     assert (flags.job.seed, flags.job.limits.max_steps, flags.job.limits.max_minutes) == (77, 500, 0.1)

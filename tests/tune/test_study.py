@@ -40,29 +40,29 @@ ASKED = StudySettings(
 
 def test_a_study_goes_on_with_the_same_settings_and_counts_its_time(tmp_path: Path) -> None:
     path = tmp_path / "study"
-    with StudyFolder.open(path, ASKED, ["redline", "tune"]) as folder:
+    with StudyFolder(path, ASKED, ["redline", "tune"]) as folder:
         folder.spend(2.5)
         folder.spend(1.0)
         assert find_recorded(path) == []  # a study is no run
-    with StudyFolder.open(path, ASKED, ["redline", "tune"]) as folder:
+    with StudyFolder(path, ASKED, ["redline", "tune"]) as folder:
         assert folder.spent_s == 3.5
     assert read_settings(path) == ASKED
     assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_study_with_other_settings_is_refused_in_one_line(tmp_path: Path) -> None:
-    StudyFolder.open(tmp_path / "study", ASKED, []).close()
+    StudyFolder(tmp_path / "study", ASKED, []).close()
     for other, said in (
         (replace(ASKED, goal="return-at-minutes"), "goal steps-to-return:400, not return-at-minutes"),
         (replace(ASKED, space={**ASKED.space, "fixed": {"epochs": 1}}), "another search space"),
     ):
         with pytest.raises(UserError, match=said):
-            StudyFolder.open(tmp_path / "study", other, [])
+            StudyFolder(tmp_path / "study", other, [])
 
 
 def test_a_study_that_another_process_has_is_refused(tmp_path: Path) -> None:
-    with StudyFolder.open(tmp_path / "study", ASKED, []), pytest.raises(UserError, match="in use by process"):
-        StudyFolder.open(tmp_path / "study", ASKED, [])
+    with StudyFolder(tmp_path / "study", ASKED, []), pytest.raises(UserError, match="in use by process"):
+        StudyFolder(tmp_path / "study", ASKED, [])
 
 
 def test_of_two_first_starts_only_the_one_with_the_lock_writes(tmp_path: Path) -> None:
@@ -70,17 +70,17 @@ def test_of_two_first_starts_only_the_one_with_the_lock_writes(tmp_path: Path) -
     path.mkdir()
     first = RunLock(path, LOCK)
     with pytest.raises(UserError, match="in use by process"):
-        StudyFolder.open(path, ASKED, [])
+        StudyFolder(path, ASKED, [])
     assert [place.name for place in path.iterdir()] == [LOCK]
     first.release()
-    StudyFolder.open(path, ASKED, []).close()  # also where the first was killed before it wrote
+    StudyFolder(path, ASKED, []).close()  # also where the first was killed before it wrote
     assert read_settings(path) == ASKED
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years")
     with pytest.raises(UserError, match="not empty and no study"):
-        StudyFolder.open(tmp_path, ASKED, [])
+        StudyFolder(tmp_path, ASKED, [])
     with pytest.raises(UserError, match="is no study"):
         read_settings(tmp_path)
     assert [place.name for place in tmp_path.iterdir()] == ["thesis.tex"]
@@ -94,7 +94,7 @@ def test_a_damaged_study_gets_one_line(tmp_path: Path, content: str) -> None:
 
 
 def test_settings_of_wrong_types_in_a_study_get_one_line(tmp_path: Path) -> None:
-    StudyFolder.open(tmp_path / "s", ASKED, []).close()
+    StudyFolder(tmp_path / "s", ASKED, []).close()
     path = tmp_path / "s" / "study.json"
     whole = json.loads(path.read_text())
     for key, value in (

@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> StudyFolder:
         space_name="s.toml",
         space=SPACE.to_plain(),
     )
-    return StudyFolder.open(tmp_path / "study", asked, [])
+    return StudyFolder(tmp_path / "study", asked, [])
 
 
 def test_the_page_lists_every_seed_and_failure_as_text(folder: StudyFolder) -> None:

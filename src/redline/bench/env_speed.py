@@ -7,8 +7,7 @@ leaves these resets out. Their cost is measured separately, and `ratio_with_keys
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
 from statistics import harmonic_mean
 from typing import Any
@@ -16,13 +15,13 @@ from typing import Any
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv as Emulator
 
-from redline.bench.measuring import Contender, Progress, alternate, rate_of, silent
-from redline.bench.results import OtherWork, busy_facts, goal, result_head, why_not_judged
+from redline.bench.measuring import Contender, Measuring, Progress, alternate, goal, rate_of, silent, why_not_judged
 from redline.envs.atari import SEED_INTERVAL_STEPS, make_emulator
 from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import reset_seed
+from redline.envs.vector import VectorEnv
 from redline.errors import UserError
 from redline.runs.host import usable_cores
 from redline.types import IntArray
@@ -59,54 +58,45 @@ class EnvBench:
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
         """Step both by turns with the same actions, and return all figures as one plain object."""
-        begun_s, others = time.perf_counter(), OtherWork()
+        measuring = Measuring()
         with ExitStack() as stack:
             contenders: dict[str, Contender] = {
                 "redline": stack.enter_context(self.layered()),
                 "bare": stack.enter_context(self.bare()),
             }
             measured = alternate(contenders, rounds=self.rounds, turn_s=self.turn_s, slices=SLICES, progress=progress)
-        others_percent = others.percent()
-        seeded_reset_s = self.time_seeded_reset()
-        steps = {name: [self.num_envs * value for value in rounds] for name, rounds in measured.items()}
-        speed = rate_of(steps["redline"])
-        ratios = [ours / bare for ours, bare in zip(steps["redline"], steps["bare"], strict=True)]
-        ratio = rate_of(ratios)
-        key_share = share_of_keys(seeded_reset_s, steps_per_s=speed.median)
-        return {
-            **result_head(),
+        others_percent, seeded_reset_s = measuring.others_percent(), self.time_seeded_reset()
+        ours, bare = ([self.num_envs * value for value in measured[name]] for name in ("redline", "bare"))
+        speed, ratios = rate_of(ours), [our / theirs for our, theirs in zip(ours, bare, strict=True)]
+        key_share = share_of_keys(seeded_reset_s, steps_per_s=speed["median"])
+        why_not = why_not_judged(rounds=self.rounds, others_percent=others_percent)
+        found = {
             "config": {**asdict(self), "env": self.env.id, "threads": self.effective_threads},
-            "steps_per_s": speed.as_dict(),
-            "peers": {"bare": rate_of(steps["bare"]).as_dict()},
-            "ratio": {"bare": ratio.as_dict()},
+            "steps_per_s": speed,
+            "peers": {"bare": rate_of(bare)},
+            "ratio": {"bare": rate_of(ratios)},
             # all turns have as many steps: this is the speed over all of them, rare slow ones included
-            "ratio_of_means": harmonic_mean(steps["redline"]) / harmonic_mean(steps["bare"]),
+            "ratio_of_means": harmonic_mean(ours) / harmonic_mean(bare),
             "seeded_reset_s": seeded_reset_s,
             "key_share": key_share,
-            "ratio_with_keys": {"bare": rate_of([value * (1.0 - key_share) for value in ratios]).as_dict()},
-            "rounds": [{name: values[i] for name, values in steps.items()} for i in range(self.rounds)],
-            "goals": {
-                "ratio": goal(
-                    ratio, GOAL_RATIO, why_not=why_not_judged(rounds=self.rounds, others_percent=others_percent)
-                )
-            },
-            **busy_facts(others_percent),
-            "duration_s": time.perf_counter() - begun_s,
+            "ratio_with_keys": {"bare": rate_of([value * (1.0 - key_share) for value in ratios])},
+            "rounds": [{"redline": our, "bare": theirs} for our, theirs in zip(ours, bare, strict=True)],
+            "goals": {"ratio": goal(rate_of(ratios), GOAL_RATIO, why_not=why_not)},
         }
+        return measuring.result(found, others_percent=others_percent)
 
     def bare(self) -> Stepping:
         """Return the emulators as their library makes them, with every option as Redline sets it."""
         emulator = self._make_emulator(self.num_envs)
         # the same games that the layer begins with: some take longer to emulate than others
         emulator.reset(seed=np.array([reset_seed(self.seed, lane, 0) for lane in range(self.num_envs)]))
-        num_actions = len(emulator.ale.get_action_set())
-        return Stepping(emulator.send, emulator.recv, emulator.close, actions=self._actions(num_actions))
+        return Stepping(emulator, self._actions(len(emulator.ale.get_action_set())))
 
     def layered(self) -> Stepping:
         """Return the same games through Redline's env layer."""
         env = make_vector_env(self.env, num_envs=self.num_envs, seed=self.seed, threads=self.effective_threads)
         env.reset()
-        return Stepping(env.send, env.recv, env.close, actions=self._actions(env.spec.num_actions))
+        return Stepping(env, self._actions(env.spec.num_actions))
 
     def time_seeded_reset(self) -> float:
         """Return the seconds that one lane's seeded reset takes: the emulator loads its game anew."""
@@ -120,9 +110,7 @@ class EnvBench:
         return spent_s / SEEDED_RESETS
 
     def _make_emulator(self, num_envs: int) -> Emulator:
-        game = resolve(self.env.id)
-        if not isinstance(game, AtariGame):
-            raise ValueError(f"{self.env.id} is no Atari game")
+        game: Any = resolve(self.env.id)  # an Atari game, or the bench could not have been made
         threads = min(self.effective_threads, num_envs)
         return make_emulator(game.game, game.protocol, self.env, num_envs=num_envs, threads=threads)
 
@@ -136,27 +124,19 @@ def share_of_keys(seeded_reset_s: float, *, steps_per_s: float) -> float:
     return resets_s / (1.0 + resets_s)
 
 
-class Stepping:
+class Stepping(AbstractContextManager["Stepping"]):
     """Takes random steps in a vector of envs; called with a number of vector steps."""
 
-    def __init__(
-        self,
-        send: Callable[[IntArray], object],
-        recv: Callable[[], object],
-        close: Callable[[], object],
-        *,
-        actions: IntArray,  # [T, N]
-    ) -> None:
-        self._send, self._recv, self.close = send, recv, close
-        self._actions = actions
+    def __init__(self, envs: VectorEnv | Emulator, actions: IntArray) -> None:
+        self._envs = envs
+        self._actions = actions  # [T, N]
         self._at = 0
-        self.num_envs: int = actions.shape[1]
 
     def __call__(self, count: int) -> None:
         """Take `count` vector steps."""
         for _ in range(count):
-            self._send(self._actions[self._at % len(self._actions)])
-            self._recv()
+            self._envs.send(self._actions[self._at % len(self._actions)])
+            self._envs.recv()
             self._at += 1
 
     def steps_per_s(self, seconds: float) -> float:
@@ -166,10 +146,7 @@ class Stepping:
             self(10)
             count += 10
             spent_s = time.perf_counter() - begun_s
-        return count * self.num_envs / spent_s
-
-    def __enter__(self) -> Stepping:
-        return self
+        return count * len(self._actions[0]) / spent_s
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._envs.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -11,10 +10,8 @@ from typing import Any
 from redline.algorithms.catalog import canonical_name, find_algorithm
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
-from redline.bench.example_batches import example_batches
-from redline.bench.limit import Limit, Sgemm, count_work
-from redline.bench.measuring import Contender, Progress, alternate, rate_of, silent
-from redline.bench.results import OtherWork, busy_facts, goal, result_head, why_not_judged
+from redline.bench.limit import Limit, Sgemm, count_work, example_batches
+from redline.bench.measuring import Contender, Measuring, Progress, alternate, goal, rate_of, silent, why_not_judged
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.learner import Learner
@@ -41,48 +38,57 @@ class LearnerBench:
     turn_s: float = 2.0  # of each contender in each round
     seed: int = 1
 
-    @property
-    def name(self) -> str:
-        """Return the algorithm's name as the catalog spells it."""
-        return canonical_name(self.algo)
-
     def run(self, progress: Progress = silent) -> dict[str, Any]:
         """Measure and return all figures as one plain object."""
-        begun_s, others = time.perf_counter(), OtherWork()
-        settled = self._settle()
-        prepare_process(settled)
-        algorithm, spec = settled.job.algorithm, env_spec(settled.job.env)
-        sgemm = Sgemm([settled.job.learner.threads])
-        ours = Learning(settled, spec, example_batches(algorithm, spec, seed=self.seed), seed=self.seed)
-        contenders: dict[str, Contender] = {"redline": ours, "sgemm": _multiplying(sgemm)}
-        updates = alternate(contenders, rounds=self.rounds, turn_s=self.turn_s, slices=SLICES, progress=progress)[
-            "redline"
-        ]
-        others_percent = others.percent()
+        measuring, resolved = Measuring(), self.resolve()
+        prepare_process(resolved)
+        job, algorithm, spec = resolved.job, resolved.job.algorithm, env_spec(resolved.job.env)
+        sgemm = Sgemm([job.learner.threads])
+        learning = Learning(resolved, spec, example_batches(algorithm, spec, seed=self.seed), seed=self.seed)
+
+        def multiply(count: int) -> None:
+            for _ in range(count):
+                sgemm.measure()  # only the best rate counts
+
+        turns: dict[str, Contender] = {"redline": learning, "sgemm": multiply}
+        measured = alternate(turns, rounds=self.rounds, turn_s=self.turn_s, slices=SLICES, progress=progress)
+        updates, others_percent = measured["redline"], measuring.others_percent()
         limit = Limit(sgemm.best_gflops, count_work(algorithm, spec))
         fraction = rate_of([value / limit.updates_per_s for value in updates])
         why_not = why_not_judged(rounds=self.rounds, others_percent=others_percent)
-        if (self.name, algorithm.batch_size) != ("dqn", GOAL_BATCH_SIZE):
+        if (canonical_name(self.algo), algorithm.batch_size) != ("dqn", GOAL_BATCH_SIZE):
             why_not = f"the goal is for dqn with batches of {GOAL_BATCH_SIZE}"
         steps_per_update = algorithm.batch_size / algorithm.samples_per_step
-        return {
-            **result_head(),
-            "config": self._config(settled.job, ours),
-            "updates_per_s": rate_of(updates).as_dict(),
-            "steps_per_s": rate_of([value * steps_per_update for value in updates]).as_dict(),
-            "limit_fraction": fraction.as_dict(),
-            "limit": {
-                **limit.work.as_dict(),
-                "sgemm_gflops": limit.sgemm_gflops,
-                "updates_per_s": limit.updates_per_s,
-            },
+        found = {
+            "config": self._config(job, learning),
+            "updates_per_s": rate_of(updates),
+            "steps_per_s": rate_of([value * steps_per_update for value in updates]),
+            "limit_fraction": fraction,
+            "limit": {**limit.figures(), "updates_per_s": limit.updates_per_s},
             "goals": {"limit_fraction": goal(fraction, GOAL_FRACTION, why_not=why_not)},
             "rounds": [{"redline": value} for value in updates],
-            **busy_facts(others_percent),
-            "duration_s": time.perf_counter() - begun_s,
+        }
+        return measuring.result(found, others_percent=others_percent)
+
+    def _config(self, job: Job, learning: Learning) -> dict[str, Any]:
+        algorithm = job.algorithm
+        return {
+            "algo": canonical_name(self.algo),
+            "env": "pong",
+            "batch_size": algorithm.batch_size,
+            "samples_per_step": algorithm.samples_per_step,
+            "threads": job.learner.threads,
+            "batches_in_turn": learning.num_batches,
+            "batches_at_once": batches_at_once(job),
+            "includes_forward_of_acting": learning.includes_forward_of_acting,
+            "rounds": self.rounds,
+            "turn_s": self.turn_s,
+            "seed": self.seed,
+            "low_high": "90 % of the rounds",
         }
 
-    def _settle(self) -> ResolvedJob:
+    def resolve(self) -> ResolvedJob:
+        """Return the job whose updates are measured."""
         preset = find_algorithm(self.algo).atari
         algorithm = preset.algorithm
         if self.batch_size is not None:
@@ -99,23 +105,6 @@ class LearnerBench:
         )
         return resolve_job(job)
 
-    def _config(self, job: Job, ours: Learning) -> dict[str, Any]:
-        algorithm = job.algorithm
-        return {
-            "algo": self.name,
-            "env": "pong",
-            "batch_size": algorithm.batch_size,
-            "samples_per_step": algorithm.samples_per_step,
-            "threads": job.learner.threads,
-            "batches_in_turn": ours.num_batches,
-            "batches_at_once": batches_at_once(job),
-            "includes_forward_of_acting": ours.includes_forward_of_acting,
-            "rounds": self.rounds,
-            "turn_s": self.turn_s,
-            "seed": self.seed,
-            "low_high": "90 % of the rounds",
-        }
-
 
 class Learning:
     """The learner of a training, which gets batches in the same groups; called with a number of updates.
@@ -123,30 +112,26 @@ class Learning:
     Where a training reuses the forward pass of acting, the update here computes its own.
     """
 
-    def __init__(self, settled: ResolvedJob, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
-        algorithm, num_envs = settled.job.algorithm, settled.job.num_envs
+    def __init__(self, resolved: ResolvedJob, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
+        algorithm, num_envs = resolved.job.algorithm, resolved.job.num_envs
         self._seed = seed
-        self.learner = Learner(algorithm, spec, seed=seed, device=settled.device)
+        self.learner = Learner(algorithm, spec, seed=seed, device=resolved.device)
         self.includes_forward_of_acting = (
             isinstance(algorithm, OnPolicy)
             and RolloutSource(algorithm, spec, num_envs=num_envs, seed=seed, learner=self.learner).keeps_features
         )
-        self._group = batches_at_once(settled.job)
+        self._group = batches_at_once(resolved.job)
         self.num_batches = len(batches)
         self._batches = cycle(batches)
 
     def __call__(self, count: int) -> None:
-        """Do `count` updates, in groups as they fall due."""
+        """Do `count` updates, in groups as they fall due in a training."""
         while count > 0:
             group = list(islice(self._batches, min(count, self._group)))
-            self._learn(group)
+            for batch, precomputed in zip(group, self.learner.precompute_targets(group), strict=True):
+                rng = stream(self._seed, Purpose.LEARN, self.learner.updates)
+                self.learner.update(batch, steps=0, rng=rng, precomputed=precomputed)
             count -= len(group)
-
-    def _learn(self, group: Sequence[AnyBatch]) -> None:
-        """Learn from the batches that are due together, as a trainer does."""
-        for batch, precomputed in zip(group, self.learner.precompute_targets(group), strict=True):
-            rng = stream(self._seed, Purpose.LEARN, self.learner.updates)
-            self.learner.update(batch, steps=0, rng=rng, precomputed=precomputed)
 
 
 def batches_at_once(job: Job) -> int:
@@ -156,13 +141,3 @@ def batches_at_once(job: Job) -> int:
         return 1
     due = round(job.num_envs * algorithm.samples_per_step / algorithm.batch_size)
     return max(1, min(due, largest_group(algorithm)))
-
-
-def _multiplying(sgemm: Sgemm) -> Contender:
-    """Return the matrix products as a contender: only their best rate counts, not how often they were tried."""
-
-    def multiply(count: int) -> None:
-        for _ in range(count):
-            sgemm.measure()
-
-    return multiply

@@ -89,23 +89,17 @@ def recorded(
         monitor = None
         if job.monitor.hz:
             try:
-                monitor = stack.enter_context(_monitored(run.path, hz=job.monitor.hz))
+                monitor = MonitorProcess(run.path, hz=job.monitor.hz, pid=os.getpid(), is_run=True)
             except OSError as error:
                 note(f"the monitor can't be started: {error.strerror}; measured without it")
+        if monitor is not None:
+            stack.callback(monitor.close)
+            monitor.wait_until_recording()
+            if monitor.pid is not None:
+                stack.enter_context(waker(monitor.pid))
         training = RecordedTraining(trainer, run, monitor)
         stack.callback(training.close)
         yield training
-
-
-@contextmanager
-def _monitored(folder: Path, *, hz: float) -> Iterator[MonitorProcess]:
-    with ExitStack() as stack:
-        monitor = MonitorProcess(folder, hz=hz, pid=os.getpid(), is_run=True)
-        stack.callback(monitor.close)
-        monitor.wait_until_recording()
-        if monitor.pid is not None:
-            stack.enter_context(waker(monitor.pid))
-        yield monitor
 
 
 def waker(pid: int) -> subprocess.Popen[bytes]:

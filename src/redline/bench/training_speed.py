@@ -18,19 +18,20 @@ import torch
 
 from redline.algorithms.catalog import find_algorithm
 from redline.algorithms.q_learning import QLearning
-from redline.bench.env_speed import EnvBench, Stepping
+from redline.bench.env_speed import EnvBench
 from redline.bench.limit import Limit, Sgemm, count_work
-from redline.bench.measuring import Progress, RoundProgress, rate_of, silent
-from redline.bench.recorded_training import RecordedTraining, recorded
-from redline.bench.results import (
-    OtherWork,
-    busy_facts,
+from redline.bench.measuring import (
+    Measuring,
+    Progress,
     busy_words,
     goal,
     own_cpu_s,
-    result_head,
+    rate_of,
+    silent,
+    told_rounds,
     why_not_judged,
 )
+from redline.bench.recorded_training import RecordedTraining, recorded
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
@@ -65,75 +66,66 @@ class TrainBench:
 
     def run(self, progress: Progress = silent) -> Row:
         """Measure everything and return it as one plain object."""
-        begun_s = time.perf_counter()
-        settled = resolve_job(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
-        prepare_process(settled)
-        job = settled.job
+        measuring = Measuring()
+        resolved = resolve_job(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
+        prepare_process(resolved)
+        job = resolved.job
+        opens_at_steps = first_window_steps(job, self.warmup_steps)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redline-bench-")))
-            limits = LimitRounds(job)
-            stack.callback(limits.close)
-            trainer = build_trainer(settled, env_seed=job.seed)
+            trainer = build_trainer(resolved, env_seed=job.seed)
             stack.callback(trainer.close)
             training = stack.enter_context(recorded(trainer, folder, algorithm=self.algorithm, note=progress))
             progress("warming up")
             trainer.begin()
-            opens_at_steps = first_window_steps(job, self.warmup_steps)
             while trainer.counters.steps < opens_at_steps or not is_between_rollouts(training):
                 training.step()
-            rows = self._run_rounds(training, limits, progress)
-        return {
-            **result_head(),
-            "config": {
-                "algorithm": self.algorithm,
-                **to_settings(job),
-                "rounds": self.rounds,
-                "seconds": self.seconds,
-                "opens_at_steps": opens_at_steps,
-                "low_high": "90 % of the rounds",
-            },
-            **self.read_rounds(rows, job, limits.limit),
-            "rounds": rows,
-            "duration_s": time.perf_counter() - begun_s,
+            rows, limit = self._run_rounds(training, progress)
+        found = self.read_rounds(rows, job, limit)
+        found["rounds"] = rows
+        found["config"] = {
+            "algorithm": self.algorithm,
+            **to_settings(job),
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "opens_at_steps": opens_at_steps,
+            "low_high": "90 % of the rounds",
         }
+        return measuring.result(found, others_percent=worst_others_percent(rows))
 
-    def _run_rounds(self, training: RecordedTraining, limits: LimitRounds, progress: Progress) -> list[Row]:
-        telling = RoundProgress(progress, rounds=self.rounds, guess_s=self.seconds + ENV_SECONDS)
-        rows: list[Row] = []
-        for number in range(self.rounds):
-            telling.begin(number)
-            measured, window = limits.measure(), train_window(training, self.seconds)
-            progress(f"  {window['steps_per_s']:.1f} steps/s{busy_words(window['others_percent'])}")
-            rows.append({**measured, "redline": window})
-        limits.measure()
-        return rows
+    def _run_rounds(self, training: RecordedTraining, progress: Progress) -> tuple[list[Row], Limit]:
+        """Return what each round measured, and the limit by the best matrix products and emulators of all."""
+        job, sgemm, rows = training.trainer.job, Sgemm(), []
+        best_env_steps_per_s = 0.0
+        with EnvBench(env=job.env, num_envs=job.num_envs).bare() as bare:
+            for _ in told_rounds(self.rounds, progress, guess_s=self.seconds + ENV_SECONDS):
+                gflops, env_steps_per_s = sgemm.measure(), bare.steps_per_s(ENV_SECONDS)
+                best_env_steps_per_s = max(best_env_steps_per_s, env_steps_per_s)
+                window = train_window(training, self.seconds)
+                progress(f"  {window['steps_per_s']:.1f} steps/s{busy_words(window['others_percent'])}")
+                rows.append({"sgemm_gflops": gflops, "bare_env_steps_per_s": env_steps_per_s, "redline": window})
+        work = count_work(job.algorithm, env_spec(job.env))
+        return rows, Limit(sgemm.best_gflops, work, 1.0 / best_env_steps_per_s)
 
     def read_rounds(self, rows: Sequence[Row], job: Job, limit: Limit) -> Row:
         """Return the figures of all rounds."""
         windows = [row["redline"] for row in rows]
+        rates = {name: rate_of([window[name] for window in windows]) for name in ("steps_per_s", "updates_per_s")}
         fraction = rate_of([window["steps_per_s"] / limit.steps_per_s for window in windows])
         wanted = job.algorithm.updates_per_vector_step(job.num_envs) / job.num_envs
         is_fair = all(abs(window["updates_per_step"] / wanted - 1) <= UPDATES_TOLERANCE for window in windows)
-        others_percent = max(float(window["others_percent"]) for window in windows)
         why_not = self._why_not_comparable(job, is_fair=is_fair)
-        why_not = why_not or why_not_judged(rounds=len(rows), others_percent=others_percent)
+        why_not = why_not or why_not_judged(rounds=len(rows), others_percent=worst_others_percent(rows))
         goals = {}
         if self.algorithm in GOAL_FRACTIONS:
             goals["limit_fraction"] = goal(fraction, GOAL_FRACTIONS[self.algorithm], why_not=why_not)
         return {
-            "steps_per_s": rate_of([window["steps_per_s"] for window in windows]).as_dict(),
-            "updates_per_s": rate_of([window["updates_per_s"] for window in windows]).as_dict(),
-            "limit_fraction": fraction.as_dict(),
-            "limit": {
-                **limit.work.as_dict(),
-                "sgemm_gflops": limit.sgemm_gflops,
-                "env_s_per_step": limit.env_s_per_step,
-                "steps_per_s": limit.steps_per_s,
-            },
+            **rates,
+            "limit_fraction": fraction,
+            "limit": limit.figures() | {"env_s_per_step": limit.env_s_per_step, "steps_per_s": limit.steps_per_s},
             "learning": {"redline": read_learning(windows, batch_size=job.algorithm.batch_size)},
             "same_updates_per_step": is_fair,
             "goals": goals,
-            **busy_facts(others_percent),
         }
 
     def _why_not_comparable(self, job: Job, *, is_fair: bool) -> str | None:
@@ -181,12 +173,12 @@ def train_window(training: RecordedTraining, seconds: float) -> Row:
     """Train for about `seconds`, and return what was done."""
     counters = training.trainer.counters
     first_steps, first_updates, first_episodes = counters.steps, counters.updates, counters.episodes
-    others, begun_s, begun_cpu_s = OtherWork(), time.perf_counter(), own_cpu_s()
+    measuring, begun_s, begun_cpu_s = Measuring(), time.perf_counter(), own_cpu_s()
     while time.perf_counter() - begun_s < seconds or not is_between_rollouts(training):
         training.step()
     window_s, cpu_s = time.perf_counter() - begun_s, own_cpu_s() - begun_cpu_s
     steps, updates = counters.steps - first_steps, counters.updates - first_updates
-    recent = list(training.trainer.scores.recent)
+    recent = training.trainer.scores.recent_returns
     returns = recent[max(len(recent) - (counters.episodes - first_episodes), 0) :]
     return {
         "steps_per_s": steps / window_s,
@@ -200,48 +192,22 @@ def train_window(training: RecordedTraining, seconds: float) -> Row:
         "episodes": len(returns),
         "mean_return": sum(returns) / len(returns) if returns else None,
         "threads": torch.get_num_threads(),
-        "others_percent": others.percent(),
+        "others_percent": measuring.others_percent(),
     }
+
+
+def worst_others_percent(rows: Sequence[Row]) -> float:
+    """Return the share of all cores that others used in the worst window."""
+    return max(float(row["redline"]["others_percent"]) for row in rows)
 
 
 def read_learning(windows: Sequence[Row], *, batch_size: int) -> Row:
     """Return what the training learnt in its windows, and the cores that it took."""
-    return {
-        "samples_per_step": rate_of([window["updates_per_step"] * batch_size for window in windows]).as_dict(),
-        "mean_return_in_windows": mean_return(windows),
-        "episodes_in_windows": sum(window["episodes"] for window in windows),
-        "cores_used": rate_of([window["cores_used"] for window in windows]).as_dict(),
-    }
-
-
-def mean_return(windows: Sequence[Row]) -> float | None:
-    """Return the mean over all episodes that ended in the windows, None if none did."""
     episodes = sum(window["episodes"] for window in windows)
     total = sum(window["mean_return"] * window["episodes"] for window in windows if window["episodes"])
-    return total / episodes if episodes else None
-
-
-class LimitRounds:
-    """Measures the limit round by round, and remembers the best of matrix products and emulators."""
-
-    def __init__(self, job: Job) -> None:
-        self._work = count_work(job.algorithm, env_spec(job.env))
-        self._sgemm = Sgemm()
-        self._bare: Stepping = EnvBench(env=job.env, num_envs=job.num_envs).bare()
-        self._env_s_per_step = float("inf")
-
-    def measure(self) -> dict[str, float]:
-        """Return what the matrix products and the emulators reach in this round."""
-        gflops = self._sgemm.measure()
-        env_steps_per_s = self._bare.steps_per_s(ENV_SECONDS)
-        self._env_s_per_step = min(self._env_s_per_step, 1.0 / env_steps_per_s)
-        return {"sgemm_gflops": gflops, "bare_env_steps_per_s": env_steps_per_s}
-
-    @property
-    def limit(self) -> Limit:
-        """Return the limit by the best that was measured."""
-        return Limit(self._sgemm.best_gflops, self._work, self._env_s_per_step)
-
-    def close(self) -> None:
-        """End the emulators."""
-        self._bare.close()
+    return {
+        "samples_per_step": rate_of([window["updates_per_step"] * batch_size for window in windows]),
+        "mean_return_in_windows": total / episodes if episodes else None,
+        "episodes_in_windows": episodes,
+        "cores_used": rate_of([window["cores_used"] for window in windows]),
+    }

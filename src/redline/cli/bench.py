@@ -1,63 +1,34 @@
-"""`redline bench SUBJECT`: finds the subject, and prints or writes the one object that every bench makes."""
+"""`redline bench SUBJECT`: the flags of each subject, how it is measured, and how its result is printed."""
 
 import json
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from redline.cli.main import DONE, FAILED
-from redline.cli.output import is_plain
+import tyro
+
+from redline.bench.env_speed import EnvBench
+from redline.bench.learner_speed import LearnerBench
+from redline.bench.replay_speed import GAMES, ReplayBench
+from redline.bench.training_speed import ALGORITHMS, TrainBench
+from redline.cli.main import DONE, FAILED, FailureError, failing
+from redline.cli.output import give, print_table
+from redline.cli.parsing import Json, Plain, check_range, check_seed, parse, run_subject
+from redline.cli.stopping import ended_by_signals
+from redline.cli.train import TRAINING_ERRORS
+from redline.envs.atari import SEED_INTERVAL_STEPS
+from redline.envs.atari_games import DQN_2015, AtariGame
+from redline.envs.catalog import resolve
+from redline.envs.config import EnvConfig
 from redline.errors import UserError, unknown_name
+from redline.files import explained
 from redline.jsonl import as_json_value
-from redline.units import duration
-
-SUBJECTS = {
-    "replay": "the replay memory: bytes per transition, batches and inserts per second",
-    "env": "the env layer, beside the bare emulators",
-    "learner": "updates per second, beside what the machine's arithmetic allows",
-    "train": "a whole training, beside the machine's limit",
-}
-LADDER = "bench ladder has moved out of the package: use python benchmarks/ladder.py in a copy of the repository"
-PEERS = "has moved out of the package: use python benchmarks/speed.py --against sb3 in a copy of the repository"
-MOVED_FLAGS = {
-    "train": ("--against", "--peer-vec-env", "--peer-same-openmp"),
-    "learner": ("--against",),
-}
-
-Show = Callable[[Mapping[str, Any], bool], None]  # prints a result, plainly or not
-
-
-def run(args: Sequence[str]) -> int:
-    """Measure what the first word names, and return the exit code."""
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or (args[at].startswith("-") and args[at] not in ("--help", "-h")):
-        raise UserError(f"bench needs a subject, one of {', '.join(SUBJECTS)}: redline bench train")
-    subject, others = args[at], [*args[:at], *args[at + 1 :]]
-    if subject in ("--help", "-h"):
-        print(_help())
-        return DONE
-    if subject == "ladder":
-        raise UserError(LADDER)
-    if subject not in SUBJECTS:
-        raise unknown_name("bench", subject, SUBJECTS)
-    for flag in MOVED_FLAGS.get(subject, ()):
-        if any(arg.partition("=")[0] == flag for arg in others):
-            raise UserError(f"bench {subject} {flag} {PEERS}")
-    subjects = import_module("redline.cli.bench_subjects")
-    code: int = getattr(subjects, f"run_{subject}")(others)
-    return code
-
-
-def _help() -> str:
-    subjects = "\n".join(f"  {name:<10}{summary}" for name, summary in SUBJECTS.items())
-    return f"usage: redline bench SUBJECT [options]\n\n{subjects}\n\nredline bench SUBJECT --help shows the options"
+from redline.units import duration, number
 
 
 @dataclass(frozen=True)
@@ -66,14 +37,51 @@ class OutputFlags:
 
     out: Path | None = None
     """File for the JSON object."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print the result as one JSON object on stdout, and nothing else there."""
+    plain: Plain = False
+    json: Json = False
 
     def __post_init__(self) -> None:
         if self.out is not None:
             check_out(self.out)
+
+
+@dataclass(frozen=True)
+class TurnFlags:
+    """How long is measured, and by which seed."""
+
+    rounds: int
+    """Rounds in which all are measured by turns."""
+    turn_seconds: float
+    """Seconds that each of them works in each round."""
+    seed: int = 1
+    """Seed of everything random."""
+
+    def __post_init__(self) -> None:
+        check_range("rounds", self.rounds, 1, 1_000)
+        check_range("turn-seconds", self.turn_seconds, 0.001, 60)
+        check_seed(self.seed)
+
+
+Output = Annotated[OutputFlags, tyro.conf.arg(name="")]
+Turns = Annotated[TurnFlags, tyro.conf.arg(name="")]
+
+
+def run(args: Sequence[str]) -> int:
+    """Measure what the first word names, and return the exit code."""
+    return run_subject("bench", args, SUBJECTS)
+
+
+def run_bench(
+    subject: str, kind: type[Any], make: Callable[[Any], Any], show: Callable[..., None], args: Sequence[str]
+) -> int:
+    """Measure and print; 1 if a training did not do the updates per step that its settings ask for."""
+    command = f"redline bench {subject}"
+    flags = parse(kind, args, default=kind(), prog=command)
+    bench = make(flags)
+    with explained(FailureError, getattr(flags, "path", Path()), before="the bench stopped: "):
+        result = measure(bench.run)
+    code = give_out(result, flags.output, command=command, args=args, show=show)
+    return code if result.get("same_updates_per_step", True) else FAILED
 
 
 def check_out(out: Path, flag: str = "out") -> None:
@@ -87,50 +95,27 @@ def check_out(out: Path, flag: str = "out") -> None:
         raise UserError(f"{flag} {out} can't be written: you may not write there, so name another file")
 
 
-def check_turns(*, rounds: int, turn_seconds: float) -> None:
-    """Refuse lengths that measure nothing, or never end."""
-    if not 1 <= rounds <= 1_000:
-        raise UserError(f"rounds is {rounds}: use 1 to 1000")
-    if not 0.0 < turn_seconds <= 60.0:
-        raise UserError(f"turn-seconds is {turn_seconds:g}: use more than 0 and at most 60")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that some part does not take."""
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed is {seed}: use 0 to {2**31 - 1:_}")
-
-
 def tell(text: str) -> None:
     """Print progress to stderr, away from the result."""
     print(text, file=sys.stderr, flush=True)
 
 
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the work as Ctrl-C does, so that no process outlives it."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        for number in before:
-            signal.signal(number, signal.default_int_handler)
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def measure(bench: Callable[[Callable[[str], None]], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Measure and tell the progress; an error of the training ends the command in one line."""
+    with failing(*TRAINING_ERRORS), ended_by_signals():
+        return bench(tell)
 
 
-def give_out(result: Mapping[str, Any], flags: OutputFlags, *, command: str, args: Sequence[str], show: Show) -> int:
+def give_out(
+    result: Mapping[str, Any], flags: OutputFlags, *, command: str, args: Sequence[str], show: Callable[..., None]
+) -> int:
     """Print the result as JSON or in words, and write the file of --out; return 1 if that failed."""
     whole: Any = as_json_value({**result, "command": shlex.join([*command.split(), *args])})
-    text = json.dumps(whole, allow_nan=False)
-    if flags.json:
-        print(text)
-    else:
-        show(whole, is_plain(plain=flags.plain, as_json=False))
+    give(whole, flags, show)
     if flags.out is not None:
         try:
-            flags.out.write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
+            flags.out.write_text(json.dumps(whole, allow_nan=False) + "\n", encoding="utf-8")
+        except OSError as error:  # the result is printed all the same
             tell(f"redline: out {flags.out} can't be written: {(error.strerror or str(error)).lower()}")
             return FAILED
     return DONE
@@ -151,3 +136,206 @@ def print_verdict(result: Mapping[str, Any]) -> None:
         reason = f", because: {goal['reason']}" if goal.get("reason") else ""
         print(f"{name}: {goal['value']:,.3f}{low}, goal {goal['goal']:,}: {words[goal['met']]}{reason}")
     print(f"measured in {duration(result['duration_s'])}")
+
+
+@dataclass(frozen=True)
+class BenchEnvFlags:
+    """Measure steps per second through Redline's env layer, beside the bare emulators with the same options."""
+
+    env: str = "pong"
+    """Atari game."""
+    num_envs: int = EnvBench.num_envs
+    """Environments played side by side."""
+    threads: int = EnvBench.threads
+    """Threads that step them (0: all cores, at most one per env)."""
+    turns: Turns = TurnFlags(EnvBench.rounds, EnvBench.turn_s)
+    """How long it takes."""
+    output: Output = field(default_factory=OutputFlags)
+    """Where the result goes."""
+
+
+def make_env(flags: BenchEnvFlags) -> EnvBench:
+    """Return the bench of the env layer."""
+    return EnvBench(EnvConfig(id=flags.env), flags.num_envs, flags.threads, **by_turns(flags.turns))
+
+
+def show_env(result: Mapping[str, Any], *, plain: bool) -> None:
+    """Print the result as a table."""
+    config = result["config"]
+    print(f"{config['env']}, {config['num_envs']} envs on {config['threads']} threads, random actions")
+    rows = [
+        ("through Redline's env layer", rate_text(result["steps_per_s"])),
+        ("bare emulators", rate_text(result["peers"]["bare"])),
+        ("ratio of pairs, without seeded resets", rate_text(result["ratio"]["bare"], digits=3)),
+        ("ratio of the means", f"{result['ratio_of_means']:.3f}"),
+    ]
+    print_table(("", "steps/s, median (90 %)"), rows, plain=plain, numeric=(1,))
+    print(
+        f"a seeded reset, once in {SEED_INTERVAL_STEPS:,} steps of a lane, takes "
+        f"{result['seeded_reset_s'] * 1e3:.0f} ms: {result['key_share']:.1%} of the time at this speed, "
+        f"which leaves {rate_text(result['ratio_with_keys']['bare'], 3)} of the bare emulators' speed"
+    )
+    print_verdict(result)
+
+
+@dataclass(frozen=True)
+class BenchLearnerFlags:
+    """Measure updates per second, beside what the machine's arithmetic allows."""
+
+    algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = LearnerBench.algo
+    """Algorithm, by name, with its settings for Atari."""
+    batch_size: int | None = None
+    """Transitions in one update; the algorithm's own if not given."""
+    threads: int = LearnerBench.threads
+    """Threads of the learner (0: as a training chooses)."""
+    turns: Turns = TurnFlags(LearnerBench.rounds, LearnerBench.turn_s)
+    """How long it takes."""
+    output: Output = field(default_factory=OutputFlags)
+    """Where the result goes."""
+
+
+def make_learner(flags: BenchLearnerFlags) -> LearnerBench:
+    """Return the bench of updates."""
+    return LearnerBench(flags.algo, flags.batch_size, flags.threads, **by_turns(flags.turns))
+
+
+def show_learner(result: Mapping[str, Any], *, plain: bool) -> None:
+    """Print the result as a table."""
+    config, limit = result["config"], result["limit"]
+    print(f"{config['algo']}, batches of {config['batch_size']}, {config['threads']} threads")
+    rows = [
+        ("Redline", rate_text(result["updates_per_s"], 1), rate_text(result["steps_per_s"])),
+        ("limit", f"{limit['updates_per_s']:.1f}", ""),
+    ]
+    print_table(("learner", "updates/s, median (90 %)", "steps/s they allow"), rows, plain=plain, numeric=(1, 2))
+    print(
+        f"limit: {limit['flop_per_update'] / 1e9:.2f} GFLOP per update at {limit['sgemm_gflops']:.0f} GFLOP/s, "
+        f"the best sgemm of this run; reached {rate_text(result['limit_fraction'], 3)} of it"
+    )
+    if config["includes_forward_of_acting"]:
+        print("an update here includes the forward pass that a training shares with acting")
+    print_verdict(result)
+
+
+@dataclass(frozen=True)
+class BenchReplayFlags:
+    """Measure the bytes of a transition, and how fast the replay memory samples and inserts."""
+
+    games: str = ",".join(GAMES)
+    """Atari games to play at random, with commas between them."""
+    transitions: int = ReplayBench.transitions
+    """Transitions to play of each game."""
+    path: Path = ReplayBench.path
+    """Folder on the disk that is measured."""
+    turns: Turns = TurnFlags(ReplayBench.rounds, ReplayBench.turn_s)
+    """How long it takes."""
+    output: Output = field(default_factory=OutputFlags)
+    """Where the result goes."""
+
+
+def make_replay(flags: BenchReplayFlags) -> ReplayBench:
+    """Return the bench of the replay memory."""
+    games = [_game(name.strip()).name for name in flags.games.split(",") if name.strip()]
+    return ReplayBench(games, flags.transitions, path=flags.path, **by_turns(flags.turns))
+
+
+def by_turns(turns: TurnFlags) -> dict[str, Any]:
+    """Return the settings that all benches with turns share."""
+    return {"rounds": turns.rounds, "turn_s": turns.turn_seconds, "seed": turns.seed}
+
+
+def _game(name: str) -> AtariGame:
+    game = resolve(name)
+    if not isinstance(game, AtariGame):
+        raise UserError(f"env {name!r} is no Atari game: use one such as pong")
+    return game
+
+
+def show_replay(result: Mapping[str, Any], *, plain: bool) -> None:
+    """Print the result as tables."""
+    staging = f"{result['staging_bytes'] / 1e6:.2f} MB once"
+    print(f"bytes per transition with zstd, including everything stored beside the frames; staging buffers {staging}")
+    sizes = [(name, f"{size:,.0f}") for name, size in result["bytes_per_transition"].items()]
+    print_table(("game", "bytes"), sizes, plain=plain, numeric=(1,))
+    print(f"batches of {result['config']['batch_size']} per second on {result['config']['sampled_game']}")
+    worst = result["batches_per_s_worst_game"]
+    memories = {**result["batches_per_s"], f"zstd, {worst['game']}": worst["zstd"]}
+    rates = [
+        (memory, sampler, rate_text(by_prefetch["off"]), rate_text(by_prefetch["on"]))
+        for memory, samplers in memories.items()
+        for sampler, by_prefetch in samplers.items()
+    ]
+    print_table(("frames", "sampler", "prefetch off", "prefetch on"), rates, plain=plain, numeric=(2, 3))
+    inserts = [(name, rate_text(rate)) for name, rate in result["insert_steps_per_s"].items()]
+    print_table(("frames", "steps inserted per second"), inserts, plain=plain, numeric=(1,))
+    print_verdict(result)
+
+
+@dataclass(frozen=True)
+class BenchTrainFlags:
+    """Measure a whole training beside the machine's limit."""
+
+    algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = TrainBench.algorithm
+    """What to train: dqn, ppo or a2c."""
+    env: str = "pong"
+    """Atari game, by the rules of 2015."""
+    rounds: int = TrainBench.rounds
+    """Rounds in which the limit and the training are measured by turns."""
+    seconds: float = TrainBench.seconds
+    """Seconds of training in each round; PPO and A2C go on to the end of a rollout."""
+    warmup_steps: int | None = None
+    """Steps before the first round; about one game of each env if not given."""
+    output: Output = field(default_factory=OutputFlags)
+    """Where the result goes."""
+
+    def __post_init__(self) -> None:
+        check_range("rounds", self.rounds, 1, 1_000)
+        check_range("seconds", self.seconds, 0.001, 3_600)
+        if self.warmup_steps is not None:
+            check_range("warmup-steps", self.warmup_steps, 100, 1_000_000)
+
+
+def make_train(flags: BenchTrainFlags) -> TrainBench:
+    """Return the bench of a whole training."""
+    algorithm, game = flags.algo.lower(), _game(flags.env)
+    if algorithm not in ALGORITHMS:
+        raise unknown_name("algorithm of this bench", flags.algo, ALGORITHMS)
+    if game.protocol is not DQN_2015:
+        raise UserError(f"env {flags.env!r} is no Atari game by the rules of 2015: use one such as pong")
+    return TrainBench(algorithm, game.gymnasium_id, flags.rounds, flags.seconds, flags.warmup_steps)
+
+
+def show_train(result: Mapping[str, Any], *, plain: bool) -> None:
+    """Print the result as a table."""
+    config, limit, learning = result["config"], result["limit"], result["learning"]["redline"]
+    print(
+        f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs, updates of {config['batch_size']}"
+    )
+    rows = [
+        (
+            "redline",
+            rate_text(result["steps_per_s"]),
+            f"{learning['samples_per_step']['median']:.2f}",
+            f"{learning['cores_used']['median']:.2f}",
+            f"{number(learning['mean_return_in_windows'], 1)} of {learning['episodes_in_windows']}",
+        ),
+        ("limit", f"{limit['steps_per_s']:,.0f}", "", "", ""),
+    ]
+    head = ("", "steps/s, median (90 %)", "replay ratio", "cores used", "mean return of episodes")
+    print_table(head, rows, plain=plain, numeric=(1, 2, 3, 4))
+    print(
+        f"limit: {limit['flop_per_step'] / 1e6:.0f} MFLOP per step at {limit['sgemm_gflops']:.0f} GFLOP/s and "
+        f"{limit['env_s_per_step'] * 1e3:.2f} ms of emulation; reached {rate_text(result['limit_fraction'], 3)} of it"
+    )
+    if not result["same_updates_per_step"]:
+        print("the training did NOT do the updates per step that its settings ask for: the figures do not count")
+    print_verdict(result)
+
+
+_KINDS: dict[str, tuple[type[Any], Callable[[Any], Any], Callable[..., None]]] = {
+    "replay": (BenchReplayFlags, make_replay, show_replay),
+    "env": (BenchEnvFlags, make_env, show_env),
+    "learner": (BenchLearnerFlags, make_learner, show_learner),
+    "train": (BenchTrainFlags, make_train, show_train),
+}
+SUBJECTS = {name: (partial(run_bench, name, *kind), str(kind[0].__doc__)) for name, kind in _KINDS.items()}

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from redline.cli.output import draw_facts, is_plain
+from redline.cli.output import Printing, draw_facts, draw_table, is_plain
 from redline.runtime.gauges import REST, Gauges, RoleGauges
 from redline.units import duration, number, rate, size
 
@@ -23,8 +23,10 @@ LINE_INTERVAL_S = 5.0
 LEAST_SHARE_SHOWN = 0.02  # of the time
 MOST_ROLES_SHOWN = 12
 ROLE_COLUMNS = ("role", "pid", "CPU", "memory", "speed", "lag", "restarts", "waits for")
-NUMERIC = ("pid", "CPU", "memory", "speed", "lag", "restarts")
+WAITING = "waiting"
 WAITS = {"gather": "batch", REST: "idle"}  # plainer words for what a reading says
+
+Fact = tuple[str, str]  # a name, and what there is to say
 
 
 class LivePanel(AbstractContextManager["LivePanel"]):
@@ -66,7 +68,7 @@ class Lines(AbstractContextManager["Lines"]):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._next_s = 0.0
+        self._shown, self._next_s = "", 0.0
         self.is_closed = False  # True once the reader of the lines is gone
 
     def __exit__(self, *_: object) -> None:
@@ -87,25 +89,51 @@ class Lines(AbstractContextManager["Lines"]):
 
     def show(self, gauges: Gauges) -> None:
         """Print a line if the last one is old enough."""
+        self.show_line(render_line(gauges))
+
+    def show_line(self, text: str, interval_s: float = LINE_INTERVAL_S, *, is_last: bool = False) -> None:
+        """Print a line unless it repeats the last one; wait until that is old enough, except for the last of all."""
         now_s = time.monotonic()
-        if now_s >= self._next_s:
-            self._next_s = now_s + LINE_INTERVAL_S
-            self.note(render_line(gauges))
+        if text != self._shown and (is_last or now_s >= self._next_s):
+            self._shown, self._next_s = text, now_s + interval_s
+            self.note(text)
 
 
-def open_display(title: str, *, plain: bool, as_json: bool = False) -> LivePanel | Lines:
+def open_display(title: str, flags: Printing) -> LivePanel | Lines:
     """Return the live panel in a terminal, else lines; with --json they go to stderr."""
-    if as_json:
+    if flags.json:
         return Lines(sys.stderr)
-    return Lines() if is_plain(plain=plain) else LivePanel(title)
+    return Lines() if is_plain(flags) else LivePanel(title)
 
 
-def render_panel(title: str, gauges: Gauges, more: Sequence[tuple[str, str]] = ()) -> RenderableType:
+def render_panel(title: str, gauges: Gauges, more: Sequence[Fact] = ()) -> RenderableType:
     """Draw one reading as a panel, with more facts below its own."""
-    share = gauges.progress or 0.0
+    share, facts = gauges.progress or 0.0, gauge_facts(gauges)
     head = render_progress(share, f"{share:.1%} · {_limit(gauges)}")
-    roles = [render_roles(gauges.roles)] if len(gauges.roles) > 1 else []
-    return framed(title, Group(head, draw_facts([*_rows(gauges), *more]), *roles))
+    if len(gauges.roles) <= 1:
+        return framed(title, Group(head, draw_facts([*facts, *more])))
+    facts = [(name, text) for name, text in facts if name != WAITING]  # the table says it
+    return framed(title, Group(head, draw_facts([*facts, *more]), render_roles(gauges.roles)))
+
+
+def render_line(gauges: Gauges) -> str:
+    """Write one reading as a line."""
+    return join_facts([*gauge_facts(gauges), ("", _limit(gauges))])
+
+
+def join_facts(facts: Sequence[Fact]) -> str:
+    """Write facts as a line."""
+    return " | ".join(f"{name}: {text}" if name else text for name, text in facts)
+
+
+def known(*parts: tuple[str, object]) -> list[str]:
+    """Return the texts whose value is known, with the value in them."""
+    return [text.format(value) for text, value in parts if value is not None]
+
+
+def known_size(num_bytes: float | None) -> str | None:
+    """Return bytes as people read them, None if they are not known."""
+    return None if num_bytes is None else size(num_bytes)
 
 
 def render_progress(share: float, text: str) -> RenderableType:
@@ -124,53 +152,28 @@ def framed(title: str, content: RenderableType) -> RenderableType:
 
 def render_roles(roles: Sequence[RoleGauges]) -> RenderableType:
     """Draw one row for each process: what it takes, what it does, how old its weights are, and whom it waits for."""
-    table = Table(box=None, header_style="bold red", padding=(0, 1, 0, 0), pad_edge=False)
-    for title in ROLE_COLUMNS:
-        table.add_column(title, justify="right" if title in NUMERIC else "left", no_wrap=True)
-    for role in roles[:MOST_ROLES_SHOWN]:
-        table.add_row(
-            Text(role.role),
-            "–" if role.pid is None else str(role.pid),
+    rows = [
+        (
+            role.role,
+            number(role.pid, 0),
             "–" if role.cpu_percent is None else f"{role.cpu_percent:.0f} %",
             "–" if role.rss_bytes is None else size(role.rss_bytes, digits=1),
             _speed(role),
             "–" if role.weights_age_updates is None else rate(role.weights_age_updates),
             str(role.restarts),
-            Text("\n".join(_waits(role)) or "–"),  # not markup: a file may say anything
+            "\n".join(_waits(role)) or "–",
         )
+        for role in roles[:MOST_ROLES_SHOWN]
+    ]
+    table = draw_table(ROLE_COLUMNS, rows, numeric=range(1, 7), gap=1)
     if len(roles) > MOST_ROLES_SHOWN:
         table.add_row(f"{len(roles) - MOST_ROLES_SHOWN} more")
     return table
 
 
-def render_line(gauges: Gauges) -> str:
-    """Write one reading as a line."""
-    parts = [
-        f"{duration(gauges.time_s):>10}",
-        f"{gauges.steps:>10,} steps",
-        f"{rate(gauges.steps_per_s):>5} steps/s",
-        f"{rate(gauges.updates_per_s):>5} updates/s",
-        describe_ratio(gauges),
-        f"{gauges.episodes:,} episodes",
-        describe_mean(gauges),
-        f"best {number(gauges.best_return, 1)}",
-        *(f"eval {text}" for text in _greedy(gauges)),
-        *(f"solved {text}" for text in _solved(gauges)),
-        _randomness(gauges),
-        f"loss {number(gauges.loss, 4)}",
-        *_replay(gauges),
-        f"CPU {gauges.cpu_percent:.0f} %",
-        size(gauges.rss_bytes),
-        *_left_on_machine(gauges),
-        *_who_waits(gauges),
-        _limit(gauges),
-    ]
-    return " | ".join(parts)
-
-
-def _rows(gauges: Gauges) -> list[tuple[str, str]]:
-    warmup = gauges.warmup_steps_per_s
-    facts: dict[str, list[str]] = {
+def gauge_facts(gauges: Gauges) -> list[Fact]:
+    """Return a name and a text for each side of a reading."""
+    facts = {
         "done": [
             f"{gauges.steps:,} steps",
             f"{gauges.frames:,} frames",
@@ -184,19 +187,25 @@ def _rows(gauges: Gauges) -> list[tuple[str, str]]:
             f"{rate(gauges.episodes_per_h)} episodes/h",
             describe_ratio(gauges),
         ],
-        "warm-up": [] if warmup is None else [f"{rate(warmup)} steps/s"],
+        "warm-up": [] if gauges.warmup_steps_per_s is None else [f"{rate(gauges.warmup_steps_per_s)} steps/s"],
         "learning": [
             describe_mean(gauges),
             f"best {number(gauges.best_return, 1)}",
-            _randomness(gauges),
+            f"entropy {number(gauges.policy_entropy_nats, 3)} nats"
+            if gauges.epsilon is None
+            else f"ε {gauges.epsilon:.3f}",
             f"loss {number(gauges.loss, 4)}",
         ],
         "eval": _greedy(gauges),
         "solved": _solved(gauges),
-        "replay": _replay_facts(gauges),
+        "replay": _replay(gauges),
         "usage": [f"CPU {gauges.cpu_percent:.0f} % (100 is one core)", f"memory {size(gauges.rss_bytes)}"],
-        "waiting": _waits(gauges.roles[0]) if len(gauges.roles) == 1 else [],
-        "machine": _left_on_machine(gauges),
+        "machine": known(
+            ("load {:.1f}", gauges.load_average),
+            ("memory free {}", known_size(gauges.memory_available_bytes)),
+            ("disk free {}", known_size(gauges.disk_free_bytes)),
+        ),
+        WAITING: _waits(gauges.roles[0]) if len(gauges.roles) == 1 else _who_waits(gauges),
     }
     return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
 
@@ -234,34 +243,11 @@ def _solved(gauges: Gauges) -> list[str]:
     return [f"in about {duration(gauges.solved_in_s)} if the returns keep rising"]
 
 
-def _randomness(gauges: Gauges) -> str:
-    if gauges.epsilon is not None:
-        return f"ε {gauges.epsilon:.3f}"
-    return f"entropy {number(gauges.policy_entropy_nats, 3)} nats"
-
-
 def _replay(gauges: Gauges) -> list[str]:
-    if gauges.replay_transitions is None or gauges.replay_bytes is None:
-        return []
-    fill = gauges.replay_transitions / (gauges.replay_capacity_transitions or 1)
-    return [f"replay {fill:.0%} {size(gauges.replay_bytes)}"]
-
-
-def _replay_facts(gauges: Gauges) -> list[str]:
     held, capacity, taken = gauges.replay_transitions, gauges.replay_capacity_transitions, gauges.replay_bytes
     if held is None or capacity is None or taken is None:  # rollouts are used once and dropped
         return []
     return [f"{held:,} of {capacity:,} transitions ({held / (capacity or 1):.0%})", size(taken)]
-
-
-def _left_on_machine(gauges: Gauges) -> list[str]:
-    """Tell what is left of the machine."""
-    load, memory, disk = gauges.load_average, gauges.memory_available_bytes, gauges.disk_free_bytes
-    return [
-        *([] if load is None else [f"load {load:.1f}"]),
-        *([] if memory is None else [f"memory free {size(memory)}"]),
-        *([] if disk is None else [f"disk free {size(disk)}"]),
-    ]
 
 
 def _speed(role: RoleGauges) -> str:

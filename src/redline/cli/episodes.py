@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from redline.cli.main import DONE
-from redline.cli.output import is_plain, print_json, print_table, progress_bar, warn
+from redline.cli.output import give, is_plain, print_table, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.episodes.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
 from redline.errors import UserError, unknown_name
-from redline.files import explain
+from redline.files import explained
 from redline.jsonl import plain_text
 from redline.runs.locating import is_recorded, locate_run
 from redline.units import size
@@ -27,6 +27,12 @@ KEYS: dict[str, Callable[[Listed], float]] = {
     "return": lambda episode: episode.total_reward,
     "length": lambda episode: episode.length_steps,
     "id": lambda episode: 0.0,
+}
+# the flags that give the least and the largest value → the value
+RANGES: dict[tuple[str, str], Callable[[Listed], float]] = {
+    ("min_return", "max_return"): KEYS["return"],
+    ("min_length", "max_length"): KEYS["length"],
+    ("from_step", "to_step"): KEYS["steps"],
 }
 LARGEST_OF = {"steps": "newest", "return": "best", "length": "longest", "id": "last"}
 
@@ -64,33 +70,27 @@ class EpisodesFlags:
     def __post_init__(self) -> None:
         if self.role is not None and self.role not in ROLES:
             raise unknown_name("role", self.role, ROLES)
-        for name, low, high in (
-            ("return", self.min_return, self.max_return),
-            ("length", self.min_length, self.max_length),
-        ):
-            _check_range(f"--min-{name}", low, f"--max-{name}", high)
-        _check_range("--from-step", self.from_step, "--to-step", self.to_step)
+        for low_name, high_name in RANGES:
+            self._check_range(low_name, high_name)
         if self.limit is not None and self.limit < 0:
             raise UserError(f"limit is {self.limit}: use 1 or more, or 0 for all")
 
-
-def _check_range(low_flag: str, low: float | None, high_flag: str, high: float | None) -> None:
-    for flag, value in ((low_flag, low), (high_flag, high)):
-        if value is not None and math.isnan(value):
-            raise UserError(f"{flag} is nan: use a number")
-    if low is not None and high is not None and low > high:
-        raise UserError(f"{low_flag} {low:g} is above {high_flag} {high:g}, so no episode matches: exchange them")
+    def _check_range(self, *names: str) -> None:
+        flags, values = [f"--{name.replace('_', '-')}" for name in names], [getattr(self, name) for name in names]
+        for flag, value in zip(flags, values, strict=True):
+            if value is not None and math.isnan(value):
+                raise UserError(f"{flag} is nan: use a number")
+        if None not in values and values[0] > values[1]:
+            above = f"{flags[0]} {values[0]:g} is above {flags[1]} {values[1]:g}"
+            raise UserError(f"{above}, so no episode matches: exchange them")
 
 
 def run(args: Sequence[str]) -> int:
     """List as the flags say and return the exit code."""
     flags = parse(EpisodesFlags, args, prog="redline episodes")
     path = check_run(locate_run(flags.run))
-    with progress_bar("reading the episodes", plain=is_plain(plain=flags.plain, as_json=flags.json)) as progress:
-        try:
-            library = open_library(path)
-        except OSError as error:
-            raise UserError(f"the recordings can't be read: {explain(error, path)}") from None
+    with progress_bar("reading the episodes", plain=is_plain(flags)) as progress:
+        library = read_library(path)
         progress(0.7)  # recordings take longer to read than rows
         catalogue = read_catalogue(path, library)
     if count := catalogue.num_unusable:
@@ -99,11 +99,7 @@ def run(args: Sequence[str]) -> int:
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]
     shown = arrange(matching, flags)
     facts = facts_of(path, catalogue, library, num_matching=len(matching), shown=shown)
-    if flags.json:
-        print_json(facts)
-    else:
-        show(facts, flags)
-    return DONE
+    return give(facts, flags, partial(show, sort=flags.sort))
 
 
 def check_run(path: Path) -> Path:
@@ -116,6 +112,12 @@ def check_run(path: Path) -> Path:
     return path
 
 
+def read_library(run: Path) -> Library:
+    """Read the recordings of a run; UserError if that fails."""
+    with explained(UserError, run, before="the recordings can't be read: "):
+        return open_library(run)
+
+
 def problems_of(library: Library) -> list[str]:
     """Return what is damaged in the recordings, a line each, the first few of many."""
     lines = library.damages[:MAX_DAMAGES]
@@ -126,31 +128,18 @@ def problems_of(library: Library) -> list[str]:
 
 def matches(episode: Listed, flags: EpisodesFlags) -> bool:
     """Tell whether an episode passes the filters."""
-    return (
-        (flags.role is None or episode.role == flags.role)
-        and (episode.entry is not None or not flags.recorded)
-        and _is_within(episode.total_reward, flags.min_return, flags.max_return)
-        and _is_within(episode.length_steps, flags.min_length, flags.max_length)
-        and _is_within(episode.steps, flags.from_step, flags.to_step)
-    )
-
-
-def _is_within(value: float, low: float | None, high: float | None) -> bool:
-    return (low is None or value >= low) and (high is None or value <= high)
-
-
-def limit_of(flags: EpisodesFlags) -> int | None:
-    """Return how many episodes to show at most; None for all."""
-    if flags.limit is None:
-        return None if flags.json else USUAL_LIMIT
-    return flags.limit or None
+    for names, value_of in RANGES.items():
+        low, high = (getattr(flags, name) for name in names)
+        value = value_of(episode)
+        if (low is not None and value < low) or (high is not None and value > high):
+            return False
+    return (flags.role is None or episode.role == flags.role) and (episode.entry is not None or not flags.recorded)
 
 
 def arrange(matching: Sequence[Listed], flags: EpisodesFlags) -> list[Listed]:
     """Return the largest episodes in the order that the flags ask for."""
-    ordered = sorted(matching, key=KEYS[flags.sort])
-    limit = limit_of(flags)
-    largest = ordered if limit is None else ordered[-limit:]
+    limit = flags.limit if flags.limit is not None else 0 if flags.json else USUAL_LIMIT
+    largest = sorted(matching, key=KEYS[flags.sort])[-limit:]  # 0: all
     return largest[::-1] if flags.reverse else largest
 
 
@@ -164,7 +153,7 @@ def facts_of(
         "num_recorded": sum(episode.entry is not None for episode in catalogue.listed),
         "num_matching": num_matching,
         "shown": len(shown),
-        "recordings_bytes": recordings_bytes(library),
+        "recordings_bytes": sum(path.stat().st_size for path in library.paths if path.is_file()),
         "unusable_rows": catalogue.num_unusable,
         "damages": [plain_text(text) for text in library.damages],
         "torn_tail": library.torn_tail,
@@ -188,8 +177,8 @@ def episode_facts(episode: Listed) -> dict[str, Any]:
         "evaluation": episode.evaluation,
         "weights_steps": episode.weights_steps,
         "recorded": entry is not None,
-        "truncated": None if entry is None else entry.is_truncated,
-        "has_values": None if entry is None else entry.has_values,
+        "truncated": None if entry is None else entry.header.truncated,
+        "has_values": None if entry is None else entry.header.values_per_step > 0,
     }
 
 
@@ -197,21 +186,16 @@ def _known(value: int) -> int | None:
     return None if value == UNKNOWN else value
 
 
-def recordings_bytes(library: Library) -> int:
-    """Return the size of the recordings on disk."""
-    return sum(path.stat().st_size for path in library.paths if path.is_file())
-
-
-def show(facts: Mapping[str, Any], flags: EpisodesFlags) -> None:
+def show(facts: Mapping[str, Any], *, sort: str, plain: bool) -> None:
     """Print a table of the episodes, their number, and the size of the recordings."""
     total, matching, recorded = facts["num_episodes"], facts["num_matching"], facts["num_recorded"]
     shown = facts["shown"]
     if shown:
         head = ("id", "role", "step", "return", "length", "lane", "key seed", "recorded")
         rows = [_cells(episode) for episode in facts["episodes"]]
-        print_table(head, rows, plain=is_plain(plain=flags.plain), numeric=(0, 2, 3, 4, 5, 6))
+        print_table(head, rows, plain=plain, numeric=(0, 2, 3, 4, 5, 6))
     if shown < matching:
-        counted = f"the {LARGEST_OF[flags.sort]} {shown:,} of {matching:,} episodes (--limit 0 lists all)"
+        counted = f"the {LARGEST_OF[sort]} {shown:,} of {matching:,} episodes (--limit 0 lists all)"
     else:
         counted = f"{matching:,} episode{'s' * (matching != 1)}"
     if matching < total:

@@ -1,7 +1,5 @@
 """The flags of `redline train` → a job: names are looked up first, then tyro parses with their values as defaults."""
 
-import contextlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from redline.algorithms.catalog import (
     part_fields,
     part_name,
 )
-from redline.cli.parsing import help_with, parse
+from redline.cli.parsing import Json, help_text, help_with, parse
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
@@ -100,8 +98,7 @@ class TrainFlags:
     """Print all settings as a TOML file for --config, and train nothing."""
     plain: bool = False
     """Plain lines instead of the live panel."""
-    json: bool = False
-    """Print the summary as one JSON object on stdout, and nothing else there."""
+    json: Json = False
 
 
 def parse_train(args: Sequence[str]) -> TrainFlags:
@@ -123,19 +120,12 @@ def refuse_replay_flags(args: Sequence[str], job: Job, algo: str) -> None:
         raise UserError(f"{algo} has no replay memory: leave {typed} out")
 
 
-def main_help(args: Sequence[str]) -> str:
-    """Return the help on the main flags, with the defaults of the algorithm and env that `args` name."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        show_all_flags(args)
-    return help_with(MAIN_FLAGS, text.getvalue())
-
-
-def show_all_flags(args: Sequence[str]) -> None:
-    """Print the help on all flags, with the defaults of the algorithm and env that `args` name, and exit."""
+def train_help(args: Sequence[str]) -> str:
+    """Return the help on the main flags, or on all, with the defaults of the algorithm and env that `args` name."""
     others = [arg for arg in args if arg not in HELP]
     algorithm = ["--algo", "dqn"] if requested_algorithm(others) == ALL else []
-    parse_train([*others, *algorithm, "--help"])
+    whole = help_text(TrainFlags, prog="redline train", default=train_defaults([*others, *algorithm]))
+    return whole if "--help-all" in args else help_with(MAIN_FLAGS, whole)
 
 
 def train_defaults(args: Sequence[str], given: Mapping[str, Any] | None = None) -> TrainFlags:

@@ -5,8 +5,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
@@ -41,6 +41,25 @@ COMMANDS = {
     "completion": "print a script that completes commands, flags and names in bash or zsh",
     "doctor": "print machine, versions and settings for a bug report",
 }
+# commands that share a module, which has a function run_NAME for each
+MODULES = {"resume": "train", "envs": "lists", "recipes": "lists", "doctor": "lists", "completion": "lists"}
+
+
+class FailureError(UserError):
+    """Work that failed or was stopped although the input was good: one line, and an exit code other than 2."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextmanager
+def failing(*kinds: type[Exception], after: str = "", code: int = FAILED) -> Iterator[None]:
+    """End the command with one line and an exit code on errors of these kinds."""
+    try:
+        yield
+    except kinds as error:
+        raise FailureError(f"{error}{after}", code) from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,15 +96,24 @@ def _run(args: Sequence[str]) -> int:
         if args[0] in ("train", "resume") and "torch" not in sys.modules and sys.stderr.isatty():
             print("loading PyTorch …", file=sys.stderr, flush=True)
         allow_typed_module(args)
-        code: int = import_module(f"redline.cli.{args[0]}").run(args[1:])
+        return find_command(args[0])(args[1:])
     except UserError as error:
-        return refuse(str(error), as_json=as_json)
+        return refuse(str(error), as_json=as_json, code=error.code if isinstance(error, FailureError) else BAD_INPUT)
     except KeyboardInterrupt as interrupt:
         return refuse(str(interrupt) or "interrupted", as_json=as_json, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # its reader is gone: keep Python from flushing at exit
         return DONE
-    return code
+
+
+def find_command(name: str) -> Callable[[Sequence[str]], int]:
+    """Import a command; it takes its arguments and returns the exit code."""
+    run: Callable[[Sequence[str]], int]
+    if name in MODULES:
+        run = getattr(import_module(f"redline.cli.{MODULES[name]}"), f"run_{name}")
+    else:
+        run = import_module(f"redline.cli.{name}").run
+    return run
 
 
 def allow_typed_module(args: Sequence[str]) -> None:
@@ -105,7 +133,7 @@ def allow_typed_module(args: Sequence[str]) -> None:
                 sys.path.append(str(Path.cwd()))
 
 
-def refuse(message: str, *, as_json: bool, code: int = BAD_INPUT) -> int:
+def refuse(message: str, *, as_json: bool, code: int) -> int:
     """Print what is wrong in one line, with --json also as an object on stdout; return the exit code."""
     message = _one_line(message)
     print(f"redline: {message}", file=sys.stderr)
@@ -133,4 +161,5 @@ def _help() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # by its own name, as the commands import it: else their errors would be of another class
+    sys.exit(import_module("redline.cli.main").main())

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from redline.cli.main import DONE, refuse
+from redline.cli.main import DONE
 from redline.cli.output import print_json
-from redline.cli.parsing import parse
+from redline.cli.parsing import Plain, parse
 from redline.cli.stopping import StopRequest
 from redline.errors import UserError
-from redline.files import explain
+from redline.files import explained
 from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import new_folder
 from redline.monitor.commands import Command
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import read_stat
-from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, check_hz
+from redline.monitor.sampling import DEFAULT_HZ, EVENTS, TARGET_ENDED, HardwareRecorder, check_hz
 from redline.units import duration, number, size
 
 HOW_TO_START = "start it as: redline monitor --out DIR -- python train.py"
@@ -38,8 +38,7 @@ class MonitorFlags:
     """Process to watch, with all its children."""
     hz: float = DEFAULT_HZ
     """Samples per second."""
-    plain: bool = False
-    """Plain text; nothing is drawn anyway."""
+    plain: Plain = False
     json: bool = False
     """Print a summary as one JSON object on stdout; what the command prints there goes to stderr."""
 
@@ -58,18 +57,17 @@ def run(args: Sequence[str]) -> int:
     if bool(command) == (flags.pid is not None):
         problem = "takes a command or --pid, not both" if command else "needs a command or --pid"
         raise UserError(f"monitor {problem}: {HOW_TO_START}")
-    out = new_folder() if flags.out is None else make_folder(flags.out)
-    return record_command(flags, out, command) if command else record_process(flags, out)
+    return record_command(flags, command) if command else record_process(flags)
 
 
-def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
+def record_command(flags: MonitorFlags, words: Sequence[str]) -> int:
     """Run a command and record until it ends; return its exit code even if the recording fails."""
-    events = open_files(out)
+    out, events = open_files(flags.out)
     try:
         command = Command(words, stdout_to_stderr=flags.json)
     except OSError as error:
         remove_files(out)
-        return refuse(f"{words[0]} can't be run ({error.strerror}): {HOW_TO_START}", as_json=flags.json)
+        raise UserError(f"{words[0]} can't be run ({error.strerror}): {HOW_TO_START}") from error
     with command:
         try:
             recording = open_recording(flags, out, command.pid, events, is_new=True)
@@ -84,12 +82,12 @@ def record_command(flags: MonitorFlags, out: Path, words: Sequence[str]) -> int:
     return code
 
 
-def record_process(flags: MonitorFlags, out: Path) -> int:
+def record_process(flags: MonitorFlags) -> int:
     """Record until the process ends, or Ctrl-C."""
     stat = read_stat(flags.pid or 0)
     if stat is None or stat.has_ended:
         raise UserError(f"there is no process {flags.pid}: ps -e lists those that run")
-    events = open_files(out)
+    out, events = open_files(flags.out)
     with StopRequest() as stop:
         recording = open_recording(flags, out, stat.pid, events, is_new=False)
         say(f"watching {stat.name} ({stat.pid}); Ctrl-C ends the recording, not the process")
@@ -108,24 +106,15 @@ def wait_for_stop(stop: StopRequest, end_descriptors: Sequence[int], seconds: fl
     return stop.reason()
 
 
-def make_folder(out: Path) -> Path:
-    """Make the folder; refuse one that holds a recording, because two would mix."""
-    if (out / HARDWARE).exists():
+def open_files(out: Path | None) -> tuple[Path, RecordWriter]:
+    """Make the folder and the files of a recording before anything runs; return the folder and the file of events."""
+    out = new_folder() if out is None else out
+    if (out / HARDWARE).exists():  # two recordings would mix
         raise UserError(f"{out} holds a recording already: use another --out")
-    try:
+    with explained(UserError, out, before="out ", after=": use another --out"):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"out {explain(error, out)}: use another --out") from None
-    return out
-
-
-def open_files(out: Path) -> RecordWriter:
-    """Make the files of a recording before anything runs, and return the one for its events."""
-    try:
         RecordWriter(out / HARDWARE).close()
-        return RecordWriter(out / EVENTS)
-    except OSError as error:
-        raise UserError(f"out {explain(error, out)}: use another --out") from None
+        return out, RecordWriter(out / EVENTS)
 
 
 def remove_files(out: Path) -> None:
@@ -139,8 +128,7 @@ def remove_files(out: Path) -> None:
 
 def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWriter, *, is_new: bool) -> HardwareRecorder:
     """Return a recording whose events are written beside its samples."""
-    sampler = Sampler(pid, folder=out, roles=NamedRoles(None), is_new=is_new)
-    recording = HardwareRecorder(sampler, out, hz=flags.hz, say=partial(write_event, events))
+    recording = HardwareRecorder(pid, out, hz=flags.hz, say=partial(write_event, events), is_new=is_new)
     say(f"recording into {out} at {flags.hz:g} Hz; watch it with: redline watch {out}")
     return recording
 

@@ -1,5 +1,6 @@
 """What commands print: JSON, tables, facts, progress, warnings, and commands to type next."""
 
+import io
 import json
 import shlex
 import shutil
@@ -7,21 +8,49 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from redline.cli.main import DONE
+from redline.errors import UserError
+from redline.files import explained, replace_file
 from redline.jsonl import as_json_value, plain_text
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 NAME = "redline"
 SCHEMA = 1
 
 
-def is_plain(*, plain: bool, as_json: bool = False) -> bool:
+class Printing(Protocol):
+    """The flags that every command has."""
+
+    @property
+    def plain(self) -> bool:
+        """Draw nothing."""
+
+    @property
+    def json(self) -> bool:
+        """Print one JSON object."""
+
+
+def is_plain(flags: Printing) -> bool:
     """Tell whether nothing may be drawn: the user asked for that, or stdout is no terminal."""
-    return plain or as_json or sys.stdout is None or not sys.stdout.isatty()
+    return flags.plain or flags.json or sys.stdout is None or not sys.stdout.isatty()
+
+
+def give(facts: Mapping[str, Any], flags: Printing, show: Callable[..., None]) -> int:
+    """Print a result as JSON or by `show(facts, plain=…)`, and return the exit code 0."""
+    if flags.json:
+        print_json(facts)
+    else:
+        show(facts, plain=is_plain(flags))
+    return DONE
 
 
 def print_json(content: Mapping[str, object]) -> None:
@@ -43,12 +72,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, plain: bo
     lines = (head, *rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if not plain and sum(widths) + 2 * len(widths) <= Console().width:
-        table = Table(box=None, header_style="bold red", padding=(0, 2, 0, 0), pad_edge=False)
-        for place, title in enumerate(head):
-            table.add_column(title, justify="right" if place in numeric else "left", no_wrap=place in numeric)
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        Console().print(table)
+        Console().print(draw_table(head, rows, numeric=numeric))
         return
     for line in lines:
         cells = [
@@ -56,6 +80,16 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, plain: bo
             for place, (text, width) in enumerate(zip(line, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
+
+
+def draw_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int], gap: int = 2) -> Table:
+    """Draw a table; the columns at `numeric` are aligned to the right and never broken."""
+    table = Table(box=None, header_style="bold red", padding=(0, gap, 0, 0), pad_edge=False)
+    for place, title in enumerate(head):
+        table.add_column(Text(title), justify="right" if place in numeric else "left", no_wrap=place in numeric)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # not markup: a file may say anything
+    return table
 
 
 def print_facts(facts: Sequence[tuple[str, str]], *, plain: bool) -> None:
@@ -76,6 +110,14 @@ def draw_facts(facts: Sequence[tuple[str, str]]) -> Table:
     for name, fact in facts:
         grid.add_row(Text(name), Text(fact))  # not markup: a file may say anything
     return grid
+
+
+def write_sheet(picture: "Image", target: Path, flag: str) -> None:
+    """Write a picture as a PNG, whole or not at all; an error names the flag to change."""
+    content = io.BytesIO()
+    picture.save(content, "PNG")
+    with explained(UserError, target, before="cannot write the sheet: ", after=f": use another {flag}"):
+        replace_file(target, [content.getvalue()])
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -11,7 +11,8 @@ import tyro
 # private, but documented, and the only way to a mistake in parts; a hook is to let events pass that it does not know
 from tyro import _errors as mistakes
 
-from redline.errors import UserError, nearest
+from redline.cli.main import DONE
+from redline.errors import UserError, nearest, unknown_name
 
 T = TypeVar("T")
 
@@ -28,8 +29,16 @@ Plain = Annotated[bool, tyro.conf.arg(help="Plain text, no drawing.")]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object on stdout, and nothing else there.")]
 
 SHORT = {"--lr": "--optimizer.lr", "--gamma": "--returns.gamma"}  # the names that most people know
-FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*")
-CONTINUED = " " * 10  # begins a line of the help that belongs to the flag above
+FLAG = re.compile(r"--[a-z][a-z0-9.-]*")
+ENTRY = re.compile(r"  (-.*?)(?:  |$)")  # of a flag, in the help that tyro prints where nothing is drawn
+KNOWN_MISTAKES = (
+    mistakes.UnrecognizedArgs,
+    mistakes.MissingArgs,
+    mistakes.InvalidChoice,
+    mistakes.BadValue,
+    mistakes.InstantiationFailure,
+)
+CONTINUED = " " * 10  # begins a line that belongs to the flag above
 
 
 class _MistakeError(Exception):
@@ -76,28 +85,52 @@ def help_text(kind: type[T], *, prog: str, default: T | None = None) -> str:
 
 
 def flags_in(text: str) -> list[str]:
-    """Return the flags that a help names, each once."""
-    return list(dict.fromkeys(FLAG.findall(text)))
+    """Return the flags that have an entry in a help, each once."""
+    entries = filter(None, map(ENTRY.match, text.splitlines()))
+    return list(dict.fromkeys(flag for entry in entries for flag in FLAG.findall(entry[1])))
 
 
 def help_with(flags: Set[str], whole: str) -> str:
-    """Return the help that tyro prints where nothing is drawn, with only these flags in it and without headings."""
+    """Return a help with only these flags in it and without headings."""
     head, _, entries = whole.partition("\n options")
     kept, is_kept = [], False
     for line in entries.splitlines():
         if not line.startswith(CONTINUED):
-            entry = re.match(r"  (-.*?)(?:  |$)", line)
-            is_kept = entry is not None and not flags.isdisjoint(re.split(r"[ ,]+", entry[1]))
+            is_kept = not flags.isdisjoint(flags_in(line))
         kept += [line.rstrip()] if is_kept else []
     return "\n".join([head, *kept])
 
 
-def split_name(args: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Part a name that may stand before the flags, or after --plain and --json, from the rest of a command line."""
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number outside these bounds, and one that is no number."""
+    if not low <= value <= high:
+        raise UserError(f"{name} is {value}: use {low:_} to {high:_}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that some part does not take."""
+    check_range("seed", seed, 0, 2**31 - 1)
+
+
+def run_subject(
+    command: str, args: Sequence[str], subjects: Mapping[str, tuple[Callable[[Sequence[str]], int], str]]
+) -> int:
+    """Run what the first word names, or print what there is, and return the exit code.
+
+    `subjects` has a function and a summary for each word; --plain and --json may stand before it.
+    """
     at = next((place for place, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    if at == len(args) or args[at].startswith("-"):
-        return None, list(args)
-    return args[at], [*args[:at], *args[at + 1 :]]
+    word = args[at] if at < len(args) else "-"
+    if word in ("--help", "-h"):
+        lines = "\n".join(f"  {name:<10}{summary}" for name, (_, summary) in subjects.items())
+        usage = f"redline {command} {'|'.join(subjects)}"
+        print(f"usage: {usage} [options]\n\n{lines}\n\n{usage} --help shows the options")
+        return DONE
+    if word.startswith("-"):
+        raise UserError(f"{command} needs a subject, {' or '.join(subjects)}: redline {command} {next(iter(subjects))}")
+    if word not in subjects:
+        raise unknown_name(f"subject of {command}", word, subjects)
+    return subjects[word][0]([*args[:at], *args[at + 1 :]])
 
 
 def _spell_out(arg: str) -> str:
@@ -106,23 +139,13 @@ def _spell_out(arg: str) -> str:
 
 
 def _raise(event: mistakes.ParseErrorEvent) -> None:
-    known = (
-        mistakes.UnrecognizedArgs,
-        mistakes.MissingArgs,
-        mistakes.InvalidChoice,
-        mistakes.BadValue,
-        mistakes.InstantiationFailure,
-    )
-    if isinstance(event, known):  # tyro reports any other in its own way
+    if isinstance(event, KNOWN_MISTAKES):  # tyro reports any other in its own way
         raise _MistakeError(event)
 
 
 def _one_line(event: mistakes.ParseErrorEvent, typed: Sequence[str], prog: str) -> str:
     fact, remedy = "the command line can't be parsed", f"see {prog} --help"
     match event:
-        case mistakes.MissingArgs(missing_arguments=[first, *_]) if _name(first.arg) == RUN:
-            fact = f"{prog.rsplit(maxsplit=1)[-1]} needs a run directory, a folder of runs (its newest) or last"
-            remedy = f"{prog} last"
         case mistakes.MissingArgs(missing_arguments=[first, *_]):
             fact = f"{_name(first.arg)} is missing"
         case mistakes.UnrecognizedArgs(tokens=[first, *_]):

@@ -11,29 +11,25 @@ import tyro
 from redline.algorithms.catalog import canonical_name
 from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import default_job, scan
-from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.output import is_plain, print_json, print_table, progress_bar
-from redline.cli.parsing import Json, Plain, parse
+from redline.cli.main import failing
+from redline.cli.output import give, is_plain, print_table, progress_bar
+from redline.cli.parsing import Json, Plain, check_range, check_seed, parse, run_subject
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.vector import EnvError
 from redline.episodes.estimate import measure_recordings
 from redline.episodes.tracing import RecordingConfig
-from redline.errors import UserError, unknown_name
-from redline.files import explain, free_bytes
-from redline.plan.disk import DiskPlan
-from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
+from redline.errors import UserError
+from redline.files import explained, free_bytes
+from redline.plan import CODECS, DiskPlan, MemoryPlan, Room, Row, plan_memory
 from redline.replay import available_bytes
 from redline.replay.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
 from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
-from redline.runtime.config import Job
 from redline.runtime.replay_sizing import measure_codecs
-from redline.runtime.resolve import ResolvedJob, resolve_job
+from redline.runtime.resolve import resolve_job
 from redline.units import size
 
-SUBJECTS = ("memory", "disk")
-MIN_CAPACITY, MAX_CAPACITY, MOST_STEPS = 1_000, 10**12, 10**12
 NUM_ENVS = 4  # to play in: each takes a moment to start
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
 ENV_NAMES = {"env": "env", "env.id": "env"}
@@ -57,9 +53,9 @@ class PlanMemoryFlags:
     json: Json = False
 
     def __post_init__(self) -> None:
-        if not MIN_CAPACITY <= self.capacity <= MAX_CAPACITY:
-            raise UserError(f"capacity is {self.capacity}: use {MIN_CAPACITY:_} to {MAX_CAPACITY:_}")
-        check_play(self.seconds, self.seed)
+        check_range("capacity", self.capacity, 1_000, 10**12)
+        check_range("seconds", self.seconds, 0.001, 3_600)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -88,41 +84,16 @@ class PlanDiskFlags:
     json: Json = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.steps <= MOST_STEPS:
-            raise UserError(f"steps is {self.steps}: use 1 to {MOST_STEPS:_}")
-        if not 0.1 <= self.steps_per_s <= 1e9:
-            raise UserError(f"steps-per-s is {self.steps_per_s:g}: use 0.1 or more, such as --steps-per-s 500")
-        check_play(self.seconds, self.seed)
-
-
-def check_play(seconds: float, seed: int) -> None:
-    """Refuse a random play that measures nothing or never ends, and a seed that no env takes."""
-    if not 0.0 < seconds <= 3_600.0:
-        raise UserError(f"seconds is {seconds:g}: use more than 0 and at most 3600, such as --seconds 3")
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed is {seed}: use 0 to {2**31 - 1:_}")
+        check_range("steps", self.steps, 1, 10**12)
+        check_range("steps-per-s", self.steps_per_s, 0.1, 10**9)
+        check_range("seconds", self.seconds, 0.001, 3_600)
+        check_seed(self.seed)
 
 
 def run(args: Sequence[str]) -> int:
     """Plan what the first word names, and return the exit code."""
-    at = next((i for i, arg in enumerate(args) if arg not in ("--plain", "--json")), len(args))
-    subject, rest = (args[at] if at < len(args) else "-"), [*args[:at], *args[at + 1 :]]
-    if subject in ("--help", "-h"):
-        print(
-            "usage: redline plan memory|disk [options]\n\n"
-            "redline plan memory --help and redline plan disk --help show the options"
-        )
-        return DONE
-    if subject.startswith("-"):
-        raise UserError(
-            "plan needs a subject: redline plan memory --capacity 1_000_000, or redline plan disk --steps 50_000_000"
-        )
-    if subject not in SUBJECTS:
-        raise unknown_name("plan", subject, SUBJECTS)
-    try:
-        return run_disk(rest) if subject == "disk" else run_memory(rest)
-    except EnvError as error:
-        return refuse(str(error), as_json="--json" in args, code=FAILED)
+    with failing(EnvError):
+        return run_subject("plan", args, SUBJECTS)
 
 
 def effective_env(asked: EnvConfig, usual: EnvConfig) -> tuple[EnvConfig, set[str]]:
@@ -136,13 +107,11 @@ def effective_env(asked: EnvConfig, usual: EnvConfig) -> tuple[EnvConfig, set[st
 
 def free_at(path: Path) -> int:
     """Return the free bytes on the disk of a folder, which need not exist yet."""
-    try:
+    with explained(UserError, path, before="path ", after=": use another --path"):
         place = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
         if not place.is_dir():
             raise UserError(f"path {path} is no folder: name a folder on the disk that is meant")
         return free_bytes(place)
-    except OSError as error:
-        raise UserError(f"path {explain(error, path)}: use another --path") from None
 
 
 def run_memory(args: Sequence[str]) -> int:
@@ -158,8 +127,7 @@ def run_memory(args: Sequence[str]) -> int:
         disk_path=str(flags.path),
     )
     spec = env_spec(env)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    with progress_bar(f"playing {spec.name}", plain=plain) as progress:
+    with progress_bar(f"playing {spec.name}", plain=is_plain(flags)) as progress:
         measured = measure_codecs(
             env,
             CODECS if spec.is_image else ("raw",),
@@ -170,11 +138,8 @@ def run_memory(args: Sequence[str]) -> int:
         )
     env_words = env_flags(env, usual, ignored=ignored)
     plan = plan_memory(spec, measured, env_flags=env_words, capacity=flags.capacity, room=room)
-    if flags.json:
-        print_json(plan.to_json())
-    else:
-        show_memory(plan, plain=plain, num_played=max(found.num_transitions for found in measured.values()))
-    return DONE
+    num_played = max(found.num_transitions for found in measured.values())
+    return give(plan.to_json(), flags, lambda _, plain: show_memory(plan, plain=plain, num_played=num_played))
 
 
 def env_flags(env: EnvConfig, usual: EnvConfig, *, ignored: Collection[str]) -> list[str]:
@@ -229,9 +194,11 @@ def run_disk(args: Sequence[str]) -> int:
         raise UserError(f"{algo} has no replay memory: leave out --replay.…, or use --algo dqn")
     env, _ = effective_env(flags.env, usual.env)
     free = free_at(flags.path)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    with progress_bar(f"playing {env.id}", plain=plain) as progress:
-        settled = resolve_job(with_replay(replace(usual, env=env), flags.replay))
+    with progress_bar(f"playing {env.id}", plain=is_plain(flags)) as progress:
+        algorithm = usual.algorithm
+        if isinstance(algorithm, QLearning):
+            algorithm = replace(algorithm, replay=flags.replay)
+        settled = resolve_job(replace(usual, env=env, algorithm=algorithm))
         measured = measure_recordings(
             settled.job.env,
             values=flags.recording.record_values,
@@ -241,7 +208,8 @@ def run_disk(args: Sequence[str]) -> int:
             threads=min(usable_cores(), NUM_ENVS),
             progress=progress,
         )
-    checkpoints, saved_replay = checkpoints_of(settled)
+    checkpoints = checkpoint_bytes(replace(settled, layout=None))
+    in_use = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
     plan = DiskPlan(
         env=env.id,
         algorithm=algo,
@@ -253,29 +221,11 @@ def run_disk(args: Sequence[str]) -> int:
         cores=usable_cores(),
         measured=measured,
         checkpoints_bytes=checkpoints,
-        replay_bytes=saved_replay,
+        replay_bytes=checkpoint_bytes(settled) - checkpoints + in_use,
         free_bytes=free,
         path=str(flags.path),
     )
-    if flags.json:
-        print_json(plan.to_json())
-    else:
-        show_disk(plan, plain=plain)
-    return DONE
-
-
-def with_replay(job: Job, replay: ReplayConfig) -> Job:
-    """Return the job with that replay memory, if its algorithm has one."""
-    if isinstance(job.algorithm, QLearning):
-        return replace(job, algorithm=replace(job.algorithm, replay=replay))
-    return job
-
-
-def checkpoints_of(settled: ResolvedJob) -> tuple[int, int]:
-    """Return the largest size of all kept checkpoints: without their replay memories, and of these alone."""
-    weights_bytes = checkpoint_bytes(replace(settled, layout=None))
-    in_use_bytes = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
-    return weights_bytes, checkpoint_bytes(settled) - weights_bytes + in_use_bytes
+    return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
 
 
 def show_disk(plan: DiskPlan, *, plain: bool) -> None:
@@ -283,9 +233,11 @@ def show_disk(plan: DiskPlan, *, plain: bool) -> None:
     measured = plan.measured
     print(f"{plan.steps:,} steps of {plan.algorithm} on {plan.env}")
     basis = "measured" if measured.is_measured else "computed"
+    usual = {"all": "every episode", "best": "the best episodes", "off": "none"}
+    recorded = usual.get(plan.record, f"one episode in {plan.record}") + " with values" * plan.has_values
     kept = f"{KEPT_CHECKPOINTS} at once"
     rows = [
-        ("recordings", size(plan.recordings_bytes), f"{basis}: {_recorded(plan)}"),
+        ("recordings", size(plan.recordings_bytes), f"{basis}: {recorded}"),
         ("checkpoints", size(plan.checkpoints_bytes), f"computed: {kept}, with target network and optimizer"),
         ("replay memory", size(plan.replay_bytes), f"at most: {kept}, nothing shared between them"),
         ("logs", size(plan.rows_bytes), f"about, at {plan.steps_per_s:g} steps/s"),
@@ -308,6 +260,7 @@ def show_disk(plan: DiskPlan, *, plain: bool) -> None:
     print(f"free at {plan.path}: {size(plan.free_bytes)}, {verdict}")
 
 
-def _recorded(plan: DiskPlan) -> str:
-    usual = {"all": "every episode", "best": "the best episodes", "off": "none"}
-    return usual.get(plan.record, f"one episode in {plan.record}") + (" with values" if plan.has_values else "")
+SUBJECTS = {
+    "memory": (run_memory, "a replay memory in every layout, and what fits this machine"),
+    "disk": (run_disk, "what a whole run will leave on disk"),
+}

@@ -1,19 +1,18 @@
 """`redline play RUN`: play recorded episodes again, to watch or to check them, or let the policy play new ones."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from redline.cli.episodes import problems_of
-from redline.cli.main import DONE, FAILED, refuse
-from redline.cli.output import command, is_plain, print_json, progress_bar, typed_env, warn
+from redline.cli.episodes import problems_of, read_library
+from redline.cli.main import DONE, FAILED, FailureError, failing
+from redline.cli.output import command, give, is_plain, progress_bar, typed_env, warn
 from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
-from redline.cli.play_checking import check_recordings, differences_of
 from redline.cli.play_videos import (
-    Rendered,
     Showing,
     best_so_far,
     default_target,
@@ -24,19 +23,21 @@ from redline.cli.play_videos import (
 from redline.cli.stopping import StopRequest
 from redline.episodes.drawing import MAX_SCALE
 from redline.episodes.episode import RecordingError
-from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, open_library, select
+from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, select
 from redline.episodes.replaying import StoppedWhilePlayingError
+from redline.episodes.verifying import StoppedWhileVerifyingError, Verdict, verify
 from redline.episodes.video import check_target
 from redline.errors import UserError
-from redline.files import explain
 from redline.jsonl import plain_text
 from redline.runs.directory import read_run_json
+from redline.runs.host import usable_cores
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST
 from redline.runtime.resuming import check_env, read_run
-from redline.units import number, size
+from redline.units import duration, number, size
 
 MAX_GRID = 16
+MAX_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,10 @@ def run(args: Sequence[str]) -> int:
     flags = parse(PlayFlags, args, prog="redline play")
     check_flags(flags)
     try:
-        return play(locate_run(flags.run), flags)
+        with failing(StoppedWhilePlayingError, after=": no unfinished file is left"):
+            return play(locate_run(flags.run), flags)
     except RecordingError as error:
-        return refuse(f"the recording can't be played again: {plain_text(error)}", as_json=flags.json, code=FAILED)
-    except StoppedWhilePlayingError as stopped:
-        return refuse(f"{stopped}: no unfinished file is left", as_json=flags.json, code=FAILED)
+        raise FailureError(f"the recording can't be played again: {plain_text(error)}") from error
 
 
 def check_flags(flags: PlayFlags) -> None:
@@ -136,37 +136,39 @@ def play(folder: Path, flags: PlayFlags) -> int:
     """Check recordings, make many videos, or show one episode or grid."""
     if flags.env is not None:
         check_env(read_run(folder), flags.env)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    played = play_new(folder, flags, plain=plain) if flags.policy else None
+    played = play_new(folder, flags) if flags.policy else None
     library = read_library(folder)
+    if not library.entries and not library.damages:
+        read_run_json(folder)  # raises UserError if this is no run at all
     listed = list_episodes(folder, library)
     if flags.verify:
-        named = None if flags.episode is None else select(listed, flags.episode)
-        return check_recordings(folder, library, listed, named=named, plain=plain, as_json=flags.json)
+        return check_recordings(folder, library, listed, flags)
     warn(problems_of(library))
     showing = Showing(folder, library, flags.overlay, flags.scale)
     if flags.videos:
-        wanted = KINDS[flags.videos](folder, listed)
-        return make_videos(showing, wanted, kind=flags.videos, plain=plain, as_json=flags.json)
+        return make_videos(showing, KINDS[flags.videos](folder, listed), flags.videos, flags)
     if played is not None:
-        listed = those_of(listed, library, played)
+        found = [library.find(entry.address) for entry in played]
+        listed = [one for one in listed if one.entry is not None and one.entry in found]
         if not flags.overlay and all(getattr(flags, name) is None for name in VIEW):
-            return tell(folder, listed, None, flags=flags)
+            return tell(folder, listed, {}, flags)
     chosen = choose_episodes(listed, flags)
     warn(differences_of(library, [one.entry for one in chosen if one.entry is not None]))
-    out = flags.out
-    if out is None and flags.sheet is None:
-        out = default_target(showing, chosen)
-    what = "an episode" if len(chosen) == 1 else f"{len(chosen)} episodes"
-    with StopRequest() as stop, progress_bar(f"playing {what} again", plain=plain) as progress:
-        rendered = render(showing, chosen, out=out, sheet=flags.sheet, progress=progress, requested_stop=stop.reason)
-    return tell(folder, chosen if played is None else listed, rendered, flags=flags)
+    out = default_target(showing, chosen) if flags.out is None and flags.sheet is None else flags.out
+    with StopRequest() as stop, progress_bar(f"playing {count(chosen)} again", plain=is_plain(flags)) as progress:
+        files = render(showing, chosen, out=out, sheet=flags.sheet, progress=progress, requested_stop=stop.reason)
+    return tell(folder, chosen if played is None else listed, files, flags)
 
 
-def play_new(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
+def count(episodes: Sequence[object]) -> str:
+    """Return how many episodes there are, in words."""
+    return "an episode" if len(episodes) == 1 else f"{len(episodes):,} episodes"
+
+
+def play_new(folder: Path, flags: PlayFlags) -> list[Entry]:
     """Let the policy play new episodes, and return their recordings."""
     from redline.envs.vector import EnvError
-    from redline.runtime.evaluation import StoppedWhileEvaluatingError
+    from redline.runtime.actor import StoppedWhileEvaluatingError
     from redline.runtime.playing import EvaluationConfig, play_policy
 
     config = EvaluationConfig(
@@ -176,27 +178,10 @@ def play_new(folder: Path, flags: PlayFlags, *, plain: bool) -> list[Entry]:
         sample=flags.sample,
         device=flags.device,
     )
-    what = "an episode" if flags.episodes == 1 else f"{flags.episodes:,} episodes"
-    try:
-        with StopRequest() as stop, progress_bar(f"playing {what}", plain=plain) as progress:
-            return play_policy(
-                folder, config, progress=progress, requested_stop=stop.reason, checkpoint=flags.checkpoint
-            )
-    except StoppedWhileEvaluatingError as stopped:
-        raise StoppedWhilePlayingError(str(stopped)) from None
-    except EnvError as error:
-        raise RecordingError(str(error)) from error
-
-
-def read_library(folder: Path) -> Library:
-    """Read the recordings of a run; UserError if there is no run or nothing can be read."""
-    try:
-        library = open_library(folder)
-    except OSError as error:
-        raise UserError(f"the recordings can't be read: {explain(error, Path(error.filename or folder))}") from None
-    if not library.entries and not library.damages:
-        read_run_json(folder)  # raises UserError if this is no run at all
-    return library
+    what = f"playing {count(range(flags.episodes))}"
+    stopped = failing(StoppedWhileEvaluatingError, after=": no unfinished file is left")
+    with StopRequest() as stop, failing(EnvError), stopped, progress_bar(what, plain=is_plain(flags)) as progress:
+        return play_policy(folder, config, progress=progress, requested_stop=stop.reason, checkpoint=flags.checkpoint)
 
 
 def choose_episodes(listed: Sequence[Listed], flags: PlayFlags) -> list[Listed]:
@@ -205,10 +190,10 @@ def choose_episodes(listed: Sequence[Listed], flags: PlayFlags) -> list[Listed]:
         return [select(listed, flags.episode or BEST)]
     words = [word.strip() for word in flags.grid.split(",") if word.strip()]
     if len(words) == 1 and words[0].isascii() and words[0].isdigit():
-        count = int(words[0][:9])
+        wanted = int(words[0][:9])
         select(listed, BEST)  # raises UserError if there is none
         recorded = [one for one in listed if one.entry is not None]
-        words = [recorded[place].id for place in _spread(len(recorded), min(count, MAX_GRID + 1))]
+        words = [recorded[place].id for place in _spread(len(recorded), min(wanted, MAX_GRID + 1))]
     if not 2 <= len(words) <= MAX_GRID:
         raise UserError(
             f"a grid has 2 to {MAX_GRID} episodes, not {len(words)}: use --grid 4 or ids as --grid 3,17,best"
@@ -216,65 +201,110 @@ def choose_episodes(listed: Sequence[Listed], flags: PlayFlags) -> list[Listed]:
     return [select(listed, word) for word in words]
 
 
-def _spread(total: int, count: int) -> list[int]:
+def _spread(total: int, wanted: int) -> list[int]:
     """Return evenly spread places from the first to the last, or all if there are fewer."""
-    if count >= total or count < 2:
-        return list(range(min(total, count)))
-    return [round(place * (total - 1) / (count - 1)) for place in range(count)]
+    if wanted >= total or wanted < 2:
+        return list(range(min(total, wanted)))
+    return [round(place * (total - 1) / (wanted - 1)) for place in range(wanted)]
 
 
-def those_of(listed: Sequence[Listed], library: Library, played: Sequence[Entry]) -> list[Listed]:
-    """Return the listed episodes that were just played."""
-    found = [library.find(entry.address) for entry in played]
-    wanted = {entry.index for entry in found if entry is not None}
-    return [one for one in listed if one.entry is not None and one.entry.index in wanted]
-
-
-def tell(folder: Path, shown: Sequence[Listed], rendered: Rendered | None, *, flags: PlayFlags) -> int:
+def tell(folder: Path, shown: Sequence[Listed], files: Mapping[str, Any], flags: PlayFlags) -> int:
     """Print which episodes were shown or newly played, and the files; return the exit code."""
-    if flags.json:
-        episodes = {"played" if flags.policy else "episodes": [episode_facts(one) for one in shown]}
-        print_json({"run": folder, **episodes, **(rendered.facts() if rendered else {})})
-        return DONE
-    for one in shown:
-        print(f"episode {one.id}: {describe(one)}")
-    if rendered is not None:
-        tell_files(rendered)
-    else:
-        typed = [] if flags.env is None else typed_env(flags.env)
-        video = command("play", folder, "--episode", shown[-1].id, "--overlay", *typed)
-        print(f"recorded; make a video of it with: {video}")
-    return DONE
+
+    def show(_: object, *, plain: bool) -> None:
+        for one in shown:
+            weights = "" if one.weights_steps is None else f" with the weights of step {one.weights_steps:,}"
+            length = f"{one.length_steps:,} steps, ended at step {one.steps:,}"
+            print(f"episode {one.id}: {one.role}{weights}, return {number(one.total_reward)}, {length}")
+        if (video := files.get("video")) is not None:
+            pictures = f"{video['pictures']:,} pictures of {video['width']} × {video['height']}"
+            about = f"{pictures}, {video['pictures_per_s']:g} per second, {size(video['bytes'])}"
+            print(f"video of {about}: {video['path']}")
+        if files.get("sheet") is not None:
+            print(f"contact sheet: {files['sheet']}")
+        if not files:
+            typed = [] if flags.env is None else typed_env(flags.env)
+            video = command("play", folder, "--episode", shown[-1].id, "--overlay", *typed)
+            print(f"recorded; make a video of it with: {video}")
+
+    episodes = [
+        {
+            "id": one.id,
+            "role": one.role,
+            "steps": one.steps,
+            "return": one.total_reward,
+            "length_steps": one.length_steps,
+            "lane": one.lane,
+            "seed": one.reset_seed,
+            "seed_offset_steps": one.seed_offset_steps,
+            "weights_steps": one.weights_steps,
+        }
+        for one in shown
+    ]
+    return give({"run": folder, "played" if flags.policy else "episodes": episodes, **files}, flags, show)
 
 
-def tell_files(rendered: Rendered) -> None:
-    """Print which files were written."""
-    if (video := rendered.video) is not None:
-        kind = (
-            f"{video.pictures:,} pictures of {video.width} × {video.height}, {float(video.pictures_per_s):g} per second"
-        )
-        print(f"video of {kind}, {size(video.size_bytes)}: {video.path}")
-    if rendered.sheet is not None:
-        print(f"contact sheet: {rendered.sheet}")
+# --verify
 
 
-def describe(one: Listed) -> str:
-    """Describe an episode in a few words."""
-    weights = "" if one.weights_steps is None else f" with the weights of step {one.weights_steps:,}"
-    length = f"{one.length_steps:,} steps, ended at step {one.steps:,}"
-    return f"{one.role}{weights}, return {number(one.total_reward)}, {length}"
+def differences_of(library: Library, entries: Sequence[Entry]) -> list[str]:
+    """Return what has changed since these were recorded, a line each."""
+    used = dict.fromkeys(entry.setting for entry in entries)
+    return list(dict.fromkeys(line for place in used for line in library.settings[place].differences()))
 
 
-def episode_facts(one: Listed) -> dict[str, object]:
-    """Return an episode as a plain object."""
-    return {
-        "id": one.id,
-        "role": one.role,
-        "steps": one.steps,
-        "return": one.total_reward,
-        "length_steps": one.length_steps,
-        "lane": one.lane,
-        "seed": one.reset_seed,
-        "seed_offset_steps": one.seed_offset_steps,
-        "weights_steps": one.weights_steps,
+def check_recordings(folder: Path, library: Library, listed: Sequence[Listed], flags: PlayFlags) -> int:
+    """Play all recordings again, or that of --episode, and compare them bit for bit; return the exit code."""
+    entries: Sequence[Entry] = library.entries
+    if flags.episode is not None:
+        entries = [entry for entry in [select(listed, flags.episode).entry] if entry is not None]
+    differences = differences_of(library, entries)
+    warn([*differences, *problems_of(library)])
+    begun_s, what = time.monotonic(), f"playing {count(entries)} again"
+    stopped = failing(StoppedWhileVerifyingError, after=": the rest was not checked")
+    with StopRequest() as stop, stopped, progress_bar(what, plain=is_plain(flags)) as progress:
+        verdicts = verify(library, entries, threads=usable_cores(), progress=progress, requested_stop=stop.reason)
+    ids = {one.entry.index: one.id for one in listed if one.entry is not None}
+    mismatches = [_mismatch(ids, verdict) for verdict in verdicts if verdict.mismatch is not None]
+    facts = {
+        "run": folder,
+        "episodes": len(verdicts),
+        "verified": len(verdicts) - len(mismatches),
+        "mismatches": mismatches,
+        "damages": [plain_text(line) for line in library.damages],
+        "torn_tail": library.torn_tail,
+        "steps": sum(verdict.entry.header.length_steps for verdict in verdicts),
+        "differences": [plain_text(line) for line in differences],
+        "duration_s": time.monotonic() - begun_s,
     }
+    give(facts, flags, _show_verdicts)
+    return DONE if verdicts and not mismatches and not library.damages else FAILED
+
+
+def _mismatch(ids: Mapping[int, str], verdict: Verdict) -> dict[str, object]:
+    address = verdict.entry.address
+    return {
+        "id": ids.get(verdict.entry.index),
+        "role": plain_text(address.role),
+        "lane": address.lane,
+        "seed": address.reset_seed,
+        "seed_offset_steps": address.seed_offset_steps,
+        "what": plain_text(verdict.mismatch),
+    }
+
+
+def _show_verdicts(facts: Mapping[str, Any], *, plain: bool) -> None:
+    mismatches, damages = facts["mismatches"], facts["damages"]
+    for one in mismatches[:MAX_LINES]:
+        name = "an episode" if one["id"] is None else f"episode {one['id']}"
+        where = f"{one['role']}, lane {one['lane']}, seed {one['seed']}, {one['seed_offset_steps']:,} steps after it"
+        print(f"{name} ({where}): {one['what']}")
+    if len(mismatches) > MAX_LINES:
+        print(f"and {len(mismatches) - MAX_LINES:,} more differ")
+    if not facts["episodes"]:
+        print(f"{facts['run']}: no episode is recorded: nothing was checked")
+        return
+    took = f"{facts['steps']:,} steps, in {duration(facts['duration_s'])}"
+    print(f"{facts['run']}: {facts['verified']:,} of {facts['episodes']:,} episodes came back bit for bit ({took})")
+    if damages:
+        print(f"{len(damages):,} record{'s are' if len(damages) > 1 else ' is'} damaged")

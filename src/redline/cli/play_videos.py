@@ -1,13 +1,13 @@
 """Episodes → videos and contact sheets: one episode, several side by side, or all that tell how a run went."""
 
-import io
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from redline.cli.main import DONE
-from redline.cli.output import print_json, progress_bar
+from redline.cli.output import Printing, give, is_plain, progress_bar, write_sheet
 from redline.cli.stopping import StopRequest
 from redline.episodes.library import BEST, POLICY, Entry, Library, Listed, list_episodes, open_library, select
 from redline.episodes.overlay import (
@@ -15,17 +15,17 @@ from redline.episodes.overlay import (
     TARGET_TILE_HEIGHT,
     About,
     Drawer,
-    Enlarged,
     Overlay,
     about_episode,
+    enlarged,
     iterate_grid,
     signed,
 )
 from redline.episodes.replaying import RequestedStop, StoppedWhilePlayingError, iterate_pictures, pictures_per_s
 from redline.episodes.sheet import Collected, draw_sheet, evenly_spaced
-from redline.episodes.video import Video, check_target, find_encoder, write_video
+from redline.episodes.video import check_target, find_encoder, write_video
 from redline.errors import UserError
-from redline.files import explain, replace_file
+from redline.files import explained
 from redline.jsonl import measured, plain_text, read_records
 from redline.types import Array, Progress
 from redline.units import number, size
@@ -54,33 +54,6 @@ class Showing:
         return about_episode(self.library, entry_of(one), name=f"episode {one.id}")
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """The files that were written."""
-
-    video: Video | None
-    sheet: Path | None
-
-    def facts(self) -> dict[str, object]:
-        """Return it as a plain object."""
-        return {
-            "video": None if self.video is None else video_facts(self.video),
-            "sheet": self.sheet,
-        }
-
-
-def video_facts(video: Video) -> dict[str, object]:
-    """Return a video as a plain object."""
-    return {
-        "path": video.path,
-        "pictures": video.pictures,
-        "width": video.width,
-        "height": video.height,
-        "pictures_per_s": float(video.pictures_per_s),
-        "bytes": video.size_bytes,
-    }
-
-
 def entry_of(one: Listed) -> Entry:
     """Return the recording of an episode that has one."""
     if one.entry is None:
@@ -93,18 +66,16 @@ def default_target(showing: Showing, chosen: Sequence[Listed]) -> Path:
     ids = "_".join(one.id for one in chosen)
     name = video_name(chosen[0], showing) if len(chosen) == 1 else f"grid_{ids}{showing.suffix}"
     target = showing.run / VIDEOS / f"{name}.mp4"
-    find_encoder()
     make_folder(target.parent)
     check_target(target)
     return target
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of a run's videos."""
-    try:
+    """Make the folder of a run's videos, if they can be encoded at all."""
+    find_encoder()
+    with explained(UserError, folder, before="cannot make ", after=": use --out with another place"):
         folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {explain(error, folder)}: use --out with another place") from None
 
 
 def video_name(one: Listed, showing: Showing) -> str:
@@ -120,30 +91,38 @@ def render(
     sheet: Path | None,
     progress: Progress,
     requested_stop: RequestedStop,
-) -> Rendered:
-    """Play the episodes again and write the files that are asked for."""
-    share = shared_progress(progress, [entry_of(one).end_steps for one in chosen])
+) -> dict[str, Any]:
+    """Play the episodes again, write the files that are asked for, and return what they are."""
+    entries = [entry_of(one) for one in chosen]
+    # they play side by side: the longest shows the progress of all
+    longest = max(entries, key=lambda entry: entry.header.end_steps)
     films = [
-        iterate_pictures(showing.library, entry_of(one), progress=share(place), requested_stop=requested_stop)
-        for place, one in enumerate(chosen)
+        iterate_pictures(
+            showing.library,
+            entry,
+            progress=progress if entry is longest else lambda _: None,
+            requested_stop=requested_stop,
+        )
+        for entry in entries
     ]
     abouts = [showing.about(one) for one in chosen]
-    collected = Collected(evenly_spaced(entry_of(chosen[0]).length_steps) if sheet is not None else ())
+    collected = Collected(evenly_spaced(entries[0].header.length_steps) if sheet is not None else ())
     video = None
     if out is None:
         deque(collected.passing(films[0]), maxlen=0)
     else:
-        rate = pictures_per_s(showing.library.setting_of(entry_of(chosen[0])))
-        count = max(entry_of(one).length_steps for one in chosen) + 1
+        rate = pictures_per_s(showing.library.setting_of(entries[0]))
+        count = max(entry.header.length_steps for entry in entries) + 1
         frames: Iterator[Array]
         if len(chosen) == 1:
             frames = map(_drawer(showing, abouts[0]), collected.passing(films[0]))
         else:
             frames = iterate_grid(abouts, films, [_drawer(showing, about, is_tile=True) for about in abouts])
-        video = write_video(out, frames, pictures_per_s=rate, count=count)
+        video = asdict(write_video(out, frames, pictures_per_s=rate, count=count))
+        video |= {"pictures_per_s": float(rate), "bytes": video.pop("size_bytes")}
     if sheet is not None:
         _write_sheet(showing, chosen[0], abouts[0], collected, sheet)
-    return Rendered(video, sheet)
+    return {"video": video, "sheet": sheet}
 
 
 def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
@@ -151,21 +130,7 @@ def _drawer(showing: Showing, about: About, *, is_tile: bool = False) -> Drawer:
     if showing.overlay:
         return Overlay(about, scale=showing.scale, target=target).draw
     # a single episode keeps the game's own pixels
-    return Enlarged(showing.scale if is_tile else showing.scale or 1, target=target).draw
-
-
-def shared_progress(progress: Progress, weights: Sequence[int]) -> Callable[[int], Progress]:
-    """Return a progress function for each of several films; `progress` gets the share of all."""
-    shares = [0.0] * len(weights)
-
-    def of(place: int) -> Progress:
-        def tell(share: float) -> None:
-            shares[place] = share
-            progress(sum(one * weight for one, weight in zip(shares, weights, strict=True)) / sum(weights))
-
-        return tell
-
-    return of
+    return partial(enlarged, scale=showing.scale if is_tile else showing.scale or 1, target=target)
 
 
 def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collected, target: Path) -> None:
@@ -178,12 +143,7 @@ def _write_sheet(showing: Showing, one: Listed, about: About, collected: Collect
         subtitle=" · ".join(told),
         scale=showing.scale,
     )
-    content = io.BytesIO()
-    picture.save(content, "PNG")
-    try:
-        replace_file(target, [content.getvalue()])
-    except OSError as error:
-        raise UserError(f"cannot write {explain(error, target)}: use another --sheet") from None
+    write_sheet(picture, target, "--sheet")
 
 
 @dataclass(frozen=True)
@@ -238,10 +198,8 @@ def checkpoint_steps(run: Path) -> list[int]:
     path = run / EVENTS
     if not path.is_file():
         return []
-    try:
+    with explained(UserError, path, before="the events can't be read: "):
         rows = read_records(path)
-    except OSError as error:
-        raise UserError(f"the events can't be read: {explain(error, path)}") from None
     told = (measured(row.get("steps")) for row in rows if row.get("event") == "checkpoint")
     return sorted({int(steps) for steps in told if steps is not None and steps >= 0})
 
@@ -267,31 +225,25 @@ def video_of_best(run: Path, *, plain: bool, requested_stop: RequestedStop) -> P
     return path
 
 
-def make_videos(showing: Showing, wanted: Sequence[Wanted], *, kind: str, plain: bool, as_json: bool) -> int:
+def make_videos(showing: Showing, wanted: Sequence[Wanted], kind: str, flags: Printing) -> int:
     """Make the videos that do not exist yet, and return the exit code."""
-    find_encoder()
     folder = showing.run / VIDEOS
     make_folder(folder)
-    videos: list[dict[str, object]] = []
+    videos: list[dict[str, Any]] = []
     with StopRequest() as stop:
         for count, one in enumerate(wanted, start=1):
             episode, path = one.episode, folder / f"{one.name}_{video_name(one.episode, showing)}.mp4"
-            facts: dict[str, object] = {"path": path}
-            is_new = not path.exists()
+            made, is_new = {"path": path}, not path.exists()
             if is_new:
-                with progress_bar(f"video {count} of {len(wanted)}", plain=plain) as progress:
-                    rendered = render(
+                with progress_bar(f"video {count} of {len(wanted)}", plain=is_plain(flags)) as progress:
+                    made = render(
                         showing, [episode], out=path, sheet=None, progress=progress, requested_stop=stop.reason
-                    )
-                facts = facts if rendered.video is None else video_facts(rendered.video)
+                    )["video"]
             known = {"id": episode.id, "role": episode.role, "steps": episode.steps, "return": episode.total_reward}
-            videos.append({**known, "why": one.why, "made": is_new, **facts})
-            if not as_json:
+            videos.append({**known, "why": one.why, "made": is_new, **made})
+            if not flags.json:
                 state = size(path.stat().st_size) if is_new else "exists already"
                 print(f"{one.why}: episode {episode.id}, return {number(episode.total_reward)}: {path} ({state})")
-    if as_json:
-        print_json({"run": showing.run, "kind": kind, "videos": videos})
-    else:
-        num_made = sum(bool(video["made"]) for video in videos)
-        print(f"{num_made} video{'s' * (num_made != 1)} made, {len(videos) - num_made} existed already")
-    return DONE
+    num_made = sum(video["made"] for video in videos)
+    said = f"{num_made} video{'s' * (num_made != 1)} made, {len(videos) - num_made} existed already"
+    return give({"run": showing.run, "kind": kind, "videos": videos}, flags, lambda _, plain: print(said))

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from redline.bench.knockout.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARNER, percent
-from redline.bench.knockout.profiling import VIEWER, Profile
-from redline.bench.results import busy_words
-from redline.cli.bench import OutputFlags, check_out, ended_by_signals, give_out, tell
+from redline.bench.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARNER, percent
+from redline.bench.measuring import busy_words
+from redline.bench.profiling import VIEWER, Profile
+from redline.cli.bench import OutputFlags, check_out, give_out, measure, tell
 from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
-from redline.cli.main import FAILED, refuse
+from redline.cli.main import FAILED
 from redline.cli.output import print_table
 from redline.cli.parsing import parse
-from redline.cli.train import TRAINING_ERRORS
 from redline.errors import UserError
 from redline.units import duration, number, rate
 
@@ -63,11 +62,7 @@ def run(args: Sequence[str]) -> int:
     profile = Profile(
         job=asked.job, algorithm=asked.algo, rounds=flags.rounds, turn_s=flags.turn_seconds, trace=flags.trace
     )
-    try:
-        with ended_by_signals():
-            result = profile.run(tell)
-    except TRAINING_ERRORS as error:
-        return refuse(str(error), as_json=asked.json, code=FAILED)
+    result = measure(profile.run)
     trace_error = None if result["trace"] is None else result["trace"]["error"]
     if trace_error is not None:
         tell(f"redline: trace {flags.trace} can't be written: {trace_error}")
@@ -75,7 +70,7 @@ def run(args: Sequence[str]) -> int:
     return code if trace_error is None else FAILED
 
 
-def show(result: Mapping[str, Any], plain: bool) -> None:
+def show(result: Mapping[str, Any], *, plain: bool) -> None:
     """Print the result: how fast it is, what each part costs, what that means."""
     config, full = result["config"], result["full"]
     subject = f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs"

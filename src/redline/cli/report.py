@@ -1,27 +1,25 @@
 """`redline report RUN…`: one page about a run, or a comparison of several, from their files alone."""
 
-import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import permutations
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from redline.cli.main import DONE
-from redline.cli.output import is_plain, print_table, progress_bar
-from redline.cli.parsing import parse
+from redline.cli.output import give, is_plain, print_table, progress_bar
+from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
-from redline.files import explain, replace_file
-from redline.jsonl import as_json_value, encode_row
+from redline.files import explained, replace_file
+from redline.jsonl import encode_row
 from redline.report.page import Page, build_page
-from redline.report.relation import Relation, choose_runs, relate
+from redline.report.relation import choose_runs, relate
 from redline.report.run_files import RunFiles, load_runs
 from redline.report.run_series import joined_rows
-from redline.report.run_summary import RunSummary, summarise
+from redline.report.run_summary import summarise
 from redline.units import number, size
 
 WITH_VALUE = ("--out", "--png", "--episodes")
@@ -42,20 +40,8 @@ class ReportFlags:
     """Folder for every chart as a PNG."""
     episodes: Path | None = None
     """JSON Lines to write: every episode with the means of the hardware while it was played."""
-    plain: bool = False
-    """Plain text, no drawing."""
-    json: bool = False
-    """Print what was found as one JSON object on stdout, and nothing else there."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """What a report left on the disk."""
-
-    out: Path
-    num_bytes: int
-    pictures: list[Path]
-    episodes: int | None
+    plain: Plain = False
+    json: Json = False
 
 
 def run(args: Sequence[str]) -> int:
@@ -65,21 +51,24 @@ def run(args: Sequence[str]) -> int:
         raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")
     runs = load_runs(flags.runs)
     check_targets(flags, runs)
-    plain = is_plain(plain=flags.plain, as_json=flags.json)
-    with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=plain) as progress:
-        summaries = [summarise(found) for found in runs]
-        pairs = list(zip(runs, summaries, strict=True))
+    with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=is_plain(flags)) as progress:
+        pairs = [(found, summarise(found)) for found in runs]
         relation = None
         if len(runs) > 1:
             compared, left_out = choose_runs(pairs)
             relation = relate([summary for _, summary in compared], left_out)
         page = build_page(pairs, relation, unix_s=time.time(), folder=flags.out.parent, progress=progress)
-        written = write(page, runs, flags)
-    if flags.json:
-        print(json.dumps(to_json(runs, summaries, relation, written)))
-    else:
-        show(runs, summaries, relation, written, plain=plain)
-    return DONE
+        text = page.html.encode()
+        write_file("--out", flags.out, [text])
+        facts = {
+            "out": flags.out,
+            "bytes": len(text),
+            "episodes": None if flags.episodes is None else write_episodes(flags.episodes, runs),
+            "png": [] if flags.png is None else write_pictures(flags.png, page),
+            "runs": [{"path": found.path, "problems": found.problems, **asdict(summary)} for found, summary in pairs],
+            "relation": None if relation is None else asdict(relation),
+        }
+    return give(facts, flags, show)
 
 
 def runs_first(args: Sequence[str]) -> list[str]:
@@ -119,23 +108,10 @@ def check_target(flag: str, target: Path, runs: Sequence[RunFiles]) -> None:
         raise UserError(f"{target} is a folder: use {flag} {target / USUAL_NAMES[flag]}")
 
 
-def write(page: Page, runs: Sequence[RunFiles], flags: ReportFlags) -> Written:
-    """Write everything that was asked for."""
-    text = page.html.encode()
-    write_file("--out", flags.out, [text])
-    num_episodes = None
-    if flags.episodes is not None:
-        num_episodes = write_episodes(flags.episodes, runs)
-    pictures = [] if flags.png is None else write_pictures(flags.png, page)
-    return Written(out=flags.out, num_bytes=len(text), pictures=pictures, episodes=num_episodes)
-
-
 def write_file(flag: str, target: Path, chunks: Iterable[bytes]) -> None:
     """Write a file whole or not at all."""
-    try:
+    with explained(UserError, target, before="cannot write ", after=f": use another {flag}"):
         replace_file(target, chunks)
-    except OSError as error:
-        raise UserError(f"cannot write {explain(error, target)}: use another {flag}") from None
 
 
 def write_episodes(target: Path, runs: Sequence[RunFiles]) -> int:
@@ -158,7 +134,7 @@ def write_pictures(folder: Path, page: Page) -> list[Path]:
     from redline.report.png import save_png  # matplotlib is slow to load, and only pictures need it
 
     paths: list[Path] = []
-    try:
+    with explained(UserError, folder, before="cannot write ", after=": use another --png"):
         folder.mkdir(parents=True, exist_ok=True)
         for owner, chart in page.charts:
             path = folder / f"{file_name(owner)}-{file_name(chart.name)}.png"
@@ -166,8 +142,6 @@ def write_pictures(folder: Path, page: Page) -> list[Path]:
                 path = path.with_stem(f"{path.stem}-{len(paths)}")
             save_png(chart, path)
             paths.append(path)
-    except OSError as error:
-        raise UserError(f"cannot write {explain(error, folder)}: use another --png") from None
     return paths
 
 
@@ -176,65 +150,34 @@ def file_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9.]+", "-", name).strip("-.")[:MAX_NAME_CHARS] or "chart"
 
 
-def to_json(
-    runs: Sequence[RunFiles], summaries: Sequence[RunSummary], relation: Relation | None, written: Written
-) -> dict[str, object]:
-    """Return everything as one plain object."""
-    return {
-        "schema": 1,
-        "out": str(written.out),
-        "bytes": written.num_bytes,
-        "png": [str(path) for path in written.pictures],
-        "episodes": written.episodes,
-        "runs": [
-            {"path": str(found.path), "problems": list(found.problems), **_plain(asdict(summary))}
-            for found, summary in zip(runs, summaries, strict=True)
-        ],
-        "relation": None if relation is None else _plain(asdict(relation)),
-    }
-
-
-def _plain(value: dict[str, object]) -> dict[str, object]:
-    found = as_json_value(value)
-    assert isinstance(found, dict)  # noqa: S101 - a mapping stays one
-    return found
-
-
-def show(
-    runs: Sequence[RunFiles],
-    summaries: Sequence[RunSummary],
-    relation: Relation | None,
-    written: Written,
-    *,
-    plain: bool,
-) -> None:
+def show(facts: Mapping[str, Any], *, plain: bool) -> None:
     """Print a line for each run, what is missing, and where the page is."""
     head = ("run", "algorithm", "env", "steps", "steps/s", "updates/s", "cores", "return, last 100", "evaluation")
     rows = [
         (
-            found.label,
-            summary.algorithm or "–",
-            summary.env or "–",
-            "–" if summary.steps is None else f"{summary.steps:,}",
-            number(summary.steps_per_s, 1),
-            number(summary.updates_per_s, 1),
-            number(summary.cpu_cores_used),
-            _score(summary.final_return, summary.final_return_episodes),
-            _score(summary.evaluation_return, summary.evaluation_episodes),
+            run["label"],
+            run["algorithm"] or "–",
+            run["env"] or "–",
+            "–" if run["steps"] is None else f"{run['steps']:,}",
+            number(run["steps_per_s"], 1),
+            number(run["updates_per_s"], 1),
+            number(run["cpu_cores_used"]),
+            _score(run["final_return"], run["final_return_episodes"]),
+            _score(run["evaluation_return"], run["evaluation_episodes"]),
         )
-        for found, summary in zip(runs, summaries, strict=True)
+        for run in facts["runs"]
     ]
     print_table(head, rows, plain=plain, numeric=(3, 4, 5, 6, 7, 8))
-    for found in runs:
-        for problem in found.problems:
-            print(f"{found.label}: {problem}")
-    for run in relation.left_out if relation is not None else []:
-        print(f"{run.label} is not compared: {run.why}")
-    if written.episodes is not None:
-        print(f"{written.episodes:,} episodes with the means of the hardware meanwhile")
-    if written.pictures:
-        print(f"{len(written.pictures)} charts in {written.pictures[0].parent}")
-    print(f"report of {size(written.num_bytes)}: {written.out}")
+    for run in facts["runs"]:
+        for problem in run["problems"]:
+            print(f"{run['label']}: {problem}")
+    for run in facts["relation"]["left_out"] if facts["relation"] is not None else ():
+        print(f"{run['label']} is not compared: {run['why']}")
+    if facts["episodes"] is not None:
+        print(f"{facts['episodes']:,} episodes with the means of the hardware meanwhile")
+    if facts["png"]:
+        print(f"{len(facts['png'])} charts in {facts['png'][0].parent}")
+    print(f"report of {size(facts['bytes'])}: {facts['out']}")
 
 
 def _score(value: float | None, episodes: int) -> str:

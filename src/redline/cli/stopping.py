@@ -1,8 +1,9 @@
-"""Ctrl-C, SIGTERM and a closed terminal ask a run to stop; it saves a checkpoint first."""
+"""Ctrl-C, SIGTERM and a closed terminal ask a run to stop; it saves a checkpoint first. Other work ends at once."""
 
 import signal
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Self
 
@@ -44,3 +45,16 @@ class StopRequest(AbstractContextManager["StopRequest"]):
         elif number == signal.SIGINT or time.monotonic() - self._first_s > REPEATED_S:
             signal.signal(number, signal.SIG_DFL)
             raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the work as Ctrl-C does, so that no process outlives it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,27 +1,31 @@
-"""`redline train`: start a run and show it; with `--model all` or `--seeds`, several, one after the other."""
+"""`redline train`: start a run and show it, or several, one after the other; `redline resume`: continue one."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
+import tyro
 
 from redline.cli.displays import Lines, LivePanel, describe_mean, describe_ratio, open_display
 from redline.cli.flags import (
+    ENV_COUNTS,
     HELP,
     TrainFlags,
     config_of,
     is_several,
-    main_help,
     parse_runs,
     parse_train,
-    show_all_flags,
+    refuse_replay_flags,
+    scan,
+    train_help,
 )
-from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
-from redline.cli.output import command, is_plain, print_json, print_table, typed_env
+from redline.cli.main import DONE, FAILED, RESUMABLE, failing
+from redline.cli.output import command, give, print_json, print_table, typed_env
+from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.play_videos import video_of_best
 from redline.cli.stopping import StopRequest
 from redline.cli.streams import output_error
@@ -30,36 +34,74 @@ from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
 from redline.recipes import find_recipe
 from redline.replay import ReplayError
-from redline.runtime.config import to_settings
+from redline.runs.locating import locate_run
+from redline.runtime.config import Job, to_settings
+from redline.runtime.evaluation import CONFIRMING_EPISODES
 from redline.runtime.gauges import Display
-from redline.runtime.launch import AnySession, start_run
+from redline.runtime.launch import AnySession, resume_run, start_run
 from redline.runtime.processes.supervisor import LearnerLostError
+from redline.runtime.resolve import reopened, share_out
+from redline.runtime.resuming import read_run
 from redline.runtime.session import Outcome, Solved, StoppedWhileResumingError
-from redline.runtime.solving import CONFIRMING_EPISODES
 from redline.units import duration, number, rate, size
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
+# flags that decide the defaults of others when a run is resumed
+DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}
 
 
 def run(args: Sequence[str]) -> int:
     """Train as the flags say and return the exit code."""
-    if "--help-all" in args:
-        show_all_flags(args)
     if not set(HELP).isdisjoint(args):
-        print(main_help(args))
+        print(train_help(args))
         return DONE
     with StopRequest() as stop:
         if is_several(args):
             return compare(parse_runs(args), stop)
         flags = parse_train(args)
         if flags.print_config:
-            if flags.json:
-                print_json({"model": flags.algo, **to_settings(flags.job)})
-            else:
-                print(config_of(flags), end="")
-            return DONE
-        with open_display(title_of(flags), plain=flags.plain, as_json=flags.json) as display:
+            settings = {"model": flags.algo, **to_settings(flags.job)}
+            return give(settings, flags, lambda _, plain: print(config_of(flags), end=""))
+        with open_display(title_of(flags), flags) as display:
             return train(partial(start, flags, display, begun_s=command_begun_s()), display, stop, as_json=flags.json)
+
+
+@dataclass(frozen=True)
+class ResumeFlags:
+    """Continue a run. The defaults shown are the run's own; docs/resume.md lists what may change."""
+
+    run: Run
+    job: Annotated[Job, tyro.conf.arg(name="")]
+    """What the run does."""
+    accept_changes: bool = False
+    """Accept that somebody changed run.json since Redline wrote it."""
+    plain: Plain = False
+    json: Json = False
+
+
+def run_resume(args: Sequence[str]) -> int:
+    """Resume as the flags say and return the exit code."""
+    first = next((arg for arg in args if arg not in ("--plain", "--json")), "-")
+    if first.startswith("-") and first not in ("-", "-h", "--help"):  # the run decides the defaults of the flags
+        raise UserError(f"resume needs a run directory before its flags: redline resume last {first} …")
+    if first.startswith("-"):  # prints the help, or asks for a run
+        parse_resume(Job(), [arg for arg in args if arg in ("-h", "--help")])
+    with StopRequest() as stop:
+        saved = read_run(locate_run(first), accepts_changes="--accept-changes" in args)
+        refuse_replay_flags(args, saved.job, saved.algorithm)
+        flags = parse_resume(saved.job, args)
+        title = f"redline · {saved.algorithm} on {flags.job.env.id} · seed {flags.job.seed}"
+        with open_display(title, flags) as display:
+            proceed = partial(resume_run, saved, flags.job, display, stop.reason, begun_s=command_begun_s())
+            return train(proceed, display, stop, as_json=flags.json)
+
+
+def parse_resume(saved: Job, args: Sequence[str]) -> ResumeFlags:
+    """Return what the user changes about a run, or raise UserError in one line."""
+    typed = scan(args, DECIDE_OTHERS)
+    start = ResumeFlags(run=tyro.MISSING, job=reopened(saved, typed))
+    flags = parse(ResumeFlags, args, default=start, prog="redline resume")
+    return replace(flags, job=share_out(flags.job, typed))
 
 
 def start(flags: TrainFlags, display: Display, *, begun_s: float | None = None) -> AnySession:
@@ -85,15 +127,13 @@ def train(
     open_session: Callable[[], AnySession], display: LivePanel | Lines, stop: StopRequest, *, as_json: bool
 ) -> int:
     """Open a session, train to its end, tell how it ended, and return the exit code."""
-    try:
+    unchanged = " before the run was back; its checkpoint is unchanged"
+    with (
+        failing(*TRAINING_ERRORS),
+        failing(LearnerLostError, code=RESUMABLE),
+        failing(StoppedWhileResumingError, after=unchanged, code=RESUMABLE),
+    ):
         outcome = train_to_end(open_session, display, stop)
-    except StoppedWhileResumingError as stopped:
-        said = f"{stopped} before the run was back; its checkpoint is unchanged"
-        return refuse(said, as_json=as_json, code=RESUMABLE)
-    except LearnerLostError as lost:
-        return refuse(str(lost), as_json=as_json, code=RESUMABLE)
-    except TRAINING_ERRORS as error:
-        return refuse(str(error), as_json=as_json, code=FAILED)
     display.finish()
     if not as_json:
         for line in _closing_lines(outcome):
@@ -153,7 +193,7 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
     for place, flags in enumerate(runs, start=1):
         title = f"{title_of(flags)} · {place} of {len(runs)}"
         names = {"algorithm": flags.algo, "seed": flags.job.seed}
-        with open_display(title, plain=first.plain, as_json=first.json) as display:
+        with open_display(title, first) as display:
             display.note(title)
             try:
                 outcome = train_to_end(partial(start, flags, display), display, stop)
@@ -166,14 +206,11 @@ def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
         if stop.reason() is not None or display.is_closed:
             code = exit_code(outcome) or code
             break
-    if first.json:
-        print_json({"num_runs": len(runs), "runs": results})
-    else:
-        print_comparison(results, plain=first.plain)
+    give({"num_runs": len(runs), "runs": results}, first, print_comparison)
     return code
 
 
-def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> None:
+def print_comparison(facts: Mapping[str, Any], *, plain: bool) -> None:
     """Print what each run reached, in the order of the runs."""
     head = ("algorithm", "seed", "steps", "time", "steps/s", "updates", "mean-100", "best", "stopped")
     rows = [
@@ -190,9 +227,9 @@ def print_comparison(results: Sequence[Mapping[str, Any]], *, plain: bool) -> No
             number(row["best_return"], 1),
             row["reason"],
         )
-        for row in results
+        for row in facts["runs"]
     ]
-    print_table(head, rows, plain=is_plain(plain=plain), numeric=range(1, 8))
+    print_table(head, rows, plain=plain, numeric=range(1, 8))
 
 
 def summary(outcome: Outcome) -> dict[str, object]:

@@ -15,13 +15,13 @@ import tyro
 from redline.algorithms.catalog import canonical_name
 from redline.cli.displays import open_display
 from redline.cli.flags import train_defaults
-from redline.cli.main import DONE, FAILED, RESUMABLE, refuse
-from redline.cli.output import command, print_json, typed_env
+from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, FailureError, failing, refuse
+from redline.cli.output import command, give, typed_env
 from redline.cli.parsing import Json, parse
 from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
-from redline.files import explain
+from redline.files import explained
 from redline.runs.directory import slug
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flatten, to_settings
@@ -40,7 +40,7 @@ from redline.tune.study import (
 from redline.tune.training import Launch
 
 if TYPE_CHECKING:
-    from redline.tune.tuner import Found
+    from redline.tune.search import Found
 
 MISSING = "redline tune needs Optuna: pip install 'optuna>=5,<6'"
 
@@ -111,7 +111,7 @@ def run(args: Sequence[str]) -> int:
     plan = new_plan(flags) if flags.resume is None else resumed_plan(flags, flags.resume)
     if flags.write_recipe is not None:
         require_writable(flags.write_recipe)
-    with StopRequest() as stop, StudyFolder.open(plan.folder, plan.settings, ["redline tune", *args]) as folder:
+    with StopRequest() as stop, StudyFolder(plan.folder, plan.settings, ["redline tune", *args]) as folder:
         return search_and_check(plan, folder, flags, stop)
 
 
@@ -119,30 +119,28 @@ def require_writable(recipe: Path) -> None:
     """Refuse a recipe that can't be written, before the search."""
     if recipe.is_dir():
         raise UserError(f"{recipe} is a folder: use --write-recipe {recipe / 'best.toml'}")
-    try:
+    before = f"--write-recipe {recipe} can't be written: "
+    with explained(UserError, recipe.parent, before=before, after="; use another folder"):
         recipe.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=recipe.parent).close()
-    except OSError as error:
-        reason = explain(error, recipe.parent)
-        raise UserError(f"--write-recipe {recipe} can't be written: {reason}; use another folder") from None
 
 
 def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: StopRequest) -> int:
     """Search, check the winner, print the result, and return the exit code."""
     from redline.cli.tune_display import TuneDisplay, opening_lines  # loads Optuna
-    from redline.tune.search import SearchFailedError
-    from redline.tune.tuner import tune
+    from redline.tune.search import SearchFailedError, tune
 
     asked = plan.settings
     title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"
     program = (sys.executable, "-m", "redline.cli.tune_trial", str(os.getpid()))
-    with open_display(title, plain=flags.plain, as_json=flags.json) as shown:
+    report = folder.path / REPORT
+    with open_display(title, flags) as shown:
         display = TuneDisplay(shown, title)
         for line in opening_lines(folder, plan.space):
             display.note(line)
         if plan.adjustment:
             display.note(f"requested → effective: {plan.adjustment}")
-        try:
+        with failing(SearchFailedError, after=f"; see {report}"):
             found = tune(
                 folder,
                 plan.space,
@@ -151,14 +149,11 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
                 display=display,
                 stop=lambda: stop.reason() or ("output closed" if display.is_closed else None),
             )
-        except SearchFailedError as error:
-            return refuse(f"{error}; see {folder.path / REPORT}", as_json=flags.json, code=FAILED)
         if found.stopped is not None:
             resume = command("tune", "--resume", folder.path, *typed_env(plan.settings.env))
             display.note(f"stopped: {found.stopped}; continue with: {resume}")
         elif found.best is None:
-            report = folder.path / REPORT
-            return refuse(f"no trial is done: {found.why}; see {report}", as_json=flags.json, code=FAILED)
+            raise FailureError(f"no trial is done: {found.why}; see {report}")
     return close(plan, folder, found, flags)
 
 
@@ -173,12 +168,9 @@ def close(plan: Plan, folder: StudyFolder, found: "Found", flags: TuneFlags) -> 
             write_settings(recipe, settings, recipe_comment(folder, found))
         except UserError as error:  # the result is printed all the same
             recipe, failure = None, str(error)
-    if flags.json:
-        print_json(to_json(folder, found, recipe))
-    elif found.verdict is not None:
-        show_result(folder, found, recipe, plain=flags.plain)
+    give(to_json(folder, found, recipe), flags, lambda _, plain: show_result(folder, found, recipe, plain=plain))
     if failure:
-        return refuse(failure, as_json=False)
+        return refuse(failure, as_json=False, code=BAD_INPUT)
     return DONE if found.stopped is None else RESUMABLE
 
 

@@ -1,6 +1,5 @@
 """What `redline tune` prints: a live table or lines during a search, then the result."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from redline.cli.displays import Lines, LivePanel, framed, render_progress
-from redline.cli.output import is_plain, print_table
+from redline.cli.output import print_table
 from redline.tune.goals import Goal, RunResult, describe_run
-from redline.tune.search import SearchView, TrialView, describe_settings, describe_value
-from redline.tune.space import Space
+from redline.tune.search import Found, SearchView, TrialView
+from redline.tune.space import Space, describe_settings, describe_value
 from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
-from redline.tune.tuner import Found
 from redline.units import duration
 
 LINE_INTERVAL_S = 30.0
@@ -29,7 +27,6 @@ class TuneDisplay:
     def __init__(self, display: LivePanel | Lines, title: str) -> None:
         self._display = display
         self._title = title
-        self._next_s = time.monotonic() + LINE_INTERVAL_S
 
     @property
     def is_closed(self) -> bool:
@@ -44,9 +41,8 @@ class TuneDisplay:
         """Redraw the panel, or print a line if the last one is old enough."""
         if isinstance(self._display, LivePanel):
             self._display.draw(render_search(self._title, view))
-        elif time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + LINE_INTERVAL_S
-            self._display.note(render_line(view))
+        else:
+            self._display.show_line(render_line(view), LINE_INTERVAL_S)
 
 
 def render_search(title: str, view: SearchView) -> RenderableType:
@@ -168,7 +164,7 @@ def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain
         for result in results
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "run")
-    print_table(head, rows, plain=is_plain(plain=plain), numeric=(1, 3, 4))
+    print_table(head, rows, plain=plain, numeric=(1, 3, 4))
     for failure in found.verdict.repeated:
         print(f"failed before and trained again: {failure}")
     print(

@@ -8,7 +8,18 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from redline.cli.displays import Lines, LivePanel, framed, open_display, render_line, render_panel
+from redline.cli.displays import (
+    Fact,
+    Lines,
+    LivePanel,
+    framed,
+    join_facts,
+    known,
+    known_size,
+    open_display,
+    render_line,
+    render_panel,
+)
 from redline.cli.main import DONE
 from redline.cli.output import draw_facts, print_json
 from redline.cli.parsing import Run, parse
@@ -16,16 +27,13 @@ from redline.jsonl import Row, plain_text, tamed
 from redline.monitor.hardware import flat
 from redline.runs.locating import FollowedRun, locate_run, newest_recorded
 from redline.runtime.gauges import Gauges
-from redline.units import duration, size
+from redline.units import duration
 
 LOOK_INTERVAL_S = 0.5
-LINE_INTERVAL_S = 5.0
 EARLIER_EVENTS_SHOWN = 8
 MOST_CORES_SHOWN, MOST_ROLES_SHOWN = 16, 8
 IN_READING = ("load_average_1m", "memory_available_bytes", "disk_free_bytes")  # a reading shows these too
 NOT_SHOWN = ("schema", "event", "unix_s", "time_s", "steps", "trace")  # of an event without words of its own
-
-Fact = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def run(args: Sequence[str]) -> int:
         print_json(to_json(followed, events))
         return DONE
     title = title_of(followed)
-    with suppress(KeyboardInterrupt), open_display(title, plain=flags.plain) as display:
+    with suppress(KeyboardInterrupt), open_display(title, flags) as display:
         if isinstance(display, Lines):
             display.note(title)
         watch(followed, events, display)
@@ -73,16 +81,15 @@ def to_json(followed: FollowedRun, events: Sequence[Row]) -> dict[str, object]:
 
 def watch(followed: FollowedRun, events: Sequence[Row], display: LivePanel | Lines) -> None:
     """Show a run until it ends: redraw the panel, or print a line every few seconds."""
-    new_events, shown, next_s = events[-EARLIER_EVENTS_SHOWN:], "", 0.0
+    new_events = events[-EARLIER_EVENTS_SHOWN:]
     while not display.is_closed:
         for row in new_events:
             display.note(describe_event(row))
-        is_over, line = followed.status.state != "running", line_of(followed)
+        is_over = followed.status.state != "running"
         if isinstance(display, LivePanel):
             display.draw(panel_of(followed))
-        elif line != shown and (is_over or time.monotonic() >= next_s):
-            display.note(line)
-            shown, next_s = line, time.monotonic() + LINE_INTERVAL_S
+        else:
+            display.show_line(line_of(followed), is_last=is_over)
         if is_over:
             break
         time.sleep(LOOK_INTERVAL_S)
@@ -124,9 +131,8 @@ def facts_of(followed: FollowedRun) -> list[Fact]:
 
 def line_of(followed: FollowedRun) -> str:
     """Write the newest reading and hardware sample as one line."""
-    reading, facts = reading_of(followed), facts_of(followed)
-    parts = [*([] if reading is None else [render_line(reading)]), *(f"{name}: {text}" for name, text in facts)]
-    return " | ".join(parts)
+    reading = reading_of(followed)
+    return join_facts([*([] if reading is None else [("", render_line(reading))]), *facts_of(followed)])
 
 
 def state_of(followed: FollowedRun) -> str:
@@ -164,40 +170,35 @@ def hardware_facts(row: Row | None, *, pss_bytes: float | None, beside_reading: 
 
 def _cores(numbers: Mapping[str, float], whose: str) -> list[str]:
     busy = [share for name, share in numbers.items() if name.startswith("core_busy.")]
-    used, machine, load = (numbers.get(key) for key in ("cpu_cores_used", "machine_cpu_cores_used", "load_average_1m"))
     of = f" of {len(busy)} cores" if busy else ""
-    return [
-        *([] if used is None else [f"{whose} {used:.2f}{of}"]),
-        *([] if machine is None else [f"all processes {machine:.2f}"]),
-        *([f"each {_shares(busy)}"] if busy else []),
-        *([] if load is None else [f"load {load:.1f}"]),
-    ]
-
-
-def _shares(busy: Sequence[float]) -> str:
-    if len(busy) <= MOST_CORES_SHOWN:
-        return " ".join(f"{share:.0%}" for share in busy)
-    return f"{min(busy):.0%} to {max(busy):.0%}"
+    each = None
+    if busy:
+        few = len(busy) <= MOST_CORES_SHOWN
+        each = " ".join(f"{share:.0%}" for share in busy) if few else f"{min(busy):.0%} to {max(busy):.0%}"
+    return known(
+        (f"{whose} {{:.2f}}{of}", numbers.get("cpu_cores_used")),
+        ("all processes {:.2f}", numbers.get("machine_cpu_cores_used")),
+        ("each {}", each),
+        ("load {:.1f}", numbers.get("load_average_1m")),
+    )
 
 
 def _memory(numbers: Mapping[str, float], pss_bytes: float | None) -> list[str]:
-    values = (
-        (numbers.get("rss_bytes"), "resident"),
-        (pss_bytes, "PSS"),
-        (numbers.get("shared_bytes"), "shared"),
-        (numbers.get("memory_available_bytes"), "available"),
-        (numbers.get("shm_used_bytes"), "in /dev/shm"),
+    return known(
+        ("{} resident", known_size(numbers.get("rss_bytes"))),
+        ("{} PSS", known_size(pss_bytes)),
+        ("{} shared", known_size(numbers.get("shared_bytes"))),
+        ("{} available", known_size(numbers.get("memory_available_bytes"))),
+        ("{} in /dev/shm", known_size(numbers.get("shm_used_bytes"))),
     )
-    return [f"{size(value)} {what}" for value, what in values if value is not None]
 
 
 def _disk(numbers: Mapping[str, float]) -> list[str]:
-    rates = (("read", "read_bytes_per_s"), ("written", "write_bytes_per_s"))
-    free = numbers.get("disk_free_bytes")
-    return [
-        *(f"{size(numbers[key])}/s {what}" for what, key in rates if key in numbers),
-        *([] if free is None else [f"{size(free)} free"]),
-    ]
+    return known(
+        ("{}/s read", known_size(numbers.get("read_bytes_per_s"))),
+        ("{}/s written", known_size(numbers.get("write_bytes_per_s"))),
+        ("{} free", known_size(numbers.get("disk_free_bytes"))),
+    )
 
 
 def _roles(row: Row, numbers: Mapping[str, float]) -> dict[str, list[str]]:
@@ -205,37 +206,35 @@ def _roles(row: Row, numbers: Mapping[str, float]) -> dict[str, list[str]]:
     roles = row.get("roles")
     if not isinstance(roles, dict) or len(roles) < 2:
         return {}
-    facts = {}
-    for role in list(roles)[:MOST_ROLES_SHOWN]:
-        used, rss = numbers.get(f"roles.{role}.cpu_cores_used"), numbers.get(f"roles.{role}.rss_bytes")
-        cores = [] if used is None else [f"{used:.2f} cores"]
-        facts[plain_text(role)] = [*cores, *([] if rss is None else [size(rss)])]
-    return facts
+    return {
+        plain_text(role): known(
+            ("{:.2f} cores", numbers.get(f"roles.{role}.cpu_cores_used")),
+            ("{}", known_size(numbers.get(f"roles.{role}.rss_bytes"))),
+        )
+        for role in list(roles)[:MOST_ROLES_SHOWN]
+    }
 
 
 def _gpus(row: Row, numbers: Mapping[str, float]) -> dict[str, list[str]]:
     gpus = row.get("gpus")
-    known = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
-    places = [gpu.get("index", place) for place, gpu in enumerate(known)]
-    return {plain_text(f"GPU {at}"): _gpu(gpu, f"gpus.{at}.", numbers) for at, gpu in zip(places, known, strict=True)}
+    found = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    places = [gpu.get("index", place) for place, gpu in enumerate(found)]
+    return {plain_text(f"GPU {at}"): _gpu(gpu, f"gpus.{at}.", numbers) for at, gpu in zip(places, found, strict=True)}
 
 
 def _gpu(gpu: Mapping[str, Any], prefix: str, numbers: Mapping[str, float]) -> list[str]:
     values = {name.removeprefix(prefix): value for name, value in numbers.items() if name.startswith(prefix)}
-    used, total = values.get("memory_used_bytes"), values.get("memory_total_bytes")
-    shown = (
-        ("utilisation_percent", "{:.0f} % busy"),
-        ("power_w", "{:.0f} W"),
-        ("temperature_c", "{:.0f} °C"),
-        ("clock_sm_mhz", "{:.0f} MHz"),
+    total, reasons = known_size(values.get("memory_total_bytes")), gpu.get("throttle_reasons")
+    slowed = ", ".join(map(str, reasons)) if isinstance(reasons, list) and reasons else None
+    return known(
+        ("{}", plain_text(gpu["name"]) if gpu.get("name") else None),
+        ("{:.0f} % busy", values.get("utilisation_percent")),
+        ("{:.0f} W", values.get("power_w")),
+        ("{:.0f} °C", values.get("temperature_c")),
+        ("{:.0f} MHz", values.get("clock_sm_mhz")),
+        ("{}" if total is None else f"{{}} of {total}", known_size(values.get("memory_used_bytes"))),
+        ("slowed by {}", None if slowed is None else plain_text(slowed)),
     )
-    reasons = gpu.get("throttle_reasons")
-    return [
-        *([plain_text(gpu["name"])] if gpu.get("name") else []),
-        *(text.format(values[key]) for key, text in shown if key in values),
-        *([] if used is None else [f"{size(used)}{'' if total is None else f' of {size(total)}'}"]),
-        *([plain_text(f"slowed by {', '.join(map(str, reasons))}")] if isinstance(reasons, list) and reasons else []),
-    ]
 
 
 # what happened

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv as Emulator
@@ -17,9 +17,9 @@ from gymnasium.vector import AutoresetMode
 
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.receiver import Answer, Receiver
-from redline.envs.vector import EnvError, Progress, State, checked_actions
-from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
+from redline.envs.vector import EnvError, State, checked_actions
+from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, Progress, VectorStep
+from redline.worker import Worker
 
 if TYPE_CHECKING:
     from redline.envs.atari_games import AtariGame, AtariProtocol
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 SEED_INTERVAL_STEPS = 10_000
 _NOOP = 0
 _NO_SEED = -1  # to the emulator: reset, and continue with its own random numbers
-
-_T = TypeVar("_T")
 
 
 class _Standing(NamedTuple):  # made at every step: a dataclass would take several times as long
@@ -76,10 +74,10 @@ class AtariVectorEnv:
         self._seed_interval_steps = seed_interval_steps
         self._recv_timeout_s = recv_timeout_s
         self._ledger = Ledger(num_envs, num_actions=self.spec.num_actions, run_seed=seed)
-        self._receiver = Receiver(f"receive {game.name}")
+        self._worker = Worker(f"receive {game.name}")
         self._standing: _Standing | None = None
         self._actions: IntArray = np.full(num_envs, _NOOP, np.int64)  # [N] the last ones sent
-        self._pending: Answer[_Emulated] | None = None
+        self._pending: int | None = None  # ticket of the step that was sent and not received
         self._is_hung = False
 
     @property
@@ -105,8 +103,9 @@ class AtariVectorEnv:
         """Begin an episode in every lane from its next seed."""
         self._refuse_pending("reset")
         self._ledger.reseed(np.ones(self.num_envs, np.bool_))
-        self._standing = self._run(partial(self._reset_lanes, self._ledger.seed))
-        return self._standing.frames
+        standing: _Standing = self._run(partial(self._reset_lanes, self._ledger.seed))
+        self._standing = standing
+        return standing.frames
 
     def send(self, actions: IntArray) -> None:
         """Start one step of every lane, and the wait for it."""
@@ -115,14 +114,14 @@ class AtariVectorEnv:
         self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
         self._ledger.record(self._actions)
         # the waiting thread is ready before the emulators begin, and does not take a core from them
-        self._pending = self._receiver.submit(self._collect)
+        self._pending = self._worker.submit(self._collect)
         self._emulator.send(self._actions)
 
     def recv(self) -> VectorStep:
         """Return the results of the step; RuntimeError if the emulators do not answer."""
         if self._pending is None:
             raise RuntimeError(f"{self.spec.name}: recv() follows send(), once")
-        step = self._await(self._pending, self._recv_timeout_s)
+        step: _Emulated = self._await(self._pending, self._recv_timeout_s)
         self._pending = None
         before = self._now()
         self._standing = step.standing
@@ -154,7 +153,7 @@ class AtariVectorEnv:
 
     def close(self) -> None:
         """End the waiting thread; emulators that hang stay until the process ends, and do not delay it."""
-        self._receiver.close(0.0 if self._is_hung else self._recv_timeout_s)
+        self._worker.close(0.0 if self._is_hung else self._recv_timeout_s)
         if not self._is_hung:
             self._emulator.close()
 
@@ -163,7 +162,7 @@ class AtariVectorEnv:
         steps = self._ledger.steps
         total = int(steps.max())
         joins = total - steps  # [N] the step before which a lane is reset with its seed
-        standing = self._run(partial(self._reset_lanes, np.where(joins == 0, self._ledger.seed, _NO_SEED)))
+        standing: _Standing = self._run(partial(self._reset_lanes, np.where(joins == 0, self._ledger.seed, _NO_SEED)))
         script = self._ledger.script(joins, idle=_NOOP)  # [T, N]
         for t in range(total):
             if t in joins[joins > 0]:
@@ -219,13 +218,13 @@ class AtariVectorEnv:
         goes_on = ~(step.terminated | step.truncated)
         return goes_on & (step.lives > 0) & (step.lives < before.info["lives"])
 
-    def _run(self, job: Callable[[], _T]) -> _T:
+    def _run(self, job: Callable[[], Any]) -> Any:
         seeding_s = 2.0 * self.num_envs  # a seeded reset loads the ROM anew: 0.13 s each on a free core
-        return self._await(self._receiver.submit(job), self._recv_timeout_s + seeding_s)
+        return self._await(self._worker.submit(job), self._recv_timeout_s + seeding_s)
 
-    def _await(self, answer: Answer[_T], timeout_s: float) -> _T:
+    def _await(self, ticket: int, timeout_s: float) -> Any:
         try:
-            return answer.result(timeout_s)
+            return self._worker.result(ticket, timeout_s)
         except TimeoutError:
             self._is_hung = True
             raise EnvError(

@@ -18,16 +18,16 @@ from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 
 from redline.envs import probe
 from redline.envs.atari import SEED_INTERVAL_STEPS
-from redline.envs.atari_games import atari_ids, find_game, pascal
+from redline.envs.atari_games import AtariGame, atari_ids, find_game, pascal
 from redline.envs.classic import Draw, GymEnv, GymnasiumEnv, MakeEnv, MakeVector, Presets, gymnasium_env
 from redline.envs.config import EnvConfig
-from redline.envs.vector import EnvKind, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.errors import UserError, nearest, unknown_name
 from redline.types import EnvSpec
 
 probe.register()
 
-_gymnasium_envs: dict[str, EnvKind] = {}  # found so far: each is made once to read its spaces
+EnvKind = AtariGame | GymnasiumEnv  # the env of an id: how to make it, its presets, its rules
 ENTRY_POINTS = "redline.envs"  # group: each names a Suite, and its name stands before the slash of an id
 
 _registered: dict[str, EnvKind] = {}  # by scripts, for this process
@@ -36,7 +36,13 @@ _typed: set[str] = set()  # ids whose module may be imported
 
 def resolve(env_id: str) -> EnvKind:
     """Return the env of an id, or raise UserError with the nearest names."""
-    return find_foreign(env_id) or find_game(env_id) or _find_in_gymnasium(env_id)
+    if env_id in _registered:
+        return _registered[env_id]
+    if ":" in env_id:
+        return _find_in_module(env_id)
+    if env_id.partition("/")[0] in _suite_points() and "/" in env_id:
+        return _find_in_suite(env_id)
+    return find_game(env_id) or _find_in_gymnasium(env_id)
 
 
 def make_vector_env(
@@ -57,9 +63,8 @@ def env_spec(config: EnvConfig) -> EnvSpec:
     return resolve(config.id).spec(config)
 
 
+@cache  # each is made once to read its spaces
 def _find_in_gymnasium(env_id: str) -> EnvKind:
-    if env_id in _gymnasium_envs:
-        return _gymnasium_envs[env_id]
     try:
         spec = gymnasium.spec(env_id)
     except gymnasium.error.Error:
@@ -67,7 +72,7 @@ def _find_in_gymnasium(env_id: str) -> EnvKind:
     if spec.entry_point == "ale_py.env:AtariEnv":
         game = pascal(spec.kwargs["game"])
         raise UserError(f"env {env_id!r} follows no known protocol: use {game}NoFrameskip-v4 or ALE/{game}-v5")
-    return _gymnasium_envs.setdefault(env_id, gymnasium_env(env_id))
+    return gymnasium_env(env_id)
 
 
 def other_ids() -> list[str]:
@@ -91,18 +96,6 @@ class Suite:
     presets: Presets = field(default_factory=dict)  # settings that an algorithm starts with, or `any` of them
     draw: Draw | None = None  # a picture [H, W, 3] of an env's state, instead of what it renders
     vector: Callable[..., Any] | None = None  # a vector of envs by name, instead of copies stepped one by one
-
-    def find(self, prefix: str, name: str) -> EnvKind:
-        """Return the env of that name."""
-        if name not in self.names:
-            raise unknown_name("env", f"{prefix}/{name}", [f"{prefix}/{known}" for known in self.names])
-        return GymnasiumEnv(
-            f"{prefix}/{name}",
-            partial(self.make, name),
-            self.presets,
-            draw=self.draw,
-            vector=None if self.vector is None else partial(self.vector, name),
-        )
 
 
 def register_env(
@@ -134,24 +127,14 @@ def allow_module(env_id: str) -> None:
         _typed.add(env_id)
 
 
-def may_import(env_id: str) -> bool:
-    """Tell whether the module in an id may be imported: the user typed it, or it is imported already."""
-    return env_id in _typed or env_id.partition(":")[0] in sys.modules
-
-
-def find_foreign(env_id: str) -> EnvKind | None:
-    """Return the env of an id that a script, a package or a module brings; None if there is none."""
-    if env_id in _registered:
-        return _registered[env_id]
-    if ":" in env_id:
-        return _find_in_module(env_id)
-    prefix, slash, name = env_id.partition("/")
-    return _find_in_suite(prefix, name) if slash and prefix in _suite_points() else None
-
-
 @cache
-def _find_in_suite(prefix: str, name: str) -> EnvKind:
-    return load_suite(prefix).find(prefix, name)
+def _find_in_suite(env_id: str) -> EnvKind:
+    prefix, _, name = env_id.partition("/")
+    suite = load_suite(prefix)
+    if name not in suite.names:
+        raise unknown_name("env", env_id, [f"{prefix}/{known}" for known in suite.names])
+    vector = None if suite.vector is None else partial(suite.vector, name)
+    return GymnasiumEnv(env_id, partial(suite.make, name), suite.presets, draw=suite.draw, vector=vector)
 
 
 def suite_names() -> list[str]:
@@ -190,7 +173,7 @@ def _suite_points() -> dict[str, EntryPoint]:
 def _find_in_module(env_id: str) -> EnvKind:
     """Import a module, which registers its envs with Gymnasium, and return the one of this id."""
     module, _, name = env_id.partition(":")
-    if not may_import(env_id):
+    if env_id not in _typed and module not in sys.modules:
         raise UserError(
             f"env {env_id!r} names a module, which is not imported because a file says so: type --env {env_id},"
             f" or import {module} in a script first"

@@ -17,9 +17,9 @@ from gymnasium.spaces import Box, Discrete
 
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import Ledger, checksums
-from redline.envs.vector import EnvError, Progress, State, VectorEnv, checked_actions
+from redline.envs.vector import EnvError, State, VectorEnv, checked_actions
 from redline.errors import UserError
-from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, IntArray, VectorStep
+from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, IntArray, Progress, VectorStep
 
 GymEnv = gymnasium.Env[Any, Any]
 MakeEnv = Callable[..., GymEnv]  # takes options of Gymnasium, such as render_mode
@@ -297,7 +297,7 @@ def frame_converter(space: Box) -> Callable[[Any], Array]:
 
     def to_frame(observation: Any) -> Array:
         picture = np.asarray(observation, np.uint8)
-        if picture.ndim == 3 and not _has_channels_first(space.shape):
+        if picture.ndim == 3 and space.shape[0] >= space.shape[-1]:  # more pixels each way than channels
             picture = np.moveaxis(picture, -1, 0)
         if picture.ndim == 3 and len(picture) == 1:
             picture = picture[0]
@@ -305,7 +305,3 @@ def frame_converter(space: Box) -> Callable[[Any], Array]:
         return np.array(picture * BYTE if is_boolean else picture, order="C")
 
     return to_frame
-
-
-def _has_channels_first(shape: tuple[int, ...]) -> bool:
-    return shape[0] < shape[-1]  # a picture has more pixels each way than channels

@@ -208,8 +208,8 @@ class Counting(gymnasium.Env[Array, np.int64]):
 class Stamped(gymnasium.Env[Array, np.int64]):
     """Pictures that tell seed and step of their episode by every pixel: a row that is not whole shows it.
 
-    Reward and ends follow from seed, step and action alone, so `stamped_row_error` needs nothing but the row. Episodes
-    last 3 … 60 steps, half of them are cut by truncation.
+    Reward and ends follow from seed, step and action alone, so a row can be checked by itself. Episodes last 3 … 60
+    steps, half of them are cut by truncation.
     """
 
     observation_space = Box(0, 255, STAMPED_SHAPE, np.uint8)
@@ -234,37 +234,11 @@ def stamped_frame(seed: int, step: int) -> Array:
     return pixels.reshape(STAMPED_SHAPE)
 
 
-def read_stamp(frame: Array) -> tuple[int, int] | None:
-    """Return seed and step of a picture, or None if any pixel is not as it should be."""
-    seed, step = np.ascontiguousarray(frame).reshape(-1)[:STAMP_BYTES].view("<u4").tolist()
-    return (seed, step) if np.array_equal(frame, stamped_frame(seed, step)) else None
-
-
 def stamped_outcome(seed: int, step: int, action: int) -> tuple[float, bool, bool]:
     """Return reward, terminated and truncated of what is done at a step."""
     is_last = step + 1 == 3 + seed % 58
     is_cut = seed // 58 % 2 == 1
     return ((seed + 7 * step + 3 * action) % 17 - 8) / 8, is_last and not is_cut, is_last and is_cut
-
-
-def stamped_row_error(
-    frames: Array, *, action: int, reward: float, terminated: bool, truncated: bool | None = None
-) -> str | None:
-    """Say what is wrong with a row of K + 1 frames: the state, of zeros before an episode, and the frame that follows.
-
-    Where it can't be told whether an episode was cut, `truncated` is None.
-    """
-    stamp = read_stamp(frames[-2])
-    if stamp is None:
-        return "the newest frame of the state is torn"
-    seed, step = stamp
-    for age in range(-1, len(frames) - 1):
-        expected = stamped_frame(seed, step - age) if age <= step else np.zeros(STAMPED_SHAPE, np.uint8)
-        if not np.array_equal(frames[-2 - age], expected):
-            return f"frame {-age} from step {step} of episode {seed} is {read_stamp(frames[-2 - age]) or 'torn'}"
-    outcome = stamped_outcome(seed, step, action)
-    told = (reward, terminated, outcome[2] if truncated is None else truncated)
-    return None if told == outcome else f"step {step} of episode {seed} gives {outcome}, not {told}"
 
 
 class SleepyCartPole(CartPoleEnv):

@@ -1,15 +1,12 @@
-"""What an env offers, and what a vector of such envs promises: N lanes, each in its own episode."""
+"""What a vector of envs promises: N lanes, each in its own episode."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from redline.envs.config import EnvConfig
-from redline.types import Adjustment, Array, EnvSpec, IntArray, VectorStep
+from redline.types import Array, EnvSpec, IntArray, Progress, VectorStep
 
 State = dict[str, Array]
-Progress = Callable[[float], None]
 
 
 class EnvError(RuntimeError):
@@ -69,47 +66,6 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Free threads and memory."""
-
-
-class EnvKind(Protocol):
-    """The env of an id: how to make it, its presets, and its rules."""
-
-    @property
-    def name(self) -> str:
-        """A short name, safe for a folder."""
-
-    @property
-    def gymnasium_id(self) -> str:
-        """The canonical id."""
-
-    @property
-    def frame_skip(self) -> int:
-        """Emulator frames in one step, unless the user sets another number."""
-
-    @property
-    def rules(self) -> str:
-        """The rules in training, in one sentence."""
-
-    @property
-    def evaluation_rules(self) -> str:
-        """The rules in evaluation."""
-
-    def spec(self, config: EnvConfig) -> EnvSpec:
-        """Return what a network and a replay memory must know."""
-
-    def effective(self, config: EnvConfig) -> tuple[EnvConfig, list[Adjustment]]:
-        """Return the effective settings, and the changes to what was asked for."""
-
-    def presets(self, algorithm: str) -> Mapping[str, Any]:
-        """Return an algorithm's defaults for this env, in the form of a --config file."""
-
-    def action_names(self, num_actions: int) -> Sequence[str]:
-        """Return a name for each action."""
-
-    def make_vector(
-        self, config: EnvConfig, *, num_envs: int, seed: int, threads: int, seed_interval_steps: int
-    ) -> VectorEnv:
-        """Return N lanes; emulators use `threads`. A seeded reset comes at the first episode end after the interval."""
 
 
 def checked_actions(actions: Array, *, num_envs: int, num_actions: int) -> IntArray:

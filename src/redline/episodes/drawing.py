@@ -52,7 +52,7 @@ def enlarge(image: Array, scale: int) -> Array:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Where tiles of one size lie on a page, in pixels; rows are filled one after the other."""
+    """Where tiles of one size lie on a page, in pixels."""
 
     count: int
     columns: int
@@ -63,15 +63,23 @@ class Tiles:
     margin: int  # left and right
     top: int = 0
     bottom: int = 0
+    fills_columns: bool = False  # one column after the other, instead of rows
+
+    @property
+    def rows(self) -> int:
+        """Tiles below each other."""
+        return ceil(self.count / self.columns)
 
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the page."""
         width = 2 * self.margin + self.columns * (self.width + self.gap) - self.gap
-        rows = ceil(self.count / self.columns)
-        return width, self.top + rows * (self.height + self.caption) + self.bottom
+        return width, self.top + self.rows * (self.height + self.caption) + self.bottom
 
     def corner(self, place: int) -> tuple[int, int]:
         """Return left and top of a tile."""
-        row, column = divmod(place, self.columns)
+        if self.fills_columns:
+            column, row = divmod(place, self.rows)
+        else:
+            row, column = divmod(place, self.columns)
         return self.margin + column * (self.width + self.gap), self.top + row * (self.height + self.caption)

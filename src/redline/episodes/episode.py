@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -21,14 +21,14 @@ from redline.types import Array
 EPISODE = 2  # kind of block
 CHECK_EVERY_STEPS = 64
 MAX_ACTIONS = 64_000_000  # of one record; an episode can be as long as --env.max-episode-frames
-MAX_META_BYTES = 64 * 1024
+MAX_DESCRIPTION_BYTES = 64 * 1024
 MAX_VALUES_BYTES = 256 * 1024**2
 
-_META_LENGTH = struct.Struct("<I")
+_DESCRIPTION_LENGTH = struct.Struct("<I")
 _ACTION_TYPES = {1: "<u1", 2: "<u2", 4: "<u4"}
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-MetaT = TypeVar("MetaT")
+DescriptionT = TypeVar("DescriptionT")
 
 
 class RecordingError(ValueError):
@@ -67,22 +67,35 @@ class Trace:
         return self.seed_offset_steps + self.length_steps
 
 
-@dataclass(frozen=True)
-class RecordedEpisode:
-    """A trace, and when and by whom it was played."""
+class Played(msgspec.Struct, frozen=True):
+    """The first description of a record: when and by whom an episode was played."""
 
-    role: str
-    steps: int  # of the run, when it ended
+    role: Annotated[str, msgspec.Meta(max_length=100)]
     unix_s: float
-    trace: Trace
-    has_values: bool
-    evaluation: int | None = None  # number of the evaluation it belongs to
-    weights_steps: int | None = None  # steps of the run at which the weights were taken, if not the newest
+    evaluation: Count | None = None  # number of the evaluation it belongs to
+    weights_steps: Count | None = None  # steps of the run at which the weights were taken, if not the newest
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The second description of a record: a trace without its parts."""
+
+    lane: Count
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    seed_offset_steps: Count
+    length_steps: Count
+    total_reward: float = msgspec.field(name="return")
+    truncated: bool
+    actions_from: Count
+    action_bytes: Literal[1, 2, 4]
+    actions_crc32: Count
+    checks_from: Count
+    values_per_step: Count
+    sizes: tuple[Count, Count, Count]  # bytes of actions, checks and values
 
     @property
-    def address(self) -> Address:
-        """Return where it began."""
-        return Address(self.role, self.trace.lane, self.trace.reset_seed, self.trace.seed_offset_steps)
+    def end_steps(self) -> int:
+        """Steps from the seeded reset to the episode's end."""
+        return self.seed_offset_steps + self.length_steps
 
 
 def frame_checksum(frame: Array) -> int:
@@ -124,115 +137,73 @@ def encode_trace(trace: Trace) -> bytes:
         "sizes": [len(part) for part in parts],
     }
     text = json.dumps(meta, separators=(",", ":"), allow_nan=False).encode()
-    return b"".join([_META_LENGTH.pack(len(text)), text, *parts])
+    return b"".join([_DESCRIPTION_LENGTH.pack(len(text)), text, *parts])
 
 
 def encode_episode(trace: bytes, **played: object) -> bytes:
     """Return the payload of a block: `played` (role, time, …) and an encoded trace."""
     text = json.dumps(played, separators=(",", ":"), allow_nan=False).encode()
-    return _META_LENGTH.pack(len(text)) + text + trace
+    return _DESCRIPTION_LENGTH.pack(len(text)) + text + trace
 
 
-class _Played(msgspec.Struct):
-    """The first description of a payload: when and by whom an episode was played."""
-
-    role: Annotated[str, msgspec.Meta(max_length=100)]
-    unix_s: float
-    evaluation: Count | None = None
-    weights_steps: Count | None = None
-
-
-class _Meta(msgspec.Struct):
-    """The second description of a payload: the trace without its parts."""
-
-    lane: Count
-    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-    seed_offset_steps: Count
-    length_steps: Count
-    total_reward: float = msgspec.field(name="return")
-    truncated: bool
-    actions_from: Count
-    action_bytes: Literal[1, 2, 4]
-    actions_crc32: Count
-    checks_from: Count
-    values_per_step: Count
-    sizes: tuple[Count, Count, Count]  # bytes of actions, checks and values
-
-
-def decode_episode(payload: bytes, *, steps: int, with_parts: bool = True) -> RecordedEpisode:
-    """Return the episode of a block; RecordingError where it can't be one, before anything large is made.
-
-    Without its parts it has no actions, checks and values: a list of thousands need not be unpacked.
-    """
+def decode_header(payload: bytes) -> tuple[Played, Header, bytes]:
+    """Return the descriptions of a block's episode and its packed parts; RecordingError where it can't be one."""
     try:
-        played, rest = _take_meta(payload, _Played)
-        meta, rest = _take_meta(rest, _Meta)
-        return RecordedEpisode(
-            role=played.role,
-            steps=steps,
-            unix_s=played.unix_s,
-            trace=_decode_trace(meta, rest, with_parts=with_parts),
-            has_values=meta.values_per_step > 0,
-            evaluation=played.evaluation,
-            weights_steps=played.weights_steps,
-        )
-    except (ValueError, zlib.error, struct.error, msgspec.MsgspecError, RecursionError) as error:
+        played, rest = _take_description(payload, Played)
+        header, parts = _take_description(rest, Header)
+    except (ValueError, struct.error, msgspec.MsgspecError, RecursionError) as error:
         raise RecordingError(f"no recorded episode: {error}") from error
-
-
-def _decode_trace(meta: _Meta, body: bytes, *, with_parts: bool) -> Trace:
-    length, width, per_step = meta.length_steps, meta.action_bytes, meta.values_per_step
-    num_actions = meta.seed_offset_steps + length - meta.actions_from
+    length, num_actions = header.length_steps, header.end_steps - header.actions_from
     if not 1 <= length <= num_actions <= MAX_ACTIONS:
-        raise RecordingError(f"{num_actions} actions for {length} steps")
-    if length * per_step * 2 > MAX_VALUES_BYTES:
-        raise RecordingError(f"{per_step} values for each of {length} steps")
-    if sum(meta.sizes) != len(body):
-        raise RecordingError("its parts do not add up")
-    if meta.sizes[1] != 8 * (num_checks(length) - meta.checks_from):
-        raise RecordingError(f"{meta.sizes[1]} bytes of checks for {length} steps")
-    trace = Trace(
-        lane=meta.lane,
-        reset_seed=meta.seed,
-        seed_offset_steps=meta.seed_offset_steps,
-        length_steps=length,
-        total_reward=meta.total_reward,
-        is_truncated=meta.truncated,
-        actions_from=meta.actions_from,
-        actions=np.zeros(0, _ACTION_TYPES[width]),
-        checks_from=meta.checks_from,
-        checks=np.zeros((0, 2), "<u4"),
-    )
-    if not with_parts:
-        return trace
-    values_at = meta.sizes[0] + meta.sizes[1]
-    packed, checks, values = body[: meta.sizes[0]], body[meta.sizes[0] : values_at], body[values_at:]
-    actions = _inflate(packed, num_actions * width)
-    if zlib.crc32(actions) != meta.actions_crc32:
-        raise RecordingError("its actions are not those that were recorded")
-    thoughts: Array | None = None
+        raise RecordingError(f"no recorded episode: {num_actions} actions for {length} steps")
+    if length * header.values_per_step * 2 > MAX_VALUES_BYTES:
+        raise RecordingError(f"no recorded episode: {header.values_per_step} values for each of {length} steps")
+    if sum(header.sizes) != len(parts) or header.sizes[1] != 8 * (num_checks(length) - header.checks_from):
+        raise RecordingError(f"no recorded episode: parts of {header.sizes} bytes for {length} steps")
+    return played, header, parts
+
+
+def decode_trace(payload: bytes) -> Trace:
+    """Return the episode of a block; RecordingError where it can't be one, before anything large is made."""
+    _, header, parts = decode_header(payload)
+    length, per_step = header.length_steps, header.values_per_step
+    values_at = header.sizes[0] + header.sizes[1]
+    actions = _inflate(parts[: header.sizes[0]], (header.end_steps - header.actions_from) * header.action_bytes)
+    if zlib.crc32(actions) != header.actions_crc32:
+        raise RecordingError("no recorded episode: its actions are not those that were recorded")
+    values: Array | None = None
     if per_step:
-        thoughts = np.frombuffer(_inflate(values, length * per_step * 2), "<f2").reshape(length, per_step)
-    return replace(
-        trace,
-        actions=np.frombuffer(actions, trace.actions.dtype),
-        checks=np.frombuffer(checks, "<u4").reshape(-1, 2),
-        values=thoughts,
+        values = np.frombuffer(_inflate(parts[values_at:], length * per_step * 2), "<f2").reshape(length, per_step)
+    return Trace(
+        lane=header.lane,
+        reset_seed=header.seed,
+        seed_offset_steps=header.seed_offset_steps,
+        length_steps=length,
+        total_reward=header.total_reward,
+        is_truncated=header.truncated,
+        actions_from=header.actions_from,
+        actions=np.frombuffer(actions, _ACTION_TYPES[header.action_bytes]),
+        checks_from=header.checks_from,
+        checks=np.frombuffer(parts[header.sizes[0] : values_at], "<u4").reshape(-1, 2),
+        values=values,
     )
 
 
-def _take_meta(data: bytes, kind: type[MetaT]) -> tuple[MetaT, bytes]:
-    (length,) = _META_LENGTH.unpack_from(data)
-    if length > min(MAX_META_BYTES, len(data) - _META_LENGTH.size):
+def _take_description(data: bytes, kind: type[DescriptionT]) -> tuple[DescriptionT, bytes]:
+    (length,) = _DESCRIPTION_LENGTH.unpack_from(data)
+    end = _DESCRIPTION_LENGTH.size + length
+    if length > MAX_DESCRIPTION_BYTES or end > len(data):
         raise RecordingError(f"a description of {length} bytes")
-    end = _META_LENGTH.size + length
-    return msgspec.json.decode(data[_META_LENGTH.size : end], type=kind), data[end:]
+    return msgspec.json.decode(data[_DESCRIPTION_LENGTH.size : end], type=kind), data[end:]
 
 
 def _inflate(data: bytes, size: int) -> bytes:
     """Decompress exactly `size` bytes, and never more."""
     inflater = zlib.decompressobj()
-    content = inflater.decompress(data, size + 1)
+    try:
+        content = inflater.decompress(data, size + 1)
+    except zlib.error as error:
+        raise RecordingError(f"no recorded episode: {error}") from error
     if len(content) != size or not inflater.eof:
-        raise RecordingError(f"{len(content)} bytes where {size} were compressed")
+        raise RecordingError(f"no recorded episode: {len(content)} bytes where {size} were compressed")
     return content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -12,10 +13,11 @@ from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import EpisodesUnderWay
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.episodes.episode import EPISODE, Trace, encode_episode, encode_trace, num_checks
 from redline.episodes.tracing import RecordingConfig, Tracer
 from redline.runs.blocks import encode_block
+from redline.types import Progress
 from redline.units import size
 
 USUAL_LENGTH_STEPS = 500  # an episode of random play: 190 of Breakout, 900 of Pong
@@ -126,52 +128,42 @@ def measure_recordings(
     To stop earlier would measure only short ones. With `values`, random values are recorded, too.
     """
     vector = make_vector_env(env, num_envs=num_envs, seed=seed, threads=threads)
+    steps_played = num_steps = num_episodes = num_bytes = 0
     try:
-        scale = _Scale(vector, RecordingConfig(record="all", record_values=values))
-        steps_played = scale.play(seconds=seconds, rng=np.random.default_rng(seed), progress=progress)
-        num_actions = vector.spec.num_actions
+        config = RecordingConfig(record="all", record_values=values)
+        for traces in _play_at_random(vector, config, seconds=seconds, seed=seed, progress=progress):
+            steps_played += num_envs
+            num_steps += sum(trace.length_steps for trace in traces)
+            num_episodes += len(traces)
+            num_bytes += sum(recorded_bytes(trace) for trace in traces)
     finally:
         vector.close()
-    if scale.num_episodes:
-        return MeasuredRecordings(scale.num_steps, scale.num_episodes, scale.recorded_bytes, is_measured=True)
+    if num_episodes:
+        return MeasuredRecordings(num_steps, num_episodes, num_bytes, is_measured=True)
     length = max(1, steps_played // num_envs)
-    each = _episode_bytes(length, length, num_actions, values=values)
+    each = _episode_bytes(length, length, vector.spec.num_actions, values=values)
     return MeasuredRecordings(length, 1, ceil(each), is_measured=False)
 
 
-class _Scale:
-    """Plays a vector env at random and measures the episodes that end."""
-
-    def __init__(self, env: VectorEnv, recording: RecordingConfig) -> None:
-        self._env = env
-        self._under_way = EpisodesUnderWay(env)
-        self._tracer = Tracer(env, recording, self._under_way)
-        self._has_values = recording.record_values
-        self.num_steps = self.num_episodes = self.recorded_bytes = 0
-
-    def play(self, *, seconds: float, rng: np.random.Generator, progress: Progress) -> int:
-        """Play, and return the steps of all lanes."""
-        env, lanes_ended = self._env, np.zeros(self._env.num_envs, np.bool_)
-        env.reset()
-        self._under_way.begin(~lanes_ended)
-        self._tracer.begin()
-        begun_s, steps_played = time.monotonic(), 0
-        while (share := (time.monotonic() - begun_s) / seconds) < 1.0 or not (lanes_ended.all() or share >= PATIENCE):
-            actions = rng.integers(env.spec.num_actions, size=env.num_envs)
-            values = rng.normal(size=(env.num_envs, env.spec.num_actions)) if self._has_values else None
-            self._tracer.acted(None if values is None else values.astype(np.float32))
-            env.send(actions)
-            step = env.recv()
-            lanes_ended |= step.ended
-            steps_played += env.num_envs
-            self._under_way.count(step)
-            for trace in self._tracer.stepped(step).values():
-                self._weigh(trace)
-            self._under_way.begin(step.ended)
-            progress(min(share, 1.0))
-        return steps_played
-
-    def _weigh(self, trace: Trace) -> None:
-        self.num_steps += trace.length_steps
-        self.num_episodes += 1
-        self.recorded_bytes += recorded_bytes(trace)
+def _play_at_random(
+    env: VectorEnv, recording: RecordingConfig, *, seconds: float, seed: int, progress: Progress
+) -> Iterator[Collection[Trace]]:
+    """Yield after each step the episodes that ended with it."""
+    rng, lanes_ended = np.random.default_rng(seed), np.zeros(env.num_envs, np.bool_)
+    under_way = EpisodesUnderWay(env)
+    tracer = Tracer(env, recording, under_way)
+    env.reset()
+    under_way.begin(~lanes_ended)
+    tracer.begin()
+    begun_s = time.monotonic()
+    while (share := (time.monotonic() - begun_s) / seconds) < 1.0 or not (lanes_ended.all() or share >= PATIENCE):
+        actions = rng.integers(env.spec.num_actions, size=env.num_envs)
+        shape = (env.num_envs, env.spec.num_actions)
+        tracer.acted(rng.normal(size=shape).astype(np.float32) if recording.record_values else None)
+        env.send(actions)
+        step = env.recv()
+        lanes_ended |= step.ended
+        under_way.count(step)
+        yield tracer.stepped(step).values()
+        under_way.begin(step.ended)
+        progress(min(share, 1.0))

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from redline.episodes.episode import EPISODE, Address, RecordedEpisode, RecordingError, decode_episode
+from redline.episodes.episode import (
+    EPISODE,
+    Address,
+    Header,
+    Played,
+    RecordingError,
+    Trace,
+    decode_header,
+    decode_trace,
+)
 from redline.episodes.setting import SETTING, Setting, decode_setting
 from redline.errors import UserError
 from redline.files import explain
 from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text
-from redline.runs.blocks import Damage, iterate_blocks, read_block
+from redline.runs.blocks import Block, Damage, iterate_blocks, read_block
 from redline.runs.directory import RECORDINGS
 from redline.types import Array
 
 PLAYED = "played.rec"
-# DOC """The episodes of a run as a reader names them: the rows that it wrote, each beside its recording."""
 EPISODES = "episodes.jsonl"
 POLICY = "policy"  # role of the episodes that `redline play --policy` made
 UNKNOWN = -1  # lane, key seed or offset that a row does not tell
@@ -33,24 +41,17 @@ class Entry:
     """A recorded episode without its actions, and where the record is."""
 
     index: int  # among all entries, in the order in which they were written
-    address: Address
     setting: int  # index of the one it was played with
     path: Path  # of the file that holds it
     offset: int  # of its block there
     steps: int  # of the run, when it ended
-    unix_s: float
-    length_steps: int
-    total_reward: float
-    is_truncated: bool
-    actions_from: int
-    evaluation: int | None
-    weights_steps: int | None
-    has_values: bool
+    played: Played
+    header: Header
 
     @property
-    def end_steps(self) -> int:
-        """Steps from the seeded reset to the episode's end."""
-        return self.address.seed_offset_steps + self.length_steps
+    def address(self) -> Address:
+        """Where it began."""
+        return Address(self.played.role, self.header.lane, self.header.seed, self.header.seed_offset_steps)
 
 
 @dataclass
@@ -70,12 +71,12 @@ class Library:
         index = self._by_address.get(address)
         return None if index is None else self.entries[index]
 
-    def load(self, entry: Entry) -> RecordedEpisode:
+    def load(self, entry: Entry) -> Trace:
         """Read a record whole."""
         block = read_block(entry.path, entry.offset)
         if block is None:
             raise RecordingError(f"the record at byte {entry.offset:,} of {entry.path} is gone")
-        return decode_episode(block.payload, steps=block.steps)
+        return decode_trace(block.payload)
 
     def setting_of(self, entry: Entry) -> Setting:
         """Return the setting of an episode."""
@@ -83,16 +84,14 @@ class Library:
 
     def before(self, entry: Entry) -> Entry | None:
         """Return the record with the actions before those of this one; None if this one begins at its seed."""
-        if entry.actions_from == 0:
+        actions_from, address = entry.header.actions_from, entry.address
+        if actions_from == 0:
             return None
-        address = entry.address
-        ending = self._by_end.get((address.role, address.lane, address.reset_seed, entry.actions_from), [])
+        ending = self._by_end.get((address.role, address.lane, address.reset_seed, actions_from), [])
         if place := bisect_left(ending, entry.index):
             return self.entries[ending[place - 1]]
-        raise RecordingError(
-            f"the record before step {entry.actions_from:,} since seed {address.reset_seed} of lane {address.lane} "
-            f"is missing"
-        )
+        missing = f"the record before step {actions_from:,} since seed {address.reset_seed} of lane {address.lane}"
+        raise RecordingError(f"{missing} is missing")
 
     def chain(self, entry: Entry) -> list[Entry]:
         """Return the records from the seeded reset to this episode, which is the last."""
@@ -103,31 +102,17 @@ class Library:
 
     def actions_since_seed(self, entry: Entry) -> Array:
         """Return all actions from the seeded reset to the end of this episode."""
-        return np.concatenate([self.load(part).trace.actions for part in self.chain(entry)])
+        return np.concatenate([self.load(part).actions for part in self.chain(entry)])
 
-    def add(self, episode: RecordedEpisode, *, path: Path, offset: int) -> None:
-        """Add the next record of the file."""
-        trace, address = episode.trace, episode.address
-        entry = Entry(
-            index=len(self.entries),
-            address=address,
-            setting=len(self.settings) - 1,
-            path=path,
-            offset=offset,
-            steps=episode.steps,
-            unix_s=episode.unix_s,
-            length_steps=trace.length_steps,
-            total_reward=trace.total_reward,
-            is_truncated=trace.is_truncated,
-            actions_from=trace.actions_from,
-            evaluation=episode.evaluation,
-            weights_steps=episode.weights_steps,
-            has_values=episode.has_values,
-        )
+    def add(self, found: Block, path: Path) -> None:
+        """Add the next record of a file."""
+        played, header, _ = decode_header(found.payload)
+        index = len(self.entries)
+        entry = Entry(index, len(self.settings) - 1, path, found.offset, found.steps, played, header)
         self.entries.append(entry)
-        self._by_address[address] = entry.index
-        end = (address.role, address.lane, address.reset_seed, entry.end_steps)
-        self._by_end.setdefault(end, []).append(entry.index)
+        self._by_address[entry.address] = index
+        end = (played.role, header.lane, header.seed, header.end_steps)
+        self._by_end.setdefault(end, []).append(index)
 
 
 def recordings_path(run: Path) -> Path:
@@ -153,7 +138,12 @@ def _read_file(library: Library, path: Path) -> None:
     is_set = False  # a setting is in force: each file begins with its own
     for found in iterate_blocks(path):
         if isinstance(found, Damage):
-            _note_damage(library, path, found)
+            where = f"{path.name}: {found.length:,} bytes from byte {found.offset:,} on"
+            if found.is_torn:
+                torn = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
+                library.torn_tail = torn if library.torn_tail is None else f"{library.torn_tail}; {torn}"
+            else:
+                library.damages.append(f"{where} are damaged")
             continue
         try:
             if found.kind == SETTING:
@@ -163,19 +153,9 @@ def _read_file(library: Library, path: Path) -> None:
             elif found.kind == EPISODE:
                 if not is_set:
                     raise RecordingError("the setting that it was played with can't be read")
-                episode = decode_episode(found.payload, steps=found.steps, with_parts=False)
-                library.add(episode, path=path, offset=found.offset)
+                library.add(found, path)
         except RecordingError as error:
             library.damages.append(f"{path.name}: the record at byte {found.offset:,}: {error}")
-
-
-def _note_damage(library: Library, path: Path, damage: Damage) -> None:
-    where = f"{path.name}: {damage.length:,} bytes from byte {damage.offset:,} on"
-    if damage.is_torn:
-        said = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
-        library.torn_tail = said if library.torn_tail is None else f"{library.torn_tail}; {said}"
-    else:
-        library.damages.append(f"{where} are damaged")
 
 
 def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[Entry] | RecordingError]]:
@@ -236,7 +216,7 @@ def read_catalogue(run: Path, library: Library) -> Catalogue:
             num_unusable += 1
         else:
             listed.append(found)
-    played = [entry for entry in library.entries if entry.address.role == POLICY]
+    played = [entry for entry in library.entries if entry.played.role == POLICY]
     listed += [_listed_without_row(f"p{number}", entry) for number, entry in enumerate(played, start=1)]
     return Catalogue(listed, num_unusable)
 
@@ -247,8 +227,13 @@ def select(listed: Sequence[Listed], word: str) -> Listed:
     if not recorded:
         reason = f"of {len(listed):,} episodes none is recorded" if listed else "no episode has ended yet"
         raise UserError(f"{reason}: train with --record all, or play one with redline play RUN --policy")
-    if word in _CHOICES:
-        return _CHOICES[word](recorded)
+    if word in (BEST, WORST):
+        choose = max if word == BEST else min
+        # of equals the newest: the agent has learnt most
+        return choose(reversed(recorded), key=lambda episode: episode.total_reward)
+    if word == LAST:  # the newest by its place, not by a clock; only against one played afterwards the clock decides
+        ends = {episode.role == POLICY: episode for episode in recorded}
+        return max(ends.values(), key=lambda episode: episode.unix_s)
     found = next((episode for episode in listed if episode.id == word), None)
     if found is None:
         raise UserError(
@@ -261,24 +246,6 @@ def select(listed: Sequence[Listed], word: str) -> Listed:
             f"{recorded[-1].id} (redline episodes RUN --recorded lists them)"
         )
     return found
-
-
-def _best(recorded: Sequence[Listed]) -> Listed:
-    # of equals the newest: the agent has learnt most
-    return max(reversed(recorded), key=lambda episode: episode.total_reward)
-
-
-def _worst(recorded: Sequence[Listed]) -> Listed:
-    return min(reversed(recorded), key=lambda episode: episode.total_reward)
-
-
-def _last(recorded: Sequence[Listed]) -> Listed:
-    """Return the newest by its place, not by a clock; only against one played afterwards the clock decides."""
-    ends = {episode.role == POLICY: episode for episode in recorded}
-    return max(ends.values(), key=lambda episode: episode.unix_s)
-
-
-_CHOICES: dict[str, Callable[[Sequence[Listed]], Listed]] = {BEST: _best, WORST: _worst, LAST: _last}
 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[int, Row | None]]:
@@ -307,7 +274,7 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
     entry = None
     if lane is not None and reset_seed is not None and offset is not None:
         entry = library.find(Address(role, lane, reset_seed, offset))
-    if entry is not None and entry.length_steps != length_steps:
+    if entry is not None and entry.header.length_steps != length_steps:
         entry = None  # from before a resume, after which the run went another way
     return Listed(
         id=str(number),
@@ -326,19 +293,19 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
 
 
 def _listed_without_row(identity: str, entry: Entry) -> Listed:
-    address = entry.address
+    played, header = entry.played, entry.header
     return Listed(
         id=identity,
-        role=address.role,
+        role=played.role,
         steps=entry.steps,
-        total_reward=entry.total_reward,
-        length_steps=entry.length_steps,
-        lane=address.lane,
-        reset_seed=address.reset_seed,
-        seed_offset_steps=address.seed_offset_steps,
-        unix_s=entry.unix_s,
-        evaluation=entry.evaluation,
-        weights_steps=entry.weights_steps,
+        total_reward=header.total_reward,
+        length_steps=header.length_steps,
+        lane=header.lane,
+        reset_seed=header.seed,
+        seed_offset_steps=header.seed_offset_steps,
+        unix_s=played.unix_s,
+        evaluation=played.evaluation,
+        weights_steps=played.weights_steps,
         entry=entry,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, sqrt
 
 import numpy as np
@@ -68,11 +69,6 @@ class About:
     values: str | None  # "q", "logits" or None
     value_range: tuple[float, float]  # of the whole episode, 0 within
 
-    @property
-    def unit(self) -> str:
-        """What a value is."""
-        return "policy" if self.values == "logits" else "Q-values"
-
     def name_of(self, action: int | None) -> str:
         """Return the name of an action."""
         if action is None:
@@ -83,15 +79,15 @@ class About:
 def about_episode(library: Library, entry: Entry, *, name: str) -> About:
     """Return the constant facts of an episode; its names come from a file that anybody may have written."""
     setting = library.setting_of(entry)
-    values = library.load(entry).trace.values if entry.has_values else None
+    values = library.load(entry).values if entry.header.values_per_step else None
     kind = None if values is None else "logits" if setting.values == "logits" else "q"
     told = setting.action_names
     finite = np.zeros(1) if values is None else values[np.isfinite(values)].astype(np.float64)
     low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
     return About(
-        title=f"{name} · {plain_text(entry.address.role)}",
+        title=f"{name} · {plain_text(entry.played.role)}",
         subtitle=f"at step {entry.steps:,} of the run",
-        length_steps=entry.length_steps,
+        length_steps=entry.header.length_steps,
         action_names=tuple(
             plain_text(told[action])[:MAX_NAME_CHARS] if action < len(told) else str(action)
             for action in range(min(setting.num_actions, MAX_ROWS))
@@ -101,16 +97,9 @@ def about_episode(library: Library, entry: Entry, *, name: str) -> About:
     )
 
 
-class Enlarged:
-    """Draws pictures as they are, only larger; without a scale, to about the target height."""
-
-    def __init__(self, scale: int | None, *, target: int) -> None:
-        self._scale = scale
-        self._target = target
-
-    def draw(self, picture: Picture) -> Array:
-        """Return the picture, enlarged."""
-        return enlarge(picture.image, self._scale or usual_scale(len(picture.image), target=self._target))
+def enlarged(picture: Picture, *, scale: int | None, target: int) -> Array:
+    """Return the picture as it is, only larger; without a scale, to about the target height."""
+    return enlarge(picture.image, scale or usual_scale(len(picture.image), target=target))
 
 
 def even(length: int) -> int:
@@ -123,7 +112,7 @@ class Overlay:
 
     def __init__(self, about: About, *, scale: int | None, target: int = TARGET_HEIGHT) -> None:
         self._about = about
-        self._enlarged = Enlarged(scale, target=target)
+        self._enlarged = partial(enlarged, scale=scale, target=target)
         self._rows = len(about.action_names) if len(about.action_names) < MAX_ROWS else 0
         self._label = max((ceil(font(14).getlength(name)) for name in about.action_names), default=0) + 10
         words = max(font(16).getlength(about.title), font(13).getlength(about.subtitle))
@@ -135,7 +124,7 @@ class Overlay:
 
     def draw(self, picture: Picture) -> Array:
         """Return the picture, enlarged, and the panel beside it."""
-        image = self._enlarged.draw(picture)
+        image = self._enlarged(picture)
         height, width = even(max(len(image), self._height)), even(image.shape[1])
         if self._still is None or self._empty is None or self._still.height != height:
             self._still = self._draw_still(height)
@@ -155,7 +144,8 @@ class Overlay:
         pen.text((MARGIN, 36), self._about.subtitle, font=font(13), fill=DIM)
         pen.text((MARGIN, 66), "return", font=font(13), fill=DIM)
         if self._rows:
-            heading = f"{self._about.unit} and actions" if self._about.values else "actions"
+            units = {"logits": "policy and ", "q": "Q-values and "}
+            heading = f"{units.get(self._about.values or '', '')}actions"
             pen.text((MARGIN, HEAD - 24), heading, font=font(13), fill=DIM)
         return panel
 
@@ -228,65 +218,59 @@ def _place(value: float, low: float, high: float) -> int:
     return round(BAR * (value - low) / (high - low)) if high > low else 0
 
 
-class Grid:
-    """Draws several episodes beside each other, each with a caption; one that has ended is dimmed."""
-
-    def __init__(self, abouts: Sequence[About], tiles: Sequence[Array]) -> None:
-        self._abouts = abouts
-        self.tiles = Tiles(
-            count=len(tiles),
-            columns=ceil(sqrt(len(tiles))),
-            width=max(tile.shape[1] for tile in tiles),
-            height=max(len(tile) for tile in tiles),
-            caption=CAPTION + GAP,
-            gap=GAP,
-            margin=GAP,
-            top=GAP,
-        )
-
-    def draw(self, tiles: Sequence[Array], pictures: Sequence[Picture], ended: Sequence[bool]) -> Array:
-        """Return one picture of all, with even sides."""
-        width, height = self.tiles.size
-        canvas = np.full((even(height), even(width), 3), BACKGROUND, np.uint8)
-        for place, tile in enumerate(tiles):
-            left, top = self.tiles.corner(place)
-            canvas[top : top + len(tile), left : left + tile.shape[1]] = dim(tile) if ended[place] else tile
-        sheet = Image.fromarray(canvas)
-        pen = ImageDraw.Draw(sheet)
-        room = self.tiles.width
-        for place, (about, picture) in enumerate(zip(self._abouts, pictures, strict=True)):
-            left, top = self.tiles.corner(place)
-            at = top + self.tiles.height + 5
-            pen.text((left, at), fitting(about.title, font(14), room), font=font(14), fill=TEXT)
-            told = f"return {signed(picture.total_reward)} · step {picture.step:,} of {about.length_steps:,}"
-            if ended[place]:
-                told = f"ended: return {signed(picture.total_reward)} · {picture.step:,} steps"
-            paint = AMBER if ended[place] else DIM
-            pen.text((left, at + 19), fitting(told, font(13), room), font=font(13), fill=paint)
-        return np.asarray(sheet)
-
-
-def dim(tile: Array) -> Array:
-    """Return a darker picture."""
-    return (tile * DIMMED).astype(np.uint8)
+def plan_grid(pictures: Sequence[Array]) -> Tiles:
+    """Return where the pictures of several episodes lie, each with a caption below."""
+    return Tiles(
+        count=len(pictures),
+        columns=ceil(sqrt(len(pictures))),
+        width=max(picture.shape[1] for picture in pictures),
+        height=max(len(picture) for picture in pictures),
+        caption=CAPTION + GAP,
+        gap=GAP,
+        margin=GAP,
+        top=GAP,
+    )
 
 
 def iterate_grid(abouts: Sequence[About], films: Sequence[Film], drawers: Sequence[Drawer]) -> Iterator[Array]:
-    """Yield one picture of all episodes per step, until the longest has ended."""
+    """Yield one picture of all episodes per step, until the longest has ended; one that has ended is dimmed."""
     try:
         pictures = [next(film) for film in films]
-        tiles = [draw(picture) for draw, picture in zip(drawers, pictures, strict=True)]
-        grid = Grid(abouts, tiles)
+        drawn = [draw(picture) for draw, picture in zip(drawers, pictures, strict=True)]
+        tiles = plan_grid(drawn)
         ended = [False] * len(films)
         while not all(ended):
-            yield grid.draw(tiles, pictures, ended)
+            yield _draw_grid(tiles, abouts, drawn, pictures, ended)
             for place, film in enumerate(films):
-                if not ended[place]:
-                    picture = next(film, None)
-                    if picture is None:
-                        ended[place] = True
-                    else:
-                        pictures[place], tiles[place] = picture, drawers[place](picture)
+                picture = None if ended[place] else next(film, None)
+                if picture is not None:
+                    pictures[place], drawn[place] = picture, drawers[place](picture)
+                elif not ended[place]:
+                    ended[place] = True
+                    drawn[place] = (drawn[place] * DIMMED).astype(np.uint8)
     finally:
         for film in films:
             film.close()
+
+
+def _draw_grid(
+    tiles: Tiles, abouts: Sequence[About], drawn: Sequence[Array], pictures: Sequence[Picture], ended: Sequence[bool]
+) -> Array:
+    """Return one picture of all, with even sides."""
+    width, height = tiles.size
+    canvas = np.full((even(height), even(width), 3), BACKGROUND, np.uint8)
+    for place, image in enumerate(drawn):
+        left, top = tiles.corner(place)
+        canvas[top : top + len(image), left : left + image.shape[1]] = image
+    sheet = Image.fromarray(canvas)
+    pen = ImageDraw.Draw(sheet)
+    for place, (about, picture) in enumerate(zip(abouts, pictures, strict=True)):
+        left, top = tiles.corner(place)
+        top += tiles.height + 5
+        pen.text((left, top), fitting(about.title, font(14), tiles.width), font=font(14), fill=TEXT)
+        told = f"return {signed(picture.total_reward)} · step {picture.step:,} of {about.length_steps:,}"
+        if ended[place]:
+            told = f"ended: return {signed(picture.total_reward)} · {picture.step:,} steps"
+        paint = AMBER if ended[place] else DIM
+        pen.text((left, top + 19), fitting(told, font(13), tiles.width), font=font(13), fill=paint)
+    return np.asarray(sheet)

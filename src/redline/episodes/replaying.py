@@ -17,12 +17,11 @@ from redline.envs.atari import start_emulator
 from redline.envs.atari_games import screen_size
 from redline.envs.catalog import resolve
 from redline.envs.classic import GymEnv, GymnasiumEnv, frame_converter
-from redline.envs.vector import Progress
 from redline.episodes.episode import RecordingError, Trace
 from redline.episodes.library import Entry, Library
 from redline.episodes.setting import Setting
 from redline.errors import UserError
-from redline.types import Array
+from redline.types import Array, Progress
 
 RequestedStop = Callable[[], str | None]
 
@@ -206,7 +205,7 @@ def iterate_pictures(
     The steps from its seed to its beginning are played, too, and count for `progress`. The emulator's vector env does
     not redraw the screen when a game is over: the last picture of an Atari episode is like the one before.
     """
-    trace = library.load(entry).trace
+    trace = library.load(entry)
     actions: list[int] = library.actions_since_seed(entry).tolist()
     if len(actions) != trace.end_steps:
         raise RecordingError(f"{len(actions):,} of {trace.end_steps:,} actions since the seed are known")

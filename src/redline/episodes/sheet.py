@@ -38,15 +38,15 @@ GAP = 14
 LABEL = 52  # pixels below each picture, for its words
 TARGET_TILE_HEIGHT = 300
 # of transitions
-TILE_GAP = 8
+FRAME_GAP = 8
 PANEL = 250  # pixels between state and next frame, for the words
 COLUMN_TITLE = 30
 ROW_GAP = 18
 COLUMN_GAP = 44
-TARGET_TILE = 168  # pixels: small frames are enlarged to about this, by whole numbers
+TARGET_FRAME = 168  # pixels: small frames are enlarged to about this, by whole numbers
 VECTOR_ROW = 22
-MIN_VECTOR_TILE = 124  # room for all the words
-MAX_VECTOR_TILE = 336
+MIN_VECTOR_HEIGHT = 124  # room for all the words
+MAX_VECTOR_HEIGHT = 336
 MAX_ROWS_PER_COLUMN = 6
 MAX_COLUMNS = 2
 
@@ -152,146 +152,112 @@ class DrawnTransition:
 
 
 @dataclass(frozen=True)
-class TransitionGeometry:
-    """Where everything lies, in pixels."""
+class Strip:
+    """How one transition lies, in pixels: the frames of its state, the words, the frame that follows."""
 
-    tile_width: int
-    tile_height: int
+    frame_width: int
+    frame_height: int
     stack: int
-    num_samples: int
 
-    @property
-    def columns(self) -> int:
-        """Samples side by side."""
-        return min(max(ceil(self.num_samples / MAX_ROWS_PER_COLUMN), 1), MAX_COLUMNS)
+    def left(self, place: int) -> int:
+        """Return where a frame begins: 0 … K − 1 are the state, K is the one that follows."""
+        left = place * (self.frame_width + FRAME_GAP)
+        return left if place < self.stack else left - FRAME_GAP + PANEL
 
-    @property
-    def rows(self) -> int:
-        """Samples below each other."""
-        return max(ceil(self.num_samples / self.columns), 1)
 
-    @property
-    def sample_width(self) -> int:
-        """The state, the words, the frame that follows."""
-        return (self.stack + 1) * self.tile_width + (self.stack - 1) * TILE_GAP + PANEL
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height of the sheet."""
-        width = 2 * MARGIN + self.columns * self.sample_width + (self.columns - 1) * COLUMN_GAP
-        height = HEADER + COLUMN_TITLE + self.rows * (self.tile_height + ROW_GAP) + MARGIN - ROW_GAP
-        return width, height
-
-    def corner(self, sample: int) -> tuple[int, int]:
-        """Return the upper left corner of a sample; the first column is filled first."""
-        column, row = divmod(sample, self.rows)
-        left = MARGIN + column * (self.sample_width + COLUMN_GAP)
-        return left, HEADER + COLUMN_TITLE + row * (self.tile_height + ROW_GAP)
-
-    def tile_left(self, place: int) -> int:
-        """Return how far right of the corner a frame lies: 0 … K − 1 are the state, K is the one that follows."""
-        left = place * (self.tile_width + TILE_GAP)
-        return left if place < self.stack else left - TILE_GAP + PANEL
+def plan_transition_sheet(samples: Sequence[DrawnTransition]) -> tuple[Strip, Tiles]:
+    """Return how a transition of these frames lies, and where each lies on the sheet."""
+    shape: tuple[int, ...] = samples[0].frames.shape[1:] if samples else (TARGET_FRAME, TARGET_FRAME)
+    if len(shape) == 1:
+        width, height = TARGET_FRAME, min(max(shape[0] * VECTOR_ROW, MIN_VECTOR_HEIGHT), MAX_VECTOR_HEIGHT)
+    else:
+        scale = max(round(TARGET_FRAME / max(shape[-2:])), 1)
+        height, width = (scale * side for side in shape[-2:])
+    strip = Strip(width, max(height, 1), stack=len(samples[0].frames) - 1 if samples else 4)
+    count = max(len(samples), 1)
+    tiles = Tiles(
+        count=count,
+        columns=min(ceil(count / MAX_ROWS_PER_COLUMN), MAX_COLUMNS),
+        width=strip.left(strip.stack) + strip.frame_width,
+        height=strip.frame_height,
+        caption=ROW_GAP,
+        gap=COLUMN_GAP,
+        margin=MARGIN,
+        top=HEADER + COLUMN_TITLE,
+        bottom=MARGIN - ROW_GAP,
+        fills_columns=True,
+    )
+    return strip, tiles
 
 
 def draw_transition_sheet(
     samples: Sequence[DrawnTransition], *, title: str, subtitle: str, action_names: Sequence[str]
 ) -> Image.Image:
     """Draw all samples; frames are [H, W], [C, H, W] or vectors, one kind in all of them."""
-    geometry = plan_transition_sheet(samples)
-    sheet, pen = blank_sheet(geometry.size, title, subtitle)
+    strip, tiles = plan_transition_sheet(samples)
+    sheet, pen = blank_sheet(tiles.size, title, subtitle)
     if not samples:
         pen.text((MARGIN, HEADER + 20), "no transition can be drawn yet", font=font(19), fill=AMBER)
         return sheet
     largest = _largest_values(samples)
-    for column in range(geometry.columns):
-        _draw_titles(pen, geometry, column)
     for index, sample in enumerate(samples):
-        left, top = geometry.corner(index)
+        left, top = tiles.corner(index)
+        if index % tiles.rows == 0:
+            _draw_titles(pen, (left, top - 12), strip)
         for place, frame in enumerate(sample.frames):
-            at = (left + geometry.tile_left(place), top)
-            tile = draw_tile(frame, geometry, largest) if sample.is_seen[place] else _padding(geometry)
-            sheet.paste(tile, at)
-            edge = LINE if place < geometry.stack else RED if sample.ending else TEXT
-            pen.rectangle(
-                (at[0] - 1, at[1] - 1, at[0] + geometry.tile_width, at[1] + geometry.tile_height), outline=edge
-            )
-        panel = (left + geometry.tile_left(geometry.stack) - PANEL, top)
-        _draw_words(pen, panel, geometry=geometry, sample=sample, action_names=action_names)
+            x = left + strip.left(place)
+            sheet.paste(draw_frame(frame, strip, largest) if sample.is_seen[place] else _padding(strip), (x, top))
+            edge = LINE if place < strip.stack else RED if sample.ending else TEXT
+            pen.rectangle((x - 1, top - 1, x + strip.frame_width, top + strip.frame_height), outline=edge)
+        middle = (left + strip.left(strip.stack) - PANEL // 2, top + strip.frame_height // 2)
+        _draw_words(pen, middle, sample, action_names)
     return sheet
 
 
-def plan_transition_sheet(samples: Sequence[DrawnTransition]) -> TransitionGeometry:
-    """Return the geometry that suits the samples' frames."""
-    if not samples:
-        return TransitionGeometry(TARGET_TILE, TARGET_TILE, stack=4, num_samples=0)
-    frames = samples[0].frames
-    shape = frames.shape[1:]
-    if len(shape) == 1:
-        height = min(max(shape[0] * VECTOR_ROW, MIN_VECTOR_TILE), MAX_VECTOR_TILE)
-        width = TARGET_TILE
-    else:
-        scale = max(round(TARGET_TILE / max(shape[-2:])), 1)
-        height, width = (scale * side for side in shape[-2:])
-    return TransitionGeometry(width, max(height, 1), stack=len(frames) - 1, num_samples=len(samples))
-
-
-def draw_tile(frame: Array, geometry: TransitionGeometry, largest: Array) -> Image.Image:
+def draw_frame(frame: Array, strip: Strip, largest: Array) -> Image.Image:
     """Draw one frame: a picture pixel for pixel, a vector as bars from its middle."""
     if frame.ndim == 1:
-        return _bars(frame, geometry, largest)
-    size = (geometry.tile_width, geometry.tile_height)
-    return _as_picture(frame).resize(size, Image.Resampling.NEAREST).convert("RGB")
+        return _bars(frame, strip, largest)
+    if frame.ndim == 3:
+        frame = np.moveaxis(frame, 0, -1) if len(frame) == 3 else frame.mean(axis=0).astype(np.uint8)
+    picture = Image.fromarray(np.ascontiguousarray(frame))
+    return picture.resize((strip.frame_width, strip.frame_height), Image.Resampling.NEAREST).convert("RGB")
 
 
-def _as_picture(frame: Array) -> Image.Image:
-    if frame.ndim == 2:
-        return Image.fromarray(frame)
-    if len(frame) == 3:
-        return Image.fromarray(np.ascontiguousarray(np.moveaxis(frame, 0, -1)))
-    return Image.fromarray(frame[0] if len(frame) == 1 else frame.mean(axis=0).astype(np.uint8))
-
-
-def _bars(frame: Array, geometry: TransitionGeometry, largest: Array) -> Image.Image:
-    tile = Image.new("RGB", (geometry.tile_width, geometry.tile_height), TILE)
-    pen = ImageDraw.Draw(tile)
-    middle = geometry.tile_width // 2
-    step = geometry.tile_height / len(frame)
+def _bars(frame: Array, strip: Strip, largest: Array) -> Image.Image:
+    bars = Image.new("RGB", (strip.frame_width, strip.frame_height), TILE)
+    pen = ImageDraw.Draw(bars)
+    middle = strip.frame_width // 2
+    step = strip.frame_height / len(frame)
     for row, (value, most) in enumerate(zip(frame.tolist(), largest.tolist(), strict=True)):
         top = round(row * step) + 1
         bottom = max(round((row + 1) * step) - 2, top)
         end = middle + round(value / most * (middle - 4)) if most and np.isfinite(value) else middle
         pen.rectangle((min(middle, end), top, max(middle, end), bottom), fill=GREEN if value >= 0 else RED)
         if step >= VECTOR_ROW - 6:
-            x, anchor = (5, "lm") if value >= 0 else (geometry.tile_width - 5, "rm")
+            x, anchor = (5, "lm") if value >= 0 else (strip.frame_width - 5, "rm")
             pen.text((x, (top + bottom) // 2), f"{value:.3g}", font=font(15), fill=TEXT, anchor=anchor)
-    pen.line((middle, 0, middle, geometry.tile_height), fill=DIM)
-    return tile
+    pen.line((middle, 0, middle, strip.frame_height), fill=DIM)
+    return bars
 
 
-def _padding(geometry: TransitionGeometry) -> Image.Image:
-    tile = Image.new("RGB", (geometry.tile_width, geometry.tile_height), BACKGROUND)
-    middle = (geometry.tile_width // 2, geometry.tile_height // 2)
-    ImageDraw.Draw(tile).text(middle, "before the\nepisode", font=font(15), fill=DIM, anchor="mm", align="center")
-    return tile
+def _padding(strip: Strip) -> Image.Image:
+    padding = Image.new("RGB", (strip.frame_width, strip.frame_height), BACKGROUND)
+    middle = (strip.frame_width // 2, strip.frame_height // 2)
+    ImageDraw.Draw(padding).text(middle, "before the\nepisode", font=font(15), fill=DIM, anchor="mm", align="center")
+    return padding
 
 
-def _draw_titles(pen: ImageDraw.ImageDraw, geometry: TransitionGeometry, column: int) -> None:
-    left, top = geometry.corner(column * geometry.rows)
-    for place in range(geometry.stack + 1):
-        age = place - geometry.stack + 1
+def _draw_titles(pen: ImageDraw.ImageDraw, corner: tuple[int, int], strip: Strip) -> None:
+    for place in range(strip.stack + 1):
+        age = place - strip.stack + 1
         name = "next frame" if age == 1 else "now" if age == 0 else f"{age} step{'s' if age < -1 else ''}"
-        middle = left + geometry.tile_left(place) + geometry.tile_width // 2
-        pen.text((middle, top - 12), name, font=font(15), fill=DIM, anchor="ms")
+        middle = corner[0] + strip.left(place) + strip.frame_width // 2
+        pen.text((middle, corner[1]), name, font=font(15), fill=DIM, anchor="ms")
 
 
 def _draw_words(
-    pen: ImageDraw.ImageDraw,
-    corner: tuple[int, int],
-    *,
-    geometry: TransitionGeometry,
-    sample: DrawnTransition,
-    action_names: Sequence[str],
+    pen: ImageDraw.ImageDraw, middle: tuple[int, int], sample: DrawnTransition, action_names: Sequence[str]
 ) -> None:
     name = action_names[sample.action] if sample.action < len(action_names) else ""
     action = f"action {sample.action}" + (f"  {name}" if name not in ("", str(sample.action)) else "")
@@ -299,16 +265,12 @@ def _draw_words(
     lines: list[tuple[str, int, Colour]] = [
         (action, 19, TEXT),
         (f"reward {sample.reward:+g}" if sample.reward else "reward 0", 19, paint),
-    ]
-    if sample.ending:
-        lines.append((sample.ending, 19, AMBER))
-    lines += [
+        *([(sample.ending, 19, AMBER)] if sample.ending else []),
         (f"step {sample.step:,} of its episode", 15, DIM),
         (f"lane {sample.lane}, number {sample.number:,}", 15, DIM),
     ]
     heights = [26 if points == 19 else 20 for _, points, _ in lines]
-    x = corner[0] + PANEL // 2
-    y = corner[1] + (geometry.tile_height - sum(heights)) // 2
+    x, y = middle[0], middle[1] - sum(heights) // 2
     for (text, points, paint), height in zip(lines, heights, strict=True):
         pen.text((x, y), text, font=font(points), fill=paint, anchor="mt")
         y += height

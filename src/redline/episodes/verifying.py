@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.envs.vector import Progress
 from redline.episodes.episode import CHECK_EVERY_STEPS, RecordingError, Trace, frame_checksum, reward_checksum
 from redline.episodes.library import Entry, Library, chains
 from redline.episodes.replaying import Replay, Replayed, RequestedStop
 from redline.episodes.setting import Setting
 from redline.errors import UserError
+from redline.types import Progress
 
 WAIT_S = 0.2
 
@@ -58,7 +58,7 @@ def verify(
 
 
 def _steps_of(line: list[Entry] | RecordingError) -> int:
-    return 1 if isinstance(line, RecordingError) else line[-1].end_steps
+    return 1 if isinstance(line, RecordingError) else line[-1].header.end_steps
 
 
 class _Stage:
@@ -112,11 +112,11 @@ def verify_line(
     judged = {entry.index for entry in group}
     verdicts: list[Verdict] = []
     mismatch: str | None = None
-    replay.begin(line[0].address.reset_seed)
+    replay.begin(line[0].header.seed)
     for entry in line:
         if mismatch is None:
             try:
-                trace = library.load(entry).trace
+                trace = library.load(entry)
                 before, own = np.split(trace.actions, [trace.seed_offset_steps - trace.actions_from])
                 for action in before.tolist():
                     play(action)

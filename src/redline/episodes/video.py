@@ -69,9 +69,11 @@ def find_encoder() -> ModuleType:
 def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> Video:
     """Write pictures [H, W, 3] of one size; `count` is how many are expected."""
     check_target(path)
-    write = _write_mp4 if path.suffix.lower() == MP4 else _write_gif
     with _whole(path) as temporary:
-        written, width, height = write(temporary, pictures, pictures_per_s=pictures_per_s, count=count)
+        if path.suffix.lower() == MP4:
+            written, width, height = _write_mp4(temporary, pictures, pictures_per_s)
+        else:
+            written, width, height = _write_gif(temporary, pictures, pictures_per_s, count=count)
     return Video(path, written, width, height, pictures_per_s, path.stat().st_size)
 
 
@@ -92,8 +94,7 @@ def _whole(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def _write_mp4(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> tuple[int, int, int]:
-    del count  # of which only a .gif must know
+def _write_mp4(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction) -> tuple[int, int, int]:
     av = find_encoder()
     written = width = height = 0
     with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
@@ -117,7 +118,7 @@ def padded(picture: Array) -> Array:
     return np.ascontiguousarray(picture)
 
 
-def _write_gif(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> tuple[int, int, int]:
+def _write_gif(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction, *, count: int) -> tuple[int, int, int]:
     remaining = iter(pictures)
     first = next(remaining)
     height, width = first.shape[:2]

@@ -11,13 +11,13 @@ import select
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from redline.jsonl import RecordWriter, Row, encode_row
-from redline.monitor.sampling import EVENTS, TARGET_ENDED, HardwareRecorder, NamedRoles, Sampler, Wait
+from redline.monitor.sampling import EVENTS, TARGET_ENDED, HardwareRecorder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,11 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the starter may have blocked it
     os.set_blocking(sys.stdout.fileno(), False)  # the starter may not read
     writer = None if options.run else RecordWriter(options.out / EVENTS)
-    sampler = Sampler(options.pid, folder=options.out, roles=NamedRoles(options.out / EVENTS if options.run else None))
-    recording = HardwareRecorder(sampler, options.out, hz=options.hz, say=partial(_say, writer))
+    recording = HardwareRecorder(options.pid, options.out, hz=options.hz, say=partial(_say, writer))
     reasons = {sys.stdin.fileno(): "closed", terminated: "SIGTERM"}
     reasons |= dict.fromkeys(recording.end_descriptors, TARGET_ENDED)
-    recording.finish(recording.run(_stop_asked(reasons)))
+
+    def wait(seconds: float) -> str | None:
+        """Wait until a descriptor is readable or closed, and return its reason."""
+        readable, _, _ = select.select(list(reasons), [], [], seconds)
+        return reasons[readable[0]] if readable else None
+
+    recording.finish(recording.run(wait))
     return 0
 
 
@@ -44,16 +49,6 @@ def _say(writer: RecordWriter | None, row: Row) -> None:
     if writer is not None:
         with suppress(OSError):
             writer.write(row)
-
-
-def _stop_asked(reasons: Mapping[int, str]) -> Wait:
-    """Return a function that waits until a descriptor is readable or closed, and returns its reason."""
-
-    def wait(seconds: float) -> str | None:
-        readable, _, _ = select.select(list(reasons), [], [], seconds)
-        return reasons[readable[0]] if readable else None
-
-    return wait
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:

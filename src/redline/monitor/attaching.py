@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, cast
 
 from redline.files import open_own
 from redline.jsonl import RecordWriter, Row, parse_row
@@ -57,14 +57,14 @@ class MonitorProcess:
             start_new_session=True,  # Ctrl-C is meant for the watched process
             pass_fds=() if lock is None else (lock,),  # held until the monitor ends
         )
-        self._stdin, self._stdout = _given(self._starter.stdin), _given(self._starter.stdout)
+        self._stdin, self._stdout = cast(IO[bytes], self._starter.stdin), cast(IO[bytes], self._starter.stdout)
         os.set_blocking(self._stdout.fileno(), False)
         self._owner_pid = os.getpid()
         self._identity: tuple[int, int] | None = None
         self._unread = b""
         self._events: list[Row] = []
-        self._last_words = ""
-        self._is_over = self._has_stopped = self._is_loss_told = False
+        self.last_words = ""  # the last line of its output that is no event: after a failure, the error
+        self.is_over = self._has_stopped = self._is_loss_told = False
         with suppress(subprocess.TimeoutExpired):
             self._starter.wait(START_PATIENCE_S)
         self._read()
@@ -74,23 +74,13 @@ class MonitorProcess:
         """Number of the process; None if it is not known yet, or did not start."""
         return None if self._identity is None else self._identity[0]
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it is gone."""
-        return self._is_over
-
-    @property
-    def last_words(self) -> str:
-        """The last line of its output that is no event: after a failure, the error."""
-        return self._last_words
-
     def take_events(self) -> list[Row]:
         """Return its events since the last call, without waiting; its loss is reported once, as a warning."""
         self._read()
         events, self._events = self._events, []
-        if self._is_over and not self._has_stopped and not self._is_loss_told:
+        if self.is_over and not self._has_stopped and not self._is_loss_told:
             self._is_loss_told = True
-            why = f" ({self._last_words})" if self._last_words else ""
+            why = f" ({self.last_words})" if self.last_words else ""
             message = f"the monitor was lost{why}: hardware.jsonl stops here, the rest goes on"
             events.append({"event": "monitor-warning", "unix_s": time.time(), "message": message})
         return events
@@ -113,15 +103,15 @@ class MonitorProcess:
 
     def _end(self) -> list[Row]:
         self._read()
-        if not self._is_over:
+        if not self.is_over:
             with suppress(OSError):  # it may be gone
                 self._stdin.write(b"stop\n")  # a process that we forked may hold the pipe open
         self._wait(lambda: False, STOP_PATIENCE_S)
-        if not self._is_over and (stat := self._now()) is not None:
+        if not self.is_over and (stat := self._now()) is not None:
             os.kill(stat.pid, signal.SIGKILL)
             self._wait(lambda: False, KILL_PATIENCE_S)
         self._starter.poll()
-        if self._is_over and (stat := self._now()) is not None and stat.parent == os.getpid():
+        if self.is_over and (stat := self._now()) is not None and stat.parent == os.getpid():
             with suppress(ChildProcessError):  # it is our child if we adopt orphans, as the first process does
                 os.waitpid(stat.pid, 0)
         return self.take_events()
@@ -136,7 +126,7 @@ class MonitorProcess:
         poll = select.poll()  # select() takes no descriptor beyond 1,023
         poll.register(self._stdout, select.POLLIN)
         end_s = time.monotonic() + patience_s
-        while not (self._is_over or is_enough()) and (left_s := end_s - time.monotonic()) > 0:
+        while not (self.is_over or is_enough()) and (left_s := end_s - time.monotonic()) > 0:
             poll.poll(left_s * 1_000)
             self._read()
 
@@ -144,24 +134,18 @@ class MonitorProcess:
         with suppress(BlockingIOError):
             while more := os.read(self._stdout.fileno(), 65_536):
                 self._unread += more
-            self._is_over = True
+            self.is_over = True
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             row = parse_row(line)
             if row is None:
-                self._last_words = line.decode(errors="replace").strip() or self._last_words
+                self.last_words = line.decode(errors="replace").strip() or self.last_words
             elif row.get("event") == "monitor-process":
                 stat = read_stat(row["pid"])
                 self._identity = None if stat is None else stat.identity
             else:
                 self._has_stopped |= row.get("event") == "monitor-stop"
                 self._events.append(row)
-
-
-def _given(pipe: IO[bytes] | None) -> IO[bytes]:
-    if pipe is None:
-        raise RuntimeError("the process was started without a pipe")
-    return pipe
 
 
 class AttachedRecording(AbstractContextManager["AttachedRecording"]):
@@ -172,9 +156,6 @@ class AttachedRecording(AbstractContextManager["AttachedRecording"]):
         self.hz = hz
         self._monitor = monitor
         self._end = weakref.finalize(self, monitor.close)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

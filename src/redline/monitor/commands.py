@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Self
 
 SIGNALS = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD}
@@ -39,9 +38,6 @@ class Command(AbstractContextManager["Command"]):
         except BaseException:
             self._unblock()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._unblock()

@@ -12,8 +12,8 @@ from typing import Any
 
 from redline.jsonl import Row
 
-OUTDATED_CALL = frozenset({13, 25, 26})  # NVML's codes: function not found, struct version mismatch, deprecated
-NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)
+NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # in place of a value
+RETRY_S = 10.0  # between searches for a lost GPU, which may wake the driver
 
 CLOCK_REASONS = (  # by bit
     "gpu_idle",
@@ -30,11 +30,11 @@ CLOCK_REASONS = (  # by bit
 )
 
 Ask = Callable[[Any], Any]  # of a device handle
-RETRY_S = 10.0  # between searches for a lost GPU, which may wake the driver
 
 # NVML's return codes, as its header numbers them
 NO_PERMISSION = 4
 LIBRARY_NOT_FOUND = 12
+OUTDATED_CALL = frozenset({13, 25, 26})  # function not found, struct version mismatch, deprecated
 UNSUPPORTED = OUTDATED_CALL | {3}
 GPU_LOST = frozenset({15, 16, 28})  # fell off the bus, needs a reset, not found
 DRIVER_LOST = frozenset({1, 9, 18})  # not started, not loaded, replaced by another version
@@ -53,47 +53,37 @@ def gpu_readings(nvml: Any) -> dict[str, Ask]:
         lambda gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
     )
     reasons = _newest(nvml.nvmlDeviceGetCurrentClocksEventReasons, nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-    processes = _process_calls(nvml)
-
-    def utilisation(gpu: Any) -> Row:
-        rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
-        return _available({"utilisation_percent": rates.gpu, "memory_controller_percent": rates.memory})
-
-    def memory_bytes(gpu: Any) -> Row:
-        info = memory(gpu)
-        return _available({"memory_used_bytes": info.used, "memory_total_bytes": info.total})
-
-    def power(gpu: Any) -> Row:
-        known = _available({"power_mw": nvml.nvmlDeviceGetPowerUsage(gpu)})
-        return {"power_w": known["power_mw"] / 1_000} if known else {}
-
-    return {
-        "utilisation": utilisation,
-        "memory": memory_bytes,
-        "power": power,
-        "temperature": lambda gpu: _available({"temperature_c": temperature_c(gpu)}),
-        "fan": lambda gpu: _available({"fan_percent": nvml.nvmlDeviceGetFanSpeed(gpu)}),
-        "SM clock": lambda gpu: _available({"clock_sm_mhz": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)}),
-        "memory clock": lambda gpu: _available(
-            {"clock_memory_mhz": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)}
-        ),
-        "throttle reasons": lambda gpu: {"throttle_reasons": throttle_reasons(reasons(gpu))},
-        "compute processes": lambda gpu: {"compute_processes": processes["Compute"](gpu)},
-        "graphics processes": lambda gpu: {"graphics_processes": processes["Graphics"](gpu)},
-    }
-
-
-def _process_calls(nvml: Any) -> dict[str, Ask]:
-    """Return the calls that list a GPU's processes, by kind."""
     driver = ""
     with suppress(Exception):
         driver = nvml.nvmlSystemGetDriverVersion()
     # these drivers fill a longer struct under the same version number: every process but the first is garbage
     versions = ("v2",) if driver.startswith(("535.43.", "535.54.", "535.86.")) else ("v3", "v2")
-
-    return {
-        kind: _newest(*(getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}") for version in versions))
+    compute, graphics = (
+        _newest(*(getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}") for version in versions))
         for kind in ("Compute", "Graphics")
+    )
+
+    def attributes(ask: Ask, **columns: str) -> Ask:
+        """Return a reading whose columns are attributes of NVML's answer."""
+
+        def read(gpu: Any) -> Row:
+            answer = ask(gpu)
+            return {column: getattr(answer, name) for column, name in columns.items()}
+
+        return read
+
+    rates = {"utilisation_percent": "gpu", "memory_controller_percent": "memory"}
+    return {
+        "utilisation": attributes(nvml.nvmlDeviceGetUtilizationRates, **rates),
+        "memory": attributes(memory, memory_used_bytes="used", memory_total_bytes="total"),
+        "power": lambda gpu: {"power_w": _watts(nvml.nvmlDeviceGetPowerUsage(gpu))},
+        "temperature": lambda gpu: {"temperature_c": temperature_c(gpu)},
+        "fan": lambda gpu: {"fan_percent": nvml.nvmlDeviceGetFanSpeed(gpu)},
+        "SM clock": lambda gpu: {"clock_sm_mhz": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)},
+        "memory clock": lambda gpu: {"clock_memory_mhz": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)},
+        "throttle reasons": lambda gpu: {"throttle_reasons": throttle_reasons(reasons(gpu))},
+        "compute processes": lambda gpu: {"compute_processes": compute(gpu)},
+        "graphics processes": lambda gpu: {"graphics_processes": graphics(gpu)},
     }
 
 
@@ -120,13 +110,8 @@ def throttle_reasons(mask: int) -> list[str]:
     return [CLOCK_REASONS[bit] if bit < len(CLOCK_REASONS) else f"bit_{bit}" for bit in bits]
 
 
-def merge_processes(values: Row) -> Row:
-    """Return the columns with one list of processes, each with its memory where NVML tells it."""
-    lists = [values.pop(name) for name in ("compute_processes", "graphics_processes") if name in values]
-    return values | {"processes": _by_pid(chain(*lists))} if lists else values
-
-
 def _by_pid(processes: Iterable[Any]) -> list[Row]:
+    """Return a row for each process, with its memory where NVML tells it."""
     told_bytes: dict[int, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     for process in processes:
         told = told_bytes[process.pid][process.gpuInstanceId, process.computeInstanceId]
@@ -140,23 +125,14 @@ def _by_pid(processes: Iterable[Any]) -> list[Row]:
     return rows
 
 
-def _available(columns: Row) -> Row:
-    return {name: value for name, value in columns.items() if value not in NOT_AVAILABLE}
+def _watts(milliwatts: int) -> float:
+    return milliwatts if milliwatts in NOT_AVAILABLE else milliwatts / 1_000
 
 
 def error_code(error: Exception) -> int | None:
     """Return the number that NVML gave an error, if it is one of NVML's."""
     code = getattr(error, "value", None)
     return code if isinstance(code, int) else None
-
-
-@dataclass(frozen=True)
-class GpuEvent:
-    """A change of a GPU between two samples."""
-
-    name: str  # gpu-lost, gpu-back, gpu-warning
-    index: int
-    message: str
 
 
 @dataclass
@@ -170,10 +146,10 @@ class Gpu:
     refused: set[str] = field(default_factory=set)  # readings it lacks or forbids: not tried again
     warned: set[str] = field(default_factory=set)
 
-    @property
-    def title(self) -> str:
-        """Its name in messages."""
-        return f"GPU {self.index}" + (f" ({self.name})" if self.name else "")
+    def event(self, kind: str, what: str) -> Row:
+        """Return an event: gpu-lost, gpu-back or gpu-warning."""
+        title = f"GPU {self.index}" + (f" ({self.name})" if self.name else "")
+        return {"event": kind, "gpu": self.index, "message": f"{title} {what}"}
 
 
 class GpuLostError(Exception):
@@ -195,7 +171,7 @@ def open_gpus(clock: Callable[[], float] = time.monotonic) -> tuple[Gpus | None,
         return None, f"NVML does not start: {_text(error)}"
     if gpus.any_alive:
         return gpus, None
-    why = "; ".join(event.message for event in gpus.sample()[1]) or "the NVIDIA driver has no GPU"
+    why = "; ".join(event["message"] for event in gpus.sample()[1]) or "the NVIDIA driver has no GPU"
     gpus.close()
     return None, why
 
@@ -205,18 +181,19 @@ class Gpus:
 
     def __init__(self, nvml: Any, clock: Callable[[], float]) -> None:
         self._nvml, self._clock = nvml, clock
-        self._is_started, self._is_closed = True, False
         self._retry_s = clock() + RETRY_S
         self._readings = gpu_readings(nvml)
-        self._unsaid: list[GpuEvent] = []
-        count = 0
+        self._unsaid: list[Row] = []
+        self._gpus: list[Gpu] = []
         try:
-            count = nvml.nvmlDeviceGetCount()
+            self._gpus = [Gpu(index) for index in range(nvml.nvmlDeviceGetCount())]
         except Exception as error:
-            self._unsaid.append(GpuEvent("gpu-lost", 0, f"the GPUs cannot be counted: {_text(error)}"))
-        self._gpus = [Gpu(index) for index in range(count)]
+            message = f"the GPUs cannot be counted: {_text(error)}"
+            self._unsaid.append({"event": "gpu-lost", "gpu": 0, "message": message})
         for gpu in self._gpus:
-            self._meet(gpu)
+            if (problem := self._find(gpu)) is not None:
+                kind = "gpu-warning" if error_code(problem) == NO_PERMISSION else "gpu-lost"
+                self._unsaid.append(gpu.event(kind, f"cannot be opened: {_text(problem)}"))
 
     @property
     def names(self) -> list[str]:
@@ -228,21 +205,21 @@ class Gpus:
         """Whether at least one GPU answered last time."""
         return any(gpu.handle is not None for gpu in self._gpus)
 
-    def sample(self) -> tuple[list[Row], list[GpuEvent]]:
+    def sample(self) -> tuple[list[Row], list[Row]]:
         """Return a row of every GPU that answers, and the events since the last sample."""
-        if self._is_closed:
-            return [], []
         now_s = self._clock()
         events, self._unsaid = self._unsaid, []
         rows = []
-        retry_due = now_s >= self._retry_s and self._is_any_lost()
+        retry_due = now_s >= self._retry_s and any(gpu.handle is None for gpu in self._gpus)
         if retry_due:
             self._retry_s = now_s + RETRY_S
-            if not self.any_alive:
-                self._restart()
+            if not self.any_alive:  # a reloaded driver does not answer to an old session
+                self.close()
+                with suppress(Exception):
+                    self._nvml.nvmlInit()
         for gpu in self._gpus:
             was_lost = gpu.handle is None
-            if was_lost and not (retry_due and self._find(gpu)):
+            if was_lost and not (retry_due and self._find(gpu) is None):
                 continue
             try:
                 row, warnings = self._read(gpu)
@@ -250,51 +227,40 @@ class Gpus:
                 gpu.handle = None
                 if not was_lost:
                     self._retry_s = now_s + RETRY_S
-                    events.append(GpuEvent("gpu-lost", gpu.index, f"{gpu.title} no longer answers: {error}"))
+                    events.append(gpu.event("gpu-lost", f"no longer answers: {error}"))
                 continue
             if was_lost:
-                events.append(GpuEvent("gpu-back", gpu.index, f"{gpu.title} answers again"))
+                events.append(gpu.event("gpu-back", "answers again"))
             rows.append(row)
             events.extend(warnings)
         return rows, events
 
     def close(self) -> None:
-        """Leave NVML; later samples are empty."""
-        self._is_closed = True
-        self._shut_down()
-
-    def _is_any_lost(self) -> bool:
-        return any(gpu.handle is None for gpu in self._gpus)
-
-    def _meet(self, gpu: Gpu) -> None:
-        try:
-            gpu.handle = self._nvml.nvmlDeviceGetHandleByIndex(gpu.index)
-        except Exception as error:
-            name = "gpu-warning" if error_code(error) == NO_PERMISSION else "gpu-lost"
-            self._unsaid.append(GpuEvent(name, gpu.index, f"{gpu.title} cannot be opened: {_text(error)}"))
-            return
-        self._identify(gpu)
-
-    def _identify(self, gpu: Gpu) -> None:
+        """Leave NVML."""
         with suppress(Exception):
-            gpu.name = gpu.name or self._nvml.nvmlDeviceGetName(gpu.handle)
-        with suppress(Exception):
-            gpu.uuid = gpu.uuid or self._nvml.nvmlDeviceGetUUID(gpu.handle)
+            self._nvml.nvmlShutdown()
 
-    def _find(self, gpu: Gpu) -> bool:
-        """Search for a lost GPU: after a restart of the driver it may have another index."""
+    def _find(self, gpu: Gpu) -> Exception | None:
+        """Open a GPU or return why not; one that was lost may have another index after a restart of the driver."""
+        problem: Exception | None = None
         for index in range(len(self._gpus)) if gpu.uuid else [gpu.index]:
-            # not by UUID: that search fails as long as any other GPU is lost
-            with suppress(Exception):
+            try:  # not by UUID: that search fails as long as any other GPU is lost
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                if not gpu.uuid or gpu.uuid == self._nvml.nvmlDeviceGetUUID(handle):
-                    gpu.handle = handle
-                    gpu.refused.clear()  # what it refused while it failed may work now
-                    self._identify(gpu)
-                    return True
-        return False
+                if gpu.uuid and gpu.uuid != self._nvml.nvmlDeviceGetUUID(handle):
+                    continue
+            except Exception as error:
+                problem = error
+                continue
+            gpu.handle = handle
+            gpu.refused.clear()  # what it refused while it failed may work now
+            with suppress(Exception):
+                gpu.name = gpu.name or self._nvml.nvmlDeviceGetName(handle)
+            with suppress(Exception):
+                gpu.uuid = gpu.uuid or self._nvml.nvmlDeviceGetUUID(handle)
+            return None
+        return problem or LookupError(f"no GPU has the UUID {gpu.uuid}")
 
-    def _read(self, gpu: Gpu) -> tuple[Row, list[GpuEvent]]:
+    def _read(self, gpu: Gpu) -> tuple[Row, list[Row]]:
         """Return a GPU's row, and a warning if it forbids some readings."""
         values: Row = {}
         forbidden: list[str] = []
@@ -318,22 +284,13 @@ class Gpus:
         if doubt and not is_alive:  # some healthy cards answer "unknown error" for their fan alone
             raise GpuLostError(doubt)
         gpu.warned.update(forbidden)
-        message = f"{gpu.title} does not permit this user to read: {', '.join(forbidden)}"
-        row: Row = {"index": gpu.index} | ({"name": gpu.name} if gpu.name else {}) | merge_processes(values)
-        return row, [GpuEvent("gpu-warning", gpu.index, message)] if forbidden else []
-
-    def _restart(self) -> None:
-        """Start NVML anew: a reloaded driver does not answer to an old session."""
-        self._shut_down()
-        with suppress(Exception):
-            self._nvml.nvmlInit()
-            self._is_started = True
-
-    def _shut_down(self) -> None:
-        if self._is_started:
-            self._is_started = False
-            with suppress(Exception):
-                self._nvml.nvmlShutdown()
+        lists = [values.pop(name) for name in ("compute_processes", "graphics_processes") if name in values]
+        if lists:
+            values["processes"] = _by_pid(chain(*lists))
+        row: Row = {"index": gpu.index} | ({"name": gpu.name} if gpu.name else {})
+        row |= {name: value for name, value in values.items() if value not in NOT_AVAILABLE}
+        warning = gpu.event("gpu-warning", f"does not permit this user to read: {', '.join(forbidden)}")
+        return row, [warning] if forbidden else []
 
 
 def _text(error: Exception) -> str:

@@ -50,9 +50,11 @@ class MachineProbe:
         self._cores = now
         if not now or len(now) != len(before):  # a core was switched on or off
             return {}
-        shares = [_busy_share(then, since) for then, since in zip(before, now, strict=True)]
-        told = [share for share in shares if share is not None]
-        return {"core_busy": told, "machine_cpu_cores_used": sum(told)} if len(told) == len(shares) else {}
+        grown = [(now_s[0] - then_s[0], now_s[1] - then_s[1]) for then_s, now_s in zip(before, now, strict=True)]
+        if any(all_s <= 0 for _, all_s in grown):
+            return {}
+        shares = [min(max(busy_s / all_s, 0.0), 1.0) for busy_s, all_s in grown]
+        return {"core_busy": shares, "machine_cpu_cores_used": sum(shares)}
 
     def _sample_disk(self, interval_s: float) -> Row:
         before, now = self._disk_bytes, self._read_disk()
@@ -66,11 +68,10 @@ class MachineProbe:
         """Return the bytes read from and written to the device so far."""
         if self._counters_path is None:
             return None
-        try:
+        with suppress(OSError):
             counts = self._counters_path.read_text(encoding="ascii").split()
-        except OSError:
-            return None
-        return int(counts[2]) * SECTOR_BYTES, int(counts[6]) * SECTOR_BYTES
+            return int(counts[2]) * SECTOR_BYTES, int(counts[6]) * SECTOR_BYTES
+        return None
 
 
 def _core_times() -> list[tuple[float, float]]:
@@ -82,19 +83,13 @@ def _core_times() -> list[tuple[float, float]]:
     return []
 
 
-def _busy_share(before: tuple[float, float], now: tuple[float, float]) -> float | None:
-    busy_s, all_s = now[0] - before[0], now[1] - before[1]
-    return min(max(busy_s / all_s, 0.0), 1.0) if all_s > 0 else None
-
-
 def _device_counters(folder: Path) -> Path | None:
     """Return the kernel's counters of the device that holds a folder; None for file systems without one."""
-    try:
+    with suppress(OSError):
         device = folder.stat().st_dev
-    except OSError:
-        return None
-    path = SYS_BLOCK / f"{os.major(device)}:{os.minor(device)}" / "stat"
-    return path if path.exists() else None
+        path = SYS_BLOCK / f"{os.major(device)}:{os.minor(device)}" / "stat"
+        return path if path.exists() else None
+    return None
 
 
 def read_load_average() -> float | None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from redline.jsonl import RecordTail, RecordWriter, Row
-from redline.monitor.gpus import Gpus, open_gpus
+from redline.monitor.gpus import open_gpus
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.machine import MachineProbe, machine_facts
 from redline.monitor.process_files import read_stat
@@ -46,15 +46,15 @@ def unobtrusive() -> Iterator[None]:
 
 
 class NamedRoles:
-    """The roles of a run's processes, read from its events; without a run no process has a role."""
+    """The roles of a run's processes, read from its events; elsewhere events name no process."""
 
-    def __init__(self, events: Path | None) -> None:
-        self._tail = None if events is None else RecordTail(events)
+    def __init__(self, events: Path) -> None:
+        self._tail = RecordTail(events)
         self._roles: dict[Identity, str] = {}
 
     def __call__(self) -> Mapping[Identity, str]:
         """Return the roles by process, with those of processes started since the last call."""
-        for row in self._tail.new_rows() if self._tail else []:
+        for row in self._tail.new_rows():
             pid, unix_s = row.get("pid"), row.get("unix_s")
             if row.get("event") != "process" or not isinstance(pid, int) or not isinstance(unix_s, int | float):
                 continue
@@ -65,104 +65,32 @@ class NamedRoles:
         return self._roles
 
 
-class Sampler:
-    """Reads all probes into one row. Runs in a process of its own: its CPU time is the recording's cost."""
+class HardwareRecorder:
+    """Reads all probes into one row at a time, and writes it to a folder.
 
-    def __init__(
-        self, pid: int, *, folder: Path, roles: Callable[[], Mapping[Identity, str]], is_new: bool = False
-    ) -> None:
-        self._roles = roles
+    Runs in a process of its own: its CPU time is the recording's cost. Samples that the disk refuses are lost and
+    reported once, and sampling goes on.
+    """
+
+    def __init__(self, pid: int, out: Path, *, hz: float, say: Say, is_new: bool = False) -> None:
+        self._period_s = 1 / check_hz(hz)
+        self._say = say
+        self._roles = NamedRoles(out / EVENTS)
         self._tree = ProcessTree(pid, excluded_pid=os.getpid(), is_new=is_new)
-        self._machine = MachineProbe(folder)
+        self._machine = MachineProbe(out)
         self._gpus, self._why_no_gpus = open_gpus()
-        self.end_descriptors = _open_process(pid)
+        self._writer = RecordWriter(out / HARDWARE)
+        self.end_descriptors: list[int] = []  # become readable when the watched process ends
+        with suppress(OSError, OverflowError, AttributeError):  # it has ended, or that is not supported
+            self.end_descriptors = [os.pidfd_open(pid)]
         self._begun_unix_s, self._begun_s = time.time(), time.monotonic()
         self._sampled_s = self._begun_s
         self._tree.sample(0.0, {})  # the base of the first rates
-
-    @property
-    def elapsed_s(self) -> float:
-        """Time since the recording began."""
-        return time.monotonic() - self._begun_s
-
-    @property
-    def since_sample_s(self) -> float:
-        """Time since the last sample."""
-        return time.monotonic() - self._sampled_s
-
-    @property
-    def target_has_ended(self) -> bool:
-        """Whether the watched process has ended."""
-        return self._tree.has_ended
-
-    def facts(self) -> Row:
-        """Return what stays the same during the recording, and why something is missing in all samples."""
-        absent = {**self._machine.absent, **({"gpus": self._why_no_gpus} if self._gpus is None else {})}
-        names = [] if self._gpus is None else self._gpus.names
-        return {"pid": self._tree.pid, **machine_facts(), "gpus": names, "absent": absent}
-
-    def sample(self) -> tuple[Row | None, list[Row]]:
-        """Return a sample (None if the watched process is gone) and the events of GPUs since the last one."""
-        now_s = time.monotonic()
-        elapsed_s, interval_s = now_s - self._begun_s, now_s - self._sampled_s
-        processes = self._tree.sample(interval_s, self._roles())
-        if processes is None:
-            return None, []
-        self._sampled_s = now_s
-        gpus, events = _sample_gpus(self._gpus)
-        row: Row = {
-            "unix_s": self._begun_unix_s + elapsed_s,
-            "elapsed_s": elapsed_s,
-            "interval_s": interval_s,
-            **processes,
-            **self._machine.sample(interval_s),
-            **gpus,
-            "monitor_cpu_s": time.process_time(),
-        }
-        return row, events
-
-    def close(self) -> None:
-        """Close the probes."""
-        if self._gpus is not None:
-            self._gpus.close()
-        for descriptor in self.end_descriptors:
-            os.close(descriptor)
-        self.end_descriptors = []
-
-
-def _open_process(pid: int) -> list[int]:
-    """Return a descriptor that becomes readable when the process ends; none if it has ended or can't be opened."""
-    with suppress(OSError, OverflowError, AttributeError):
-        return [os.pidfd_open(pid)]
-    return []
-
-
-def _sample_gpus(gpus: Gpus | None) -> tuple[Row, list[Row]]:
-    if gpus is None:
-        return {}, []
-    rows, events = gpus.sample()
-    said: list[Row] = [{"event": event.name, "gpu": event.index, "message": event.message} for event in events]
-    return {"gpus": rows} if rows else {}, said
-
-
-class HardwareRecorder:
-    """Takes samples and writes them; samples that the disk refuses are lost and reported once, and sampling goes on."""
-
-    def __init__(self, sampler: Sampler, out: Path, *, hz: float, say: Say) -> None:
-        self._sampler = sampler
-        self._writer = RecordWriter(out / HARDWARE)
-        self._period_s = 1 / check_hz(hz)
-        self._say = say
         self._samples = 0
         self._starting_cpu_s = 0.0  # of this process, before it began to watch
         self._cpu_s = 0.0
         self._peak_rss_bytes: int | None = None  # None until a process was seen
         self._is_refused = False
-
-    @property
-    def end_descriptors(self) -> list[int]:
-        """Descriptors that become readable when the watched process ends; none where that is not supported."""
-        return self._sampler.end_descriptors
 
     def run(self, wait: Wait, **facts: object) -> str:
         """Record until `wait(seconds)` returns a reason or the watched process ends; return the reason."""
@@ -171,27 +99,31 @@ class HardwareRecorder:
 
     def _run(self, wait: Wait, facts: Mapping[str, object]) -> str:
         self._starting_cpu_s = time.process_time()
-        start = {"hz": 1 / self._period_s, **self._sampler.facts(), "monitor_cpu_s": self._starting_cpu_s}
+        start = {"hz": 1 / self._period_s, **self.facts(), "monitor_cpu_s": self._starting_cpu_s}
         self._tell("monitor-start", **start, **facts)
         next_s = time.monotonic() + self._period_s
         while (reason := wait(max(0.0, next_s - time.monotonic()))) is None:
             now_s = time.monotonic()
             if now_s < next_s:
                 continue
-            if self._sampler.target_has_ended:
+            if self._tree.has_ended:
                 reason = TARGET_ENDED
                 break
             self.take()
             next_s += self._period_s * ((now_s - next_s) // self._period_s + 1)  # missed samples are skipped
-        time.sleep(max(0.0, MIN_INTERVAL_S - self._sampler.since_sample_s))
+        time.sleep(max(0.0, MIN_INTERVAL_S - (time.monotonic() - self._sampled_s)))
         self.take()
         return reason
 
+    def facts(self) -> Row:
+        """Return what stays the same during the recording, and why something is missing in all samples."""
+        absent = {**self._machine.absent, **({"gpus": self._why_no_gpus} if self._gpus is None else {})}
+        names = [] if self._gpus is None else self._gpus.names
+        return {"pid": self._tree.pid, **machine_facts(), "gpus": names, "absent": absent}
+
     def take(self) -> None:
         """Take one sample, if the watched process still exists, and write it."""
-        row, events = self._sampler.sample()
-        for event in events:
-            self._tell(event.pop("event"), **event)
+        row = self._sample()
         if row is None:
             return
         self._cpu_s = row["cpu_s"]
@@ -205,9 +137,30 @@ class HardwareRecorder:
                 self._is_refused = True
                 self._tell("monitor-warning", message=f"samples can't be written: {error}")
 
+    def _sample(self) -> Row | None:
+        """Return a sample, and tell the events of GPUs since the last one."""
+        now_s = time.monotonic()
+        elapsed_s, interval_s = now_s - self._begun_s, now_s - self._sampled_s
+        processes = self._tree.sample(interval_s, self._roles())
+        if processes is None:
+            return None
+        self._sampled_s = now_s
+        gpus, events = ([], []) if self._gpus is None else self._gpus.sample()
+        for event in events:
+            self._tell(event.pop("event"), **event)
+        return {
+            "unix_s": self._begun_unix_s + elapsed_s,
+            "elapsed_s": elapsed_s,
+            "interval_s": interval_s,
+            **processes,
+            **self._machine.sample(interval_s),
+            **({"gpus": gpus} if gpus else {}),
+            "monitor_cpu_s": time.process_time(),
+        }
+
     def finish(self, reason: str, **facts: object) -> Row:
-        """Report how it ended and what it cost, and close the file; return the report."""
-        elapsed_s, cpu_s = self._sampler.elapsed_s, time.process_time()
+        """Report how it ended and what it cost, and close everything; return the report."""
+        elapsed_s, cpu_s = time.monotonic() - self._begun_s, time.process_time()
         share = (cpu_s - self._starting_cpu_s) / max(elapsed_s * (os.cpu_count() or 1), 1e-9)
         end: Row = {
             "reason": reason,
@@ -221,7 +174,10 @@ class HardwareRecorder:
         }
         self._tell("monitor-stop", **end)
         self._writer.close()
-        self._sampler.close()
+        if self._gpus is not None:
+            self._gpus.close()
+        for descriptor in self.end_descriptors:
+            os.close(descriptor)
         return end
 
     def _tell(self, event: str, **facts: object) -> None:

@@ -1,9 +1,8 @@
 """Experience: transitions and rollouts, stored for the learner to draw from."""
 
 from redline.replay.backing import ReplayError, available_bytes
-from redline.replay.batches import BatchBuffers, SequenceBuffers, gather, with_burn_in
+from redline.replay.batches import BatchBuffers, BatchLoader, SequenceBuffers, gather, with_burn_in
 from redline.replay.layout import ReplayLayout
-from redline.replay.loader import BatchLoader
 from redline.replay.memory import ReplayMemory
 from redline.replay.prioritized import PrioritizedSampler
 from redline.replay.rollout import RolloutBuffer

@@ -1,4 +1,4 @@
-"""Where frames are stored: anonymous memory or a file, reserved before it is written; and how much memory is left.
+"""Memory from the kernel: where frames are stored, what processes share, and how much is left.
 
 Only reserved space is written: touching a page that the machine can't provide kills the process (SIGBUS) instead of
 raising an error. Space is reserved piece by piece, as it is needed, up to a bound known before.
@@ -11,10 +11,11 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from math import prod
+from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import psutil
@@ -24,20 +25,15 @@ from redline.types import Array
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG)
 MARGIN_BYTES = 64 * 1024**2  # left to the rest of the machine
+CACHE_LINE_BYTES = 64  # arrays do not share one, so that two writers do not slow each other
+
+Fields = Mapping[str, tuple[tuple[int, ...], str]]  # name → shape, dtype
 
 
-@dataclass(frozen=True)
-class _CgroupFiles:
-    """The file names of one version of control groups."""
-
-    mount: str  # below the root
-    limit: str
-    usage: str
-    reclaimable: str  # in memory.stat: file pages in the usage that the kernel can drop
-
-
-VERSION_2 = _CgroupFiles("", "memory.max", "memory.current", "inactive_file")
-VERSION_1 = _CgroupFiles("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+# of each version of control groups: the mount below the root, the files of limit and usage, and the name in memory.stat
+# of file pages in the usage that the kernel can drop
+VERSION_2 = ("", "memory.max", "memory.current", "inactive_file")
+VERSION_1 = ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def available_bytes() -> int:
@@ -56,22 +52,22 @@ def cgroup_available_bytes(
         _, controllers, group = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        files = VERSION_1 if controllers else VERSION_2
-        mount = root / files.mount
+        below_root, *names = VERSION_1 if controllers else VERSION_2
+        mount = root / below_root
         path = mount / group.lstrip("/")
         for folder in (path, *path.parents):  # a limit holds for all groups below it
-            left.append(_bytes_left(folder, files))
+            left.append(_bytes_left(folder, *names))
             if folder == mount:
                 break
     return min((count for count in left if count is not None), default=None)
 
 
-def _bytes_left(folder: Path, files: _CgroupFiles) -> int | None:
-    limit, usage = _read(folder / files.limit), _read(folder / files.usage)
+def _bytes_left(folder: Path, limit_name: str, usage_name: str, reclaimable: str) -> int | None:
+    limit, usage = _read(folder / limit_name), _read(folder / usage_name)
     if limit is None or usage is None or limit.strip() == "max":
         return None
     stat = dict(line.split(maxsplit=1) for line in (_read(folder / "memory.stat") or "").splitlines())
-    return max(int(limit) - int(usage) + int(stat.get(files.reclaimable, 0)), 0)
+    return max(int(limit) - int(usage) + int(stat.get(reclaimable, 0)), 0)
 
 
 def _read(path: Path) -> str | None:
@@ -83,24 +79,6 @@ def _read(path: Path) -> str | None:
 
 class ReplayError(Exception):
     """The replay memory cannot go on: its disk failed, or the machine lacks the least that it needs."""
-
-
-class Backing(Protocol):
-    """Bytes from 0 to `max_bytes`, of which the first `reserved_bytes` may be used."""
-
-    reserved_bytes: int
-
-    def reserve(self, num_bytes: int) -> bool:
-        """Make the first `num_bytes` usable; False if the machine has too little."""
-
-    def read(self, offset: int, length: int) -> bytes | memoryview:
-        """Return a part."""
-
-    def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Set a part."""
-
-    def close(self) -> None:
-        """Give everything back."""
 
 
 class Ram:
@@ -215,6 +193,9 @@ class Disk:
         self._descriptor = -1  # the number may soon be another file's
 
 
+Backing = Ram | Disk  # bytes of which the first `reserved_bytes` may be used
+
+
 def _allocate(descriptor: int, offset: int, length: int) -> bool:
     try:
         if hasattr(os, "posix_fallocate"):
@@ -226,3 +207,47 @@ def _allocate(descriptor: int, offset: int, length: int) -> bool:
             return False
         raise ReplayError(f"space for the replay can't be reserved: {error.strerror}") from None
     return True
+
+
+class SharedBlock:
+    """Named arrays of zeros that several processes map: reserved at once, unnamed, freed with the last process.
+
+    Pickled for a process that is being started, it maps the same memory there.
+    """
+
+    def __init__(self, name: str, fields: Fields, *, descriptor: int = -1) -> None:
+        self._name = name
+        self._fields = dict(fields)
+        num_bytes = sum(_padded(shape, dtype) for shape, dtype in fields.values())
+        if descriptor < 0:
+            descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+            try:
+                os.posix_fallocate(descriptor, 0, num_bytes)  # reserved now: touching it later can't fail
+            except OSError as error:
+                os.close(descriptor)
+                raise UserError(f"{num_bytes:_} bytes of shared memory are not available: {error.strerror}") from None
+        self._descriptor = descriptor
+        self.close = weakref.finalize(self, os.close, descriptor)
+        self.num_bytes = num_bytes
+        self._memory: Array = np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
+        starts = np.cumsum([0, *(_padded(shape, dtype) for shape, dtype in fields.values())]).tolist()
+        self._start = dict(zip(fields, starts, strict=False))
+
+    def __getitem__(self, name: str) -> Array:
+        shape, dtype = self._fields[name]
+        start, size = self._start[name], prod(shape) * np.dtype(dtype).itemsize
+        array: Array = self._memory[start : start + size].view(dtype).reshape(shape)
+        return array
+
+    def __reduce__(self) -> tuple[Callable[..., SharedBlock], tuple[Any, ...]]:
+        """Let a process that is being started map the same memory."""
+        return _attach, (self._name, self._fields, DupFd(self._descriptor))
+
+
+def _padded(shape: tuple[int, ...], dtype: str) -> int:
+    size = prod(shape) * np.dtype(dtype).itemsize
+    return -(-size // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+
+
+def _attach(name: str, fields: Fields, descriptor: Any) -> SharedBlock:
+    return SharedBlock(name, fields, descriptor=descriptor.detach())

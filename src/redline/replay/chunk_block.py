@@ -71,33 +71,25 @@ def encode_block(chunks: Sequence[StoredChunk]) -> bytes:
 
 def decode_block(data: bytes, *, max_frames: int) -> Iterator[StoredChunk]:
     """Yield the chunks that `data` holds, or raise ValueError if it is damaged."""
-    if len(data) < PREFIX.size + HEADER.size:
-        raise ValueError(f"a block of replay chunks has only {len(data)} bytes: it is cut short")
+    _require(len(data) >= PREFIX.size + HEADER.size, f"cut short to {len(data)} bytes")
     magic, schema, checksum = PREFIX.unpack_from(data)
-    if magic != MAGIC:
-        raise ValueError("this is no block of replay chunks: its first bytes are wrong")
+    _require(magic == MAGIC, "its first bytes are wrong")
     if schema != SCHEMA:
         raise ValueError(f"the block of replay chunks has schema {schema}, this version reads {SCHEMA}")
     body = memoryview(data)[PREFIX.size :]
-    if zlib.crc32(body) != checksum:
-        raise ValueError("a block of replay chunks is damaged: its checksum does not match")
+    _require(zlib.crc32(body) == checksum, "its checksum does not match")
     name, num_chunks, table_bytes = HEADER.unpack_from(body)
     codec = name.rstrip(b"\0").decode("ascii", "replace")
-    if codec not in CODECS:
-        raise ValueError(f"a block of replay chunks claims the codec {codec!r}, which does not exist")
-    if not 0 < num_chunks <= MAX_CHUNKS:
-        raise ValueError(f"a block claims {num_chunks} replay chunks, at most {MAX_CHUNKS} are possible")
-    blobs = body[HEADER.size + table_bytes :]
+    _require(codec in CODECS, f"there is no codec {codec!r}")
+    _require(0 < num_chunks <= MAX_CHUNKS, f"{num_chunks} chunks, at most {MAX_CHUNKS} are possible")
     chunks, rows = _read_table(body[HEADER.size : HEADER.size + table_bytes], num_chunks, max_frames)
+    blobs = body[HEADER.size + table_bytes :]
     ends = np.cumsum(chunks["length"], dtype=np.int64)
-    if (chunks["length"] < 0).any() or ends[-1] != len(blobs):
-        raise ValueError(
-            f"a block of replay chunks holds {len(blobs)} bytes of frames and not the {ends[-1]} it claims"
-        )
+    lengths_fit = bool((chunks["length"] >= 0).all()) and ends[-1] == len(blobs)
+    _require(lengths_fit, f"{len(blobs)} bytes of frames, not the {ends[-1]} it claims")
     row_ends = np.cumsum(chunks["num_frames"], dtype=np.int64)
     starts = np.add.reduceat(rows["flags"] & STARTS, row_ends - chunks["num_frames"], dtype=np.int64)
-    if (starts != chunks["num_transitions"]).any():
-        raise ValueError("a block of replay chunks is damaged: its transitions are not those it claims")
+    _require(np.array_equal(starts, chunks["num_transitions"]), "its transitions are not those it claims")
     columns = [chunks[name].tolist() for name in CHUNK_DTYPES]
     for lane, chunk, first_number, num_transitions, num_frames, length, row_end, end in zip(
         *columns, row_ends.tolist(), ends.tolist(), strict=True
@@ -107,28 +99,29 @@ def decode_block(data: bytes, *, max_frames: int) -> Iterator[StoredChunk]:
         yield StoredChunk(lane, chunk, first_number, num_transitions, num_frames, own, codec, blob)
 
 
+def _require(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise ValueError(f"a block of replay chunks is damaged: {otherwise}")
+
+
 def _read_table(data: memoryview, num_chunks: int, max_frames: int) -> tuple[dict[str, Array], dict[str, Array]]:
-    chunk_bytes = sum(np.dtype(dtype).itemsize for dtype in CHUNK_DTYPES.values())
-    row_bytes = sum(np.dtype(dtype).itemsize for dtype in ROW_DTYPES.values())
+    chunk_bytes, row_bytes = (
+        sum(np.dtype(dtype).itemsize for dtype in dtypes.values()) for dtypes in (CHUNK_DTYPES, ROW_DTYPES)
+    )
     most = num_chunks * (chunk_bytes + max_frames * row_bytes)
     try:
-        if not 0 < zstandard.frame_content_size(data) <= most:
-            raise ValueError(f"a table of {num_chunks} replay chunks claims more than {most} bytes")
+        _require(0 < zstandard.frame_content_size(data) <= most, f"its table claims more than {most} bytes")
         table = zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:
-        raise ValueError(f"a table of replay chunks cannot be decompressed: {error}") from None
-    if len(table) < num_chunks * chunk_bytes:
-        raise ValueError("a table of replay chunks is cut short")
-    chunks = _columns(table[: num_chunks * chunk_bytes], CHUNK_DTYPES, num_chunks)
+        raise ValueError(f"a block of replay chunks is damaged: its table cannot be decompressed: {error}") from None
+    rows_at = num_chunks * chunk_bytes
+    _require(len(table) >= rows_at, "its table is cut short")
+    chunks = _columns(table[:rows_at], CHUNK_DTYPES, num_chunks)
     counts = chunks["num_frames"]
     num_rows = int(counts.sum(dtype=np.int64))
-    if (
-        (counts < 1).any()
-        or (counts > max_frames).any()
-        or len(table) != num_chunks * chunk_bytes + num_rows * row_bytes
-    ):
-        raise ValueError(f"a table of replay chunks does not fit chunks of 1 to {max_frames} frames")
-    return chunks, _columns(table[num_chunks * chunk_bytes :], ROW_DTYPES, num_rows)
+    counts_fit = counts.min() >= 1 and counts.max() <= max_frames and len(table) == rows_at + num_rows * row_bytes
+    _require(bool(counts_fit), f"its table does not fit chunks of 1 to {max_frames} frames")
+    return chunks, _columns(table[rows_at:], ROW_DTYPES, num_rows)
 
 
 def _columns(data: bytes, dtypes: dict[str, str], count: int) -> dict[str, Array]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.replay.backing import ReplayError
-from redline.replay.frame_store import FlatFrames, FrameStore
+from redline.replay.flat_frames import FlatFrames
 from redline.replay.lane_table import LaneTable
 from redline.replay.layout import ReplayLayout
 from redline.replay.packed_frames import PackedFrames
@@ -26,6 +26,7 @@ STARTS = 1  # a transition starts at this frame
 RETURN_ENDS = 2  # it ended a return: terminated, or a life was lost
 EPISODE_ENDS = 4  # it ended an episode: terminated, truncated or cut
 
+FrameStore = FlatFrames | PackedFrames  # frames by their address in the pool
 Location = Any  # what the store returned: a JSON value
 # called with lane, first, end while the transitions first … end − 1 can still be located: they are no longer offered
 WithdrawalListener = Callable[[int, int, int], None]

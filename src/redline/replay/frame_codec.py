@@ -1,9 +1,11 @@
-"""How the frames of a chunk are compressed: zstd by default, lz4 where speed counts more, raw where neither helps."""
+"""How the frames of a chunk are compressed: zstd by default, lz4 where speed counts more, raw where neither helps.
+
+A codec serves one thread. `decode_into` raises ValueError if the blob does not hold exactly the bytes asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import lz4.block
 import zstandard
@@ -11,16 +13,6 @@ import zstandard
 from redline.errors import unknown_name
 
 ZSTD_LEVEL = 1  # higher levels take far longer for a few per cent
-
-
-class FrameCodec(Protocol):
-    """Encodes and decodes buffers; one codec serves one thread."""
-
-    def encode(self, frames: memoryview) -> bytes | memoryview:
-        """Return the frames as bytes; `raw` returns the buffer itself."""
-
-    def decode_into(self, blob: bytes | memoryview, out: memoryview) -> None:
-        """Fill `out` with the decoded bytes; raise ValueError if they are not exactly that many."""
 
 
 class Zstd:
@@ -79,6 +71,7 @@ class Raw:
         out[:] = blob
 
 
+FrameCodec = Zstd | Lz4 | Raw
 CODECS: Mapping[str, type[FrameCodec]] = {"zstd": Zstd, "lz4": Lz4, "raw": Raw}
 
 

@@ -56,11 +56,6 @@ class ReplayMemory:
         self.write_to(np.zeros(0, np.int64))
 
     @property
-    def lanes(self) -> IntArray:
-        """Ids of the lanes being written."""
-        return self._lanes
-
-    @property
     def num_transitions(self) -> int:
         """Transitions held."""
         return self.retention.num_transitions
@@ -104,7 +99,7 @@ class ReplayMemory:
         table.add(self.layout.lanes)
         self.write_to(np.arange(first, first + self.layout.lanes))
         self.chunks.balance()
-        return self._lanes
+        return self.lanes
 
     def begin(self, lanes: IntArray, first_frames: Array) -> None:
         """Begin an episode in each of `lanes` with its first frame [N, *frame]."""
@@ -214,20 +209,20 @@ class ReplayMemory:
 
     def write_to(self, lanes: IntArray) -> None:
         """Make `lanes` the ones being written."""
-        self._lanes = lanes
+        self.lanes = lanes  # ids
         self._rows = lanes - self.table.first_lane
         self.chunks.written_lanes = frozenset(lanes.tolist())
         self.table.bounds = None
 
     def retire_lanes(self) -> None:
         """Cut and seal the lanes being written: they are data only from then on."""
-        self.cut(self._lanes)
+        self.cut(self.lanes)
         self.chunks.seal_all(self._rows)
 
     def _rows_of(self, lanes: IntArray) -> IntArray:
-        if lanes is self._lanes:
+        if lanes is self.lanes:
             return self._rows
-        if not np.isin(lanes, self._lanes).all() or len(np.unique(lanes)) != len(lanes):
+        if not np.isin(lanes, self.lanes).all() or len(np.unique(lanes)) != len(lanes):
             raise ValueError(f"lanes {lanes.tolist()} are not {len(lanes)} of those being written")
         return lanes - self.table.first_lane
 

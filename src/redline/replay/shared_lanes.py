@@ -29,10 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.errors import UserError
-from redline.replay.backing import ReplayError
+from redline.replay.backing import CACHE_LINE_BYTES, ReplayError, SharedBlock
 from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.replay.memory import ReplayMemory
-from redline.replay.shared_block import CACHE_LINE_BYTES, SharedBlock
 from redline.types import Array, BoolArray, FloatArray, IntArray
 
 STEP, BEGIN, CUT = 1, 2, 3  # kinds of records; 0 is poison

@@ -1,18 +1,28 @@
-"""The actor: keeps the observation of each env, chooses actions, and counts each episode exactly once."""
+"""The actor: keeps the observation of each env, chooses actions, and counts each episode exactly once.
 
-from dataclasses import dataclass, field
+A `Player` lets an actor play whole episodes for an evaluation.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
-from redline.algorithms.family import ActorExtras, ActorParams, act
+from redline.algorithms.family import ActorExtras, ActorParams, Algorithm, act
 from redline.envs import stacking
 from redline.envs.ledger import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
 from redline.episodes.episode import encode_trace
-from redline.episodes.tracing import RecordingConfig, Tracer
+from redline.episodes.tracing import Choice, RecordingConfig, Tracer
+from redline.exploration import Exploration
+from redline.networks import Network
 from redline.networks.cores import mask_state
-from redline.types import Array, BoolArray, IntArray, VectorStep
+from redline.runtime.randomness import Purpose, stream
+from redline.types import Array, BoolArray, IntArray, Progress, VectorStep
+
+RequestedStop = Callable[[], str | None]  # says why to stop, if a stop is requested
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class Episode:
     reset_seed: int  # seed of the lane's last key
     seed_offset_steps: int  # steps between that key and this episode's start
     trace: bytes | None = field(default=None, repr=False)  # its recording; None if it is not kept
+    is_truncated: bool = False  # cut by a limit of frames, or by the env's own
 
 
 class Actor:
@@ -72,6 +83,7 @@ class Actor:
                 reset_seed=int(under_way.reset_seed[lane]),
                 seed_offset_steps=int(under_way.seed_offset_steps[lane]),
                 trace=encode_trace(traces[lane]) if lane in traces else None,
+                is_truncated=not step.terminated[lane],
             )
             for lane in np.flatnonzero(ended).tolist()
         ]
@@ -94,3 +106,72 @@ class Actor:
     def _start(self, lanes: BoolArray) -> None:
         self._state = mask_state(self._state, torch.from_numpy(lanes).to(self._state.device))
         self._under_way.begin(lanes)
+
+
+class StoppedWhileEvaluatingError(Exception):
+    """A stop was requested before all episodes had ended."""
+
+
+class Player:
+    """Plays whole episodes on a vector env made anew each time; its weights may be replaced in between."""
+
+    def __init__(
+        self,
+        make_env: Callable[[int], VectorEnv],
+        *,
+        algorithm: Algorithm,
+        network: Network,
+        explore: Exploration,
+        epsilon: float,
+        recording: RecordingConfig | None = None,
+    ) -> None:
+        self.network = network
+        self._make_env = make_env  # from a seed
+        # All episodes are traced, and some of those that count are kept: lanes that have played their share play on
+        # until the last lane has played its own.
+        self._choice = None if recording is None or recording.is_off else Choice(recording)
+        self._tracing = None if self._choice is None else replace(recording or RecordingConfig(), record="all")
+        self.params = ActorParams(
+            algorithm, network, epsilon, next(network.parameters()).device, explore=explore, is_silent=True
+        )
+
+    def play(
+        self,
+        num_episodes: int,
+        *,
+        seed: int,
+        requested_stop: RequestedStop,
+        progress: Progress = lambda share: None,
+        explore: Exploration | None = None,
+    ) -> list[Episode]:
+        """Play exactly `num_episodes` whole episodes in games that `seed` decides; return them in order of ending.
+
+        `requested_stop` is called before every vector step. `explore` chooses actions in another way for once.
+        """
+        params = self.params if explore is None else self.params._replace(explore=explore)
+        with closing(self._make_env(seed)) as env:
+            # Each lane plays a number of episodes fixed beforehand. The first `num_episodes` to end, whatever their
+            # lane, would be biased towards short ones.
+            lanes = np.arange(env.num_envs)
+            left = num_episodes // len(lanes) + (lanes < num_episodes % len(lanes))  # [N]
+            actor = Actor(env, state_width=self.network.state_width, recording=self._tracing)
+            actor.begin(env.reset())
+            played: list[Episode] = []
+            vector_step = 0
+            while left.any():
+                if reason := requested_stop():
+                    raise StoppedWhileEvaluatingError(f"{reason} after {len(played)} of {num_episodes} episodes")
+                actions, _ = actor.choose(params, stream(seed, Purpose.EVALUATE, vector_step))
+                env.send(actions)
+                for episode in actor.observe(env.recv()):
+                    if left[episode.lane]:
+                        left[episode.lane] -= 1
+                        played.append(self._kept(episode))
+                        progress(len(played) / num_episodes)
+                vector_step += 1
+        return played
+
+    def _kept(self, episode: Episode) -> Episode:
+        """Return an episode without its trace if that is not to be kept."""
+        is_kept = self._choice is None or self._choice.takes(episode.total_reward)
+        return episode if is_kept else replace(episode, trace=None)

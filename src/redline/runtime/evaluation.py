@@ -1,62 +1,51 @@
 """Evaluation: whole episodes without exploration, unclipped, noise off, in games that training never saw.
 
-A `Player` plays them. An `Evaluator` evaluates a run while it trains, inline or in a process of its own, by the rules
-in `solving.py`. `playing.py` plays with the weights of a checkpoint.
+A game is solved when an evaluation reaches the target and further games with the same weights confirm it. A stop at the
+first good evaluation would select lucky ones. So EPISODES games must reach the target, and CONFIRMING_EPISODES further
+ones must nearly reach it again. An `Evaluator` plays by these rules, inline or in a process of its own.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 import torch
 
-from redline.algorithms.family import ActorParams, Algorithm
 from redline.envs.catalog import make_vector_env
-from redline.envs.vector import Progress, VectorEnv
-from redline.episodes.tracing import Choice, RecordingConfig
-from redline.exploration import Exploration, Greedy
+from redline.episodes.tracing import RecordingConfig
+from redline.exploration import Exploration, Greedy, Sampled
 from redline.networks import Network
-from redline.runtime.actor import Actor, Episode
+from redline.runtime.actor import Episode, Player, RequestedStop
 from redline.runtime.config import Job
-from redline.runtime.counters import Scores
-from redline.runtime.gauges import Display
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.resolve import find_device
 from redline.runtime.run_log import RunLog
-from redline.runtime.solving import (
-    CONFIRMING_EPISODES,
-    EPISODES,
-    acting,
-    describe_acting,
-    describe_confirmation,
-    is_confirmed,
-    num_episodes,
-)
 from redline.types import EnvSpec
 
+EPISODES = 10  # of an evaluation
+CONFIRMING_EPISODES = 30  # with the same weights, in other games
+CONFIRMING_SLACK = 1.0  # by which their mean may fall short of the target
+TIME_SHARE = 0.10  # of a run that evaluations may take
+# share of the way from the first returns to the target from which evaluations may follow closely
+PROMISING = 0.85  # where training explores, and so plays worse than its evaluations
+PROMISING_SAMPLED = 0.95  # where both draw from the policy
+UNPROMISING_INTERVAL_S = 300.0  # between two evaluations before that
+PROMISING_SHARE = 0.25  # of the time that evaluations may take from there on, as far as TIME_SHARE of the run allows
+EXPECTED_S = 1.0  # of an evaluation, before the first
+
+CURVE_BEGINS = 0.15  # share of the way from which the curve is extrapolated
+CURVE_SHARE = 1 / 3  # of the time: the newest part, which is extrapolated
+LEAST_EPISODES = 10  # in it
+MOST_TIMES = 20.0  # the time so far: a slower rise is none
 ARGMAX_PATIENCE_S = 20.0  # for greedy play of a policy
 
 # They keep the seeds of training, of `redline eval` and of evaluations while a run trains apart. They are part of the
 # seeds: never change them.
 EVALUATION = 0x6576616C
 GREEDY = 0x67726565
-
-RequestedStop = Callable[[], str | None]
-
-
-@dataclass(frozen=True)
-class PlayedEpisode:
-    """One whole episode."""
-
-    episode: Episode
-    is_truncated: bool  # cut by a limit of frames, or by the env's own
-
-
-class StoppedWhileEvaluatingError(Exception):
-    """A stop was requested before all episodes had ended."""
 
 
 def evaluation_seed(run_seed: int, seed: int, *, kind: int = EVALUATION) -> int:
@@ -69,78 +58,84 @@ def greedy_seed(run_seed: int, number: int) -> int:
     return evaluation_seed(run_seed, number, kind=GREEDY)
 
 
-class Player:
-    """Plays whole episodes on a vector env made anew each time; its weights may be replaced in between."""
+# Rules
 
-    def __init__(
-        self,
-        make_env: Callable[[int], VectorEnv],
-        *,
-        algorithm: Algorithm,
-        network: Network,
-        explore: Exploration,
-        epsilon: float,
-        recording: RecordingConfig | None = None,
-    ) -> None:
-        self.network = network
-        self._make_env = make_env  # from a seed
-        # All episodes are traced, and some of those that count are kept: lanes that have played their share play on
-        # until the last lane has played its own.
-        self._choice = None if recording is None or recording.is_off else Choice(recording)
-        self._tracing = None if self._choice is None else replace(recording or RecordingConfig(), record="all")
-        self.params = ActorParams(
-            algorithm, network, epsilon, next(network.parameters()).device, explore=explore, is_silent=True
-        )
 
-    @contextmanager
-    def acting_by(self, explore: Exploration) -> Iterator[None]:
-        """Choose actions in another way for a while."""
-        before, self.params = self.params, self.params._replace(explore=explore)
-        try:
-            yield
-        finally:
-            self.params = before
+def acting(job: Job) -> tuple[Exploration, float]:
+    """Return how a run's evaluations choose actions, and ε.
 
-    def play(
-        self, num_episodes: int, *, seed: int, requested_stop: RequestedStop, progress: Progress = lambda share: None
-    ) -> list[PlayedEpisode]:
-        """Play exactly `num_episodes` whole episodes in games that `seed` decides; return them in order of ending.
+    Without a target they are greedy, with the paper's ε. With a target a policy draws: its likeliest actions may loop.
+    """
+    explore = job.algorithm.explore
+    if job.limits.target_eval_return is None:
+        return Greedy(), explore.evaluation_epsilon()
+    return (Sampled() if isinstance(explore, Sampled) else Greedy()), 0.0
 
-        `requested_stop` is called before every vector step.
-        """
-        with closing(self._make_env(seed)) as env:
-            return self._play(env, num_episodes, seed=seed, progress=progress, requested_stop=requested_stop)
 
-    def _play(
-        self, env: VectorEnv, num_episodes: int, *, seed: int, progress: Progress, requested_stop: RequestedStop
-    ) -> list[PlayedEpisode]:
-        # Each lane plays a number of episodes fixed beforehand. The first `num_episodes` to end, whatever their lane,
-        # would be biased towards short ones.
-        lanes = np.arange(env.num_envs)
-        left = num_episodes // len(lanes) + (lanes < num_episodes % len(lanes))  # [N]
-        actor = Actor(env, state_width=self.network.state_width, recording=self._tracing)
-        actor.begin(env.reset())
-        played: list[PlayedEpisode] = []
-        vector_step = 0
-        while left.any():
-            if reason := requested_stop():
-                raise StoppedWhileEvaluatingError(f"{reason} after {len(played)} of {num_episodes} episodes")
-            actions, _ = actor.choose(self.params, stream(seed, Purpose.EVALUATE, vector_step))
-            env.send(actions)
-            step = env.recv()
-            for episode in actor.observe(step):
-                if left[episode.lane]:
-                    left[episode.lane] -= 1
-                    is_truncated = not step.terminated[episode.lane]
-                    played.append(PlayedEpisode(self._kept(episode), is_truncated=is_truncated))
-                    progress(len(played) / num_episodes)
-            vector_step += 1
-        return played
+def describe_acting(job: Job) -> str:
+    """Say how a run's evaluations choose actions, if not as the algorithm's paper does."""
+    if job.limits.target_eval_return is None:
+        return ""
+    return "sampled" if isinstance(acting(job)[0], Sampled) else "greedy, ε = 0"
 
-    def _kept(self, episode: Episode) -> Episode:
-        """Return an episode without its trace if that is not to be kept."""
-        is_kept = self._choice is None or self._choice.takes(episode.total_reward)
-        return episode if is_kept else replace(episode, trace=None)
+
+def num_episodes(job: Job) -> int:
+    """Return how many episodes an evaluation has; a target asks for enough of them."""
+    episodes = job.evaluator.episodes
+    return episodes if job.limits.target_eval_return is None else max(EPISODES, episodes)
+
+
+def evaluation_is_due(job: Job, counters: Counters, scores: Scores, *, expected_s: float) -> bool:
+    """Tell whether it is time for an inline evaluation, which will take about `expected_s`."""
+    every_steps, target = job.evaluate_every_steps, job.limits.target_eval_return
+    if every_steps > 0 and counters.steps // every_steps > counters.evaluated_steps // every_steps:
+        return True
+    return target is not None and _is_due_by_target(job, counters, scores, target=target, expected_s=expected_s)
+
+
+def _is_due_by_target(job: Job, counters: Counters, scores: Scores, *, target: float, expected_s: float) -> bool:
+    """Tell whether an evaluation fits into its share of the time, and the weights have changed enough."""
+    total_s = counters.time_s + counters.evaluation_s
+    if counters.evaluation_s + expected_s > TIME_SHARE * (total_s + expected_s):
+        return False
+    since_s = counters.time_s - counters.evaluated_at_s
+    way = way_done(scores, target)
+    promising = PROMISING_SAMPLED if isinstance(job.algorithm.explore, Sampled) else PROMISING
+    if way is not None and way >= promising:
+        # nearly the same weights would only be another draw of luck
+        return since_s >= min(expected_s * (1.0 / PROMISING_SHARE - 1.0), UNPROMISING_INTERVAL_S)
+    return since_s >= UNPROMISING_INTERVAL_S
+
+
+def way_done(scores: Scores, target: float) -> float | None:
+    """Return how much of the way from the first episodes to the target the newest ones have gone; None at the start."""
+    first, newest = scores.first_mean, scores.newest_mean
+    if first is None or newest is None:
+        return None
+    return 1.0 if target <= first else (newest - first) / (target - first)
+
+
+def projected_s(scores: Scores, *, target: float | None, now_s: float) -> float | None:
+    """Return the seconds until the returns reach the target if they go on rising as they did lately.
+
+    None without a target, while they do not rise, or if too little is known.
+    """
+    if target is None or (way := way_done(scores, target)) is None or way < CURVE_BEGINS:
+        return None
+    newest = [point for point in scores.curve if point[0] >= now_s * (1.0 - CURVE_SHARE)]
+    if len(newest) < LEAST_EPISODES:
+        return None
+    times, returns = np.array(newest).T
+    if np.ptp(times) <= 0.0:
+        return None
+    slope, start = np.polyfit(times - now_s, returns, 1)  # start: the line's height now
+    missing = max(0.0, float(target - start))
+    if slope <= 0.0 or missing > MOST_TIMES * now_s * slope:
+        return None
+    return missing / float(slope)
+
+
+# Playing by them
 
 
 def make_player(
@@ -188,7 +183,7 @@ class Evaluator:
     """Plays the evaluations of a run while it trains, with the weights of its `network`."""
 
     def __init__(
-        self, job: Job, spec: EnvSpec, *, evaluations: int, finished: Callable[[NumberedEvaluation], None]
+        self, job: Job, spec: EnvSpec, evaluations: int, finished: Callable[[NumberedEvaluation], None]
     ) -> None:
         """Go on after `evaluations` earlier ones; `finished` is called with each as soon as it is played."""
         config = job.evaluator
@@ -236,8 +231,7 @@ class Evaluator:
                 return f"no end after {ARGMAX_PATIENCE_S:g} s (greedy play may loop)"
             return requested_stop()
 
-        with self._player.acting_by(Greedy()):
-            return fmean(episode.total_reward for episode in self._play(EPISODES, requested_or_late))
+        return fmean(episode.total_reward for episode in self._play(EPISODES, requested_or_late, explore=Greedy()))
 
     def _evaluate(
         self, episodes: int, weights_steps: int, requested_stop: RequestedStop, *, is_confirmation: bool = False
@@ -250,11 +244,11 @@ class Evaluator:
         self._finished(evaluation)
         return evaluation.mean_return
 
-    def _play(self, episodes: int, requested_stop: RequestedStop) -> list[Episode]:
+    def _play(self, episodes: int, requested_stop: RequestedStop, explore: Exploration | None = None) -> list[Episode]:
         """Play the games of the next number."""
         seed = greedy_seed(self._job.seed, self._number + 1)
         with compute_threads(self._threads):
-            return [one.episode for one in self._player.play(episodes, seed=seed, requested_stop=requested_stop)]
+            return self._player.play(episodes, seed=seed, requested_stop=requested_stop, explore=explore)
 
 
 @contextmanager
@@ -269,14 +263,14 @@ def compute_threads(count: int) -> Iterator[None]:
 
 
 def record_evaluation(
-    evaluation: NumberedEvaluation, *, job: Job, scores: Scores, log: RunLog, display: Display
+    evaluation: NumberedEvaluation, *, job: Job, counters: Counters, scores: Scores, log: RunLog
 ) -> None:
-    """Log and show an evaluation; `scores` take in what it confirms."""
+    """Log, show and count an evaluation; `scores` take in what it confirms."""
     number, weights_steps, how = evaluation.number, evaluation.weights_steps, describe_acting(job)
     returns = [episode.total_reward for episode in evaluation.episodes]
     mean, lowest, highest = evaluation.mean_return, min(returns), max(returns)
     for episode in evaluation.episodes:
-        log.greedy_episode(episode, evaluation=number, weights_steps=weights_steps)
+        log.episode(episode, "greedy", evaluation=number, weights_steps=weights_steps)
     log.event(
         "evaluation",
         number=number,
@@ -289,11 +283,18 @@ def record_evaluation(
         how=how,
         is_confirmation=evaluation.is_confirmation,
     )
-    display.note(
+    log.display.note(
         f"evaluation {number}{how and f' ({how})'} with the weights of step {weights_steps:,}: mean {mean:.2f}, "
         f"min {lowest:g}, max {highest:g} of {len(returns)} episodes, in {evaluation.duration_s:.1f} s"
     )
-    target = job.limits.target_eval_return
+    scores.greedy_return, target = mean, job.limits.target_eval_return
+    counters.evaluations, counters.evaluated_steps, counters.evaluated_at_s = number, weights_steps, counters.time_s
     if evaluation.is_confirmation and target is not None:
-        scores.confirm(mean, target=target, is_enough=is_confirmed(mean, target))
-        display.note(describe_confirmation(mean, target))
+        needed = target - CONFIRMING_SLACK
+        scores.confirmed_return = mean
+        if mean >= needed:
+            scores.solved_target = target
+        log.display.note(
+            f"{CONFIRMING_EPISODES} further episodes with the same weights: mean {mean:.2f}, {needed:g} needed: "
+            f"{'solved' if mean >= needed else 'not solved yet'}"
+        )

@@ -1,10 +1,12 @@
 """Gauges: one reading of a run, the same for the panel, the files and the curves, and the display that shows it."""
 
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
-from redline.jsonl import measured, plain_text
+import msgspec
+
+from redline.jsonl import plain_text, tamed
 
 # what an algorithm's `diagnose` may report; other names are dropped
 DIAGNOSES = (
@@ -87,47 +89,22 @@ class Gauges:
 
         Missing and implausible numbers become None; names become plain text. ValueError if the row is no reading.
         """
-        roles = row.get("roles") or ()
         try:
-            known = {field.name: _number(field, row.get(field.name)) for field in fields(cls) if field.name != "roles"}
-            return cls(**known, roles=tuple(_role_from_row(role) for role in roles))
-        except (AttributeError, TypeError) as error:
+            known = tamed({**row, "roles": list(row.get("roles") or ())})
+            known["roles"] = [_role_from_row(role) for role in known["roles"]]
+            return msgspec.convert(dict.fromkeys(field.name for field in fields(cls)) | known, cls)
+        except (AttributeError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"no reading: {error}") from error
 
 
 def _role_from_row(row: Mapping[str, Any]) -> RoleGauges:
     """Return the reading of a process, without fields that only newer versions know."""
-    role = row.get("role")
-    if not isinstance(role, str):
-        raise TypeError(f"role is {role!r}")
-    told = {"restarts": 0, **{name: value for name, value in row.items() if value is not None}}
-    numbers = {
-        field.name: _number(field, told.get(field.name))
-        for field in fields(RoleGauges)
-        if field.name not in ("role", "waiting", "busy")
-    }
-    waiting, busy = (_shares(name, told.get(name, {})) for name in ("waiting", "busy"))
-    return RoleGauges(role=plain_text(role), waiting=waiting, busy=busy, **numbers)
-
-
-def _shares(name: str, value: object) -> Mapping[str, float]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is {value!r}")
-    known = {plain_text(what): _number_or_none(name, share) for what, share in value.items()}
-    return {what: share for what, share in known.items() if share is not None}
-
-
-def _number(field: "Field[Any]", value: object) -> Any:
-    number = _number_or_none(field.name, value)
-    if number is None and "None" not in str(field.type):
-        raise TypeError(f"{field.name} is {value!r}")
-    return number
-
-
-def _number_or_none(name: str, value: object) -> float | None:
-    if value is not None and not isinstance(value, int | float):
-        raise TypeError(f"{name} is {value!r}")
-    return measured(value)
+    told = {name: value for name, value in row.items() if value is not None}
+    for name in ("waiting", "busy"):
+        if isinstance(shares := told.get(name), Mapping):
+            told[name] = {plain_text(what): share for what, share in shares.items() if share is not None}
+    role = msgspec.convert({"pid": None, "cpu_percent": None, "rss_bytes": None, **told}, RoleGauges)
+    return replace(role, role=plain_text(role.role))
 
 
 class Display(Protocol):

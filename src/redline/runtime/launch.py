@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import RunDirectory, read_run_json
 from redline.runs.host import host_facts
 from redline.runs.manifest import Checkpoint
+from redline.runtime.actor import RequestedStop
 from redline.runtime.building import (
     build_trainer,
     check_disk,
@@ -23,15 +25,15 @@ from redline.runtime.building import (
     prepare_process,
     recordings_bytes,
 )
-from redline.runtime.checkpointing import restore_checkpoint
 from redline.runtime.config import Job, flag_of, to_settings
 from redline.runtime.counters import Counters, Scores, counters_from_json
-from redline.runtime.evaluation import RequestedStop
 from redline.runtime.gauges import Display
+from redline.runtime.loop import Every
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
-from redline.runtime.resolve import ResolvedJob, resolve_again, resolve_job
+from redline.runtime.resolve import ResolvedJob, carry_over, resolve_job
 from redline.runtime.resuming import SavedRun, changed_settings, check_changes, inexact_because
+from redline.runtime.run_log import RunLog
 from redline.runtime.session import Session, StoppedWhileResumingError
 from redline.runtime.sinks import HOW_TO_GET_IT, RunStart, Sink, check_trackers, has_tensorboard, open_sinks
 from redline.runtime.training import Trainer
@@ -66,13 +68,14 @@ def start_run(
         run = _create_run(resolved, algorithm=algorithm, recipe=recipe, on_error=on_error)
         tell_settings(resolved, run, display)
         outlets = open_sinks(resolved.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
-        on_error.callback(outlets.close)
+        counters = Counters() if trainer is None else trainer.counters
+        log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=outlets)
         session: AnySession
-        if trainer is not None:
-            trainer.begin()
-            session = Session(run, CheckpointStore(run), trainer, display=display, sinks=outlets, begun_s=begun_s)
+        if trainer is None:
+            session = AsyncSession(resolved, counters, Scores(), log, begun_s=begun_s)
         else:
-            session = AsyncSession(run, resolved, Counters(), Scores(), display=display, sinks=outlets, begun_s=begun_s)
+            trainer.begin()
+            session = Session(CheckpointStore(run), trainer, log, begun_s=begun_s)
         on_error.callback(session.close)
         session.event("start", protocol=resolved.protocol)
         session.save_first()  # a run that can't save is refused before its first step
@@ -186,25 +189,27 @@ def resume_run(
         checkpoint = store.newest_valid()
         for reason in checkpoint.skipped:
             display.note(f"warning: {reason}")
-        resolved = resolve_again(saved.job, job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
+        job, given_up = carry_over(saved.job, job)
+        resolved = resolve_job(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
+        resolved.adjustments[:0] = given_up
         check_disk(resolved, run.path)
         tell_settings(resolved, run, display)
         facts = {**saved.facts, "config": to_settings(resolved.job)}
         outlets = open_sinks(resolved.job.track, RunStart(run.path, facts, checkpoint.steps), sinks)
-        on_error.callback(outlets.close)
         env_seed = _env_seed(resolved.job, checkpoint)
         trainer = _build(resolved, env_seed=env_seed, sets_process=sets_process, on_error=on_error)
         counters, scores = counters_from_json(checkpoint.state)
+        log_of = partial(RunLog, run, resolved.job, resolved.spec, display=display, sinks=outlets)
         session: AnySession
-        if trainer is not None:
-            lost = restore_checkpoint(trainer, checkpoint, store, progress=_tell_progress(display, requested_stop))
-            session = Session(run, store, trainer, display=display, sinks=outlets, begun_s=begun_s)
-            on_error.callback(session.close)
-        else:
+        if trainer is None:
             store.close()  # the learner opens its own
-            session = AsyncSession(run, resolved, counters, scores, display=display, sinks=outlets, begun_s=begun_s)
+            session = AsyncSession(resolved, counters, scores, log_of(counters), begun_s=begun_s)
             on_error.callback(session.close)
             lost = session.launch(is_resumed=True, requested_stop=requested_stop)
+        else:
+            lost = trainer.restore(checkpoint, store, _tell_progress(display, requested_stop))
+            session = Session(store, trainer, log_of(trainer.counters), begun_s=begun_s)
+            on_error.callback(session.close)
         for reason in run.set_unreadable_recordings_aside():
             display.note(f"warning: {reason}")
         lost_rows = run.cut_records(checkpoint.steps, evaluations=counters.evaluations)
@@ -222,14 +227,12 @@ def _env_seed(job: Job, checkpoint: Checkpoint) -> int:
 
 
 def _tell_progress(display: Display, requested_stop: RequestedStop) -> Callable[[float], None]:
-    next_s = time.monotonic() + PROGRESS_INTERVAL_S
+    interval = Every(PROGRESS_INTERVAL_S)
 
     def tell(share: float) -> None:
-        nonlocal next_s
         if reason := requested_stop():
             raise StoppedWhileResumingError(reason)
-        if time.monotonic() >= next_s:
-            next_s = time.monotonic() + PROGRESS_INTERVAL_S
+        if interval.is_due():
             display.note(f"restoring the emulators: {share:.0%}")
 
     return tell

@@ -15,9 +15,9 @@ from redline.exploration import Sampled
 from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
 from redline.monitor.process_files import ProcessUsage
 from redline.runtime.actor import Episode
+from redline.runtime.evaluation import projected_s
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
 from redline.runtime.replay_sizing import full_replay
-from redline.runtime.solving import projected_s
 from redline.runtime.training import Trainer
 
 READING_INTERVAL_S = 1.0
@@ -43,15 +43,33 @@ class Every:
         return True
 
 
+class _Mark(NamedTuple):
+    time_s: float  # of training
+    steps: int
+    updates: int
+    episodes: int
+    waited_s: dict[str, float]
+    phases_s: dict[str, float]
+
+
 class Loop:
-    """Takes the vector steps of a trainer, and counts the time of each step and of what lies between them."""
+    """Takes the vector steps of a trainer, counts the time of each step and of what lies between, and takes readings.
+
+    A reading is the only moment at which the host waits for the device.
+    """
 
     def __init__(self, trainer: Trainer, *, folder: Path, role: str = "inline") -> None:
         self.trainer = trainer
         self.invocation_s = 0.0  # of training since `begin`
-        self._measurer = Measurer(trainer, folder=folder, role=role)
+        self._folder = folder  # its disk's free space is read
+        self._role = role
         self._steps_at_start = trainer.counters.steps
         self._is_replay_reported = False
+        self._usage = ProcessUsage()
+        self._started_s = time.monotonic()
+        self._marks = deque([self._mark()])
+        self._loss: float | None = None
+        self._diagnosis: dict[str, float] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -78,12 +96,6 @@ class Loop:
         """Tell whether the newest reading is a second old; then the next second begins."""
         return self._reading.is_due()
 
-    def read(self) -> Gauges:
-        """Return a reading; raise NonFiniteError if the loss is not finite."""
-        gauges = self._measurer.read()
-        self.trainer.check_loss(gauges.loss)
-        return gauges
-
     def take_adjustment(self) -> str | None:
         """Say once that the replay memory holds fewer transitions than requested, as soon as that is known."""
         adjustment = None if self._is_replay_reported else full_replay(self.trainer.source.memory)
@@ -101,41 +113,16 @@ class Loop:
             self._counted_s += time.monotonic() - begun_s
             self.trainer.phases.skip()
 
-
-# Readings
-
-
-class _Mark(NamedTuple):
-    time_s: float  # of training
-    steps: int
-    updates: int
-    episodes: int
-    waited_s: dict[str, float]
-    phases_s: dict[str, float]
-
-
-class Measurer:
-    """Takes readings in the process that trains: the only place where the host waits for the device."""
-
-    def __init__(self, trainer: Trainer, *, folder: Path | None = None, role: str = "inline") -> None:
-        self._trainer = trainer
-        self._folder = folder or trainer.job.log_dir  # its disk's free space is read
-        self._role = role
-        self._usage = ProcessUsage()
-        self._started_s = time.monotonic()
-        self._marks = deque([self._mark()])
-        self._loss: float | None = None
-        self._diagnosis: dict[str, float] = {}
-
     def read(self) -> Gauges:
-        """Return a reading."""
-        trainer, counters, scores = self._trainer, self._trainer.counters, self._trainer.scores
+        """Return a reading; raise NonFiniteError if the loss is not finite."""
+        trainer, counters, scores = self.trainer, self.trainer.counters, self.trainer.scores
         now = self._mark()
         recent, early = self._since(now.time_s - RATE_WINDOW_S), self._since(now.time_s - EPISODE_WINDOW_S)
         self._marks.append(now)
         while self._marks[0].time_s < early.time_s:
             self._marks.popleft()
         loss = trainer.learner.take_mean_loss()
+        trainer.check_loss(loss)
         self._loss = self._loss if loss is None else loss
         self._diagnosis |= trainer.learner.take_diagnosis()
         own = self._read_role(recent, now)
@@ -156,9 +143,9 @@ class Measurer:
             episodes_per_h=(now.episodes - early.episodes) / max(now.time_s - early.time_s, 1e-9) * 3600,
             samples_per_step=trainer.source.pacing.achieved(steps=now.steps, samples=counters.samples),
             mean_return_100=scores.mean,
-            best_return=scores.best,
-            greedy_return=scores.greedy,
-            greedy_at_steps=None if scores.greedy is None else counters.evaluated_steps,
+            best_return=scores.best_return,
+            greedy_return=scores.greedy_return,
+            greedy_at_steps=None if scores.greedy_return is None else counters.evaluated_steps,
             epsilon=None if is_policy else trainer.epsilon,
             policy_entropy_nats=trainer.source.entropy_nats if is_policy else None,
             loss=self._loss,
@@ -174,19 +161,12 @@ class Measurer:
             progress=progress,
             remaining_s=remaining_s,
             target_eval_return=trainer.job.limits.target_eval_return,
-            solved_in_s=self._solved_in_s(),
+            solved_in_s=projected_s(scores, target=trainer.job.limits.target_eval_return, now_s=counters.time_s),
             mean_length_100_steps=scores.mean_length_steps,
             learning_rate=trainer.job.algorithm.optimizer.lr_at(counters.schedule_steps),
             **{name: self._diagnosis.get(name) for name in DIAGNOSES},
             roles=(own,),
         )
-
-    def _solved_in_s(self) -> float | None:
-        """Return the seconds until the target of evaluations, extrapolated from the curve of returns."""
-        target, scores = self._trainer.job.limits.target_eval_return, self._trainer.scores
-        if target is None:
-            return None
-        return projected_s(scores, target=target, now_s=self._trainer.counters.time_s)
 
     def _read_role(self, recent: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - recent.time_s, 1e-9)
@@ -206,8 +186,8 @@ class Measurer:
         )
 
     def _mark(self) -> _Mark:
-        counters, waited_s = self._trainer.counters, dict(self._trainer.waited_s)
-        phases_s = dict(self._trainer.phases.seconds)
+        counters, waited_s = self.trainer.counters, dict(self.trainer.waited_s)
+        phases_s = dict(self.trainer.phases.seconds)
         return _Mark(counters.time_s, counters.steps, counters.updates, counters.episodes, waited_s, phases_s)
 
     def _since(self, time_s: float) -> _Mark:
@@ -216,9 +196,9 @@ class Measurer:
 
     def _progress(self, steps_per_s: float) -> tuple[float | None, float | None]:
         """Return the share done and the time left of the limit that will be reached first."""
-        limits, counters = self._trainer.job.limits, self._trainer.counters
+        limits, counters = self.trainer.job.limits, self.trainer.counters
         options: list[tuple[float, float]] = []  # (time left, share done)
-        total_steps = limits.total_steps(frames_per_step=self._trainer.spec.frames_per_step)
+        total_steps = limits.total_steps(frames_per_step=self.trainer.spec.frames_per_step)
         if total_steps is not None and counters.steps >= total_steps:
             return 1.0, 0.0
         if total_steps is not None and steps_per_s > 0:

@@ -18,11 +18,9 @@ from redline.algorithms.family import ActorParams, Algorithm, act
 from redline.envs import stacking
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.classic import GymnasiumEnv, frame_converter
-from redline.envs.config import EnvConfig
-from redline.envs.vector import Progress
 from redline.episodes.episode import EPISODE, Address, encode_episode
 from redline.episodes.library import POLICY, Entry, open_library, played_path
-from redline.episodes.setting import SETTING, Setting
+from redline.episodes.setting import SETTING
 from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError
 from redline.exploration import Exploration, Greedy, Sampled
@@ -32,24 +30,16 @@ from redline.networks.cores import mask_state
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
-from redline.runtime.actor import Episode
+from redline.runtime.actor import Episode, RequestedStop
 from redline.runtime.config import Job
-from redline.runtime.evaluation import (
-    PlayedEpisode,
-    RequestedStop,
-    StoppedWhileEvaluatingError,
-    compute_threads,
-    evaluation_seed,
-    make_player,
-)
+from redline.runtime.evaluation import compute_threads, evaluation_seed, make_player
 from redline.runtime.randomness import Purpose, stream
 from redline.runtime.resolve import find_device
 from redline.runtime.resuming import SavedRun, read_run
 from redline.runtime.run_log import setting_of
-from redline.types import Array, BoolArray
+from redline.types import Array, BoolArray, Progress
 
 WEIGHTS = "weights.safetensors"
-PATIENCE_S = 0.2  # between two looks at a lock that another process has
 
 
 @dataclass(frozen=True)
@@ -86,7 +76,7 @@ class EvaluationConfig:
 class Evaluation:
     """The episodes that `redline eval` played, and how."""
 
-    played: list[PlayedEpisode]  # in the order in which they ended
+    played: list[Episode]  # in the order in which they ended
     epsilon: float
     num_envs: int
     protocol: str
@@ -119,7 +109,8 @@ def evaluate(
         played=played,
         epsilon=epsilon,
         num_envs=num_envs,
-        protocol=describe_protocol(job.env),
+        protocol=f"{resolve(job.env.id).evaluation_rules}; whole episodes of at most "
+        f"{job.env.max_episode_frames:,} frames, unclipped rewards",
         frames_per_step=spec.frames_per_step,
         device=device,
         duration_s=time.monotonic() - begun_s,
@@ -142,12 +133,6 @@ def load_weights(network: Network, checkpoint: Checkpoint) -> None:
     except (KeyError, OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the weights in {checkpoint.path} cannot be loaded: {reason}") from error
-
-
-def describe_protocol(config: EnvConfig) -> str:
-    """Say in one sentence by which rules the episodes were played."""
-    rules = resolve(config.id).evaluation_rules
-    return f"{rules}; whole episodes of at most {config.max_episode_frames:,} frames, unclipped rewards"
 
 
 @contextmanager
@@ -182,52 +167,35 @@ def play_policy(
     found = find_checkpoint(run, checkpoint, with_replay=False)
     recording = RecordingConfig(record_values=record_values)
     with explained(UserError, played_path(run), before="the episodes can't be recorded: "):
-        with _alone(run, requested_stop):  # refuse a folder that can't be written before anything is played
+        with _alone(run):  # refuse a folder that can't be written before anything is played
             pass
         evaluation = evaluate(
             saved.job, found, config, progress=progress, requested_stop=requested_stop, recording=recording
         )
-        episodes = [played.episode for played in evaluation.played]
-        setting = setting_of(replace(saved.job, recording=recording), env_spec(saved.job.env))
-        with _alone(run, requested_stop), BlockWriter(played_path(run)) as writer:
-            _append(writer, setting, episodes, steps=found.steps)
+        setting, steps = setting_of(replace(saved.job, recording=recording), env_spec(saved.job.env)), found.steps
+        with _alone(run), BlockWriter(played_path(run)) as writer:
+            writer.append(SETTING, steps, setting.encode())
+            for trace in (episode.trace for episode in evaluation.played if episode.trace is not None):
+                played = encode_episode(trace, role=POLICY, weights_steps=steps, unix_s=time.time())
+                writer.append(EPISODE, steps, played)
+            writer.sync()
     library = open_library(run)
-    addresses = [Address(POLICY, one.lane, one.reset_seed, one.seed_offset_steps) for one in episodes]
+    addresses = [Address(POLICY, one.lane, one.reset_seed, one.seed_offset_steps) for one in evaluation.played]
     return [entry for address in addresses if (entry := library.find(address)) is not None]
 
 
-def _append(writer: BlockWriter, setting: Setting, episodes: list[Episode], *, steps: int) -> None:
-    writer.append(SETTING, steps, setting.encode())
-    for episode in episodes:
-        if episode.trace is not None:
-            played = encode_episode(episode.trace, role=POLICY, weights_steps=steps, unix_s=time.time())
-            writer.append(EPISODE, steps, played)
-    writer.sync()
-
-
 @contextmanager
-def _alone(run: Path, requested_stop: RequestedStop) -> Iterator[None]:
-    """Keep other processes from appending meanwhile."""
+def _alone(run: Path) -> Iterator[None]:
+    """Keep other processes from appending meanwhile, which takes them a moment."""
     path = played_path(run)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     lock = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
     try:
-        while not _takes(lock):
-            if reason := requested_stop():
-                raise StoppedWhileEvaluatingError(f"{reason} while another process records")
-            time.sleep(PATIENCE_S)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
-
-
-def _takes(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # An agent for envs that others step

@@ -14,14 +14,14 @@ import numpy as np
 from redline.algorithms.q_learning import QLearning
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.replay import ReplayLayout, ReplayMemory, with_budget
 from redline.replay.frame_codec import find_codec
 from redline.replay.sizing import SURPLUS
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job
-from redline.runtime.pacing import Pacing
-from redline.types import Adjustment, Array, EnvSpec, IntArray
+from redline.runtime.counters import Pacing
+from redline.types import Adjustment, Array, EnvSpec, IntArray, Progress
 
 MEASURED_STEPS = 2_000  # played at random to learn how small the frames become
 NUM_ENVS = 8  # that play them, at most: each takes a moment to start

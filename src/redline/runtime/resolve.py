@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from redline.algorithms.family import Algorithm
 from redline.envs import catalog
 from redline.envs.catalog import is_registered
 from redline.envs.config import EnvConfig
@@ -54,7 +53,8 @@ def resolve_job(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | N
         adjustments = [item for item in adjustments if item.setting != "env.size"]
     limits, rounded = _whole_vector_steps(job, frames_per_step=env.skip, steps=steps)
     spec = kind.spec(env)
-    check_network(job.algorithm, spec)
+    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
+        job.algorithm.network.build(spec, job.algorithm.layers)  # refuses what it can't see, before anything is played
     job, of_roles = resolve_roles(place_roles(replace(job, env=env, limits=limits)), is_image=spec.is_image)
     device = torch.device(job.learner.device or "cpu")
     annealed = _annealed_early(job, frames_per_step=env.skip)
@@ -65,21 +65,14 @@ def resolve_job(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | N
     return ResolvedJob(job, spec, kind.rules, layout, adjustments, device)
 
 
-def check_network(algorithm: Algorithm, spec: EnvSpec) -> None:
-    """Refuse a network that can't see what the envs show, before anything is played."""
-    with torch.random.fork_rng(devices=[]):  # torch's layers draw from the global generator when they are made
-        algorithm.network.build(spec, algorithm.layers)
-
-
 def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
     """Say that a learning rate falls to 0 before the run ends, if it does: nothing is learnt after that."""
-    end = job.algorithm.optimizer.annealed_at()
-    total = job.limits.total_steps(frames_per_step=frames_per_step)
-    last = job.algorithm.optimizer.lr_at(end)
-    if not end or last or total is None or total <= end:
+    optimizer, total = job.algorithm.optimizer, job.limits.total_steps(frames_per_step=frames_per_step)
+    end = optimizer.annealed_at()
+    if not end or optimizer.lr_at(end) or total is None or total <= end:
         return []
     why = f"--optimizer.anneal-steps ends before --max-steps {total:,}"
-    return [Adjustment("optimizer.lr", f"{job.algorithm.optimizer.lr_at(0):g}", f"0 from step {end:,} on", why)]
+    return [Adjustment("optimizer.lr", f"{optimizer.lr_at(0):g}", f"0 from step {end:,} on", why)]
 
 
 def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:
@@ -103,23 +96,18 @@ def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[
 
 def place_roles(job: Job) -> Job:
     """Return the job with a device for every role: its own, or that of --device; inline has one device for all."""
-    common = str(find_device(job.device))
-    learner = _place(job.learner.device, "learner.device") or common
-    others = learner if job.topology == "inline" else common
-    actor = _place(job.actor.device, "actor.device") or others
-    evaluator = _place(job.evaluator.device, "evaluator.device") or others
-    for role, device in (("actor", actor), ("evaluator", evaluator)):
-        if job.topology == "inline" and device != learner:
+    common, devices = str(find_device(job.device)), {}
+    for key in ("learner.device", "actor.device", "evaluator.device"):
+        asked = _read(job, key)
+        devices[key] = common if asked is None else str(find_device(asked, key))
+        if key == "learner.device" and job.topology == "inline":
+            common = devices[key]
+        elif job.topology == "inline" and devices[key] != common:
             raise UserError(
-                f"--{role}.device {device} is not where the learner computes, {learner}, and --topology inline has one "
-                f"device for all: use --device {device}, or --topology async"
+                f"--{key} {devices[key]} is not where the learner computes, {common}, and --topology inline has one "
+                f"device for all: use --device {devices[key]}, or --topology async"
             )
-    devices = {"actor.device": actor, "learner.device": learner, "evaluator.device": evaluator}
     return _write(job, devices)
-
-
-def _place(name: str | None, setting: str) -> str | None:
-    return None if name is None else str(find_device(name, setting))
 
 
 def find_device(name: str, setting: str = "device") -> torch.device:
@@ -267,15 +255,6 @@ def reopened(job: Job, typed: Mapping[str, str]) -> Job:
     if job.pacing == "lockstep" and typed.get("pacing", "lockstep") != "lockstep":
         open_again["actor.sync_steps"] = SYNC_STEPS
     return _write(job, open_again)
-
-
-def resolve_again(
-    before: Job, after: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | None = None
-) -> ResolvedJob:
-    """Resolve the job of a resume; settings that only its former topology had are given up, and listed."""
-    job, given_up = carry_over(before, after)
-    resolved = resolve_job(job, steps=steps, saved_replay=saved_replay)
-    return replace(resolved, adjustments=given_up + resolved.adjustments)
 
 
 def carry_over(before: Job, after: Job) -> tuple[Job, list[Adjustment]]:

@@ -10,55 +10,20 @@ from redline.runs.directory import read_run_json, read_unaltered_run_json
 from redline.runtime.config import Job, flag_of, flatten, from_settings, to_settings
 
 # settings that a resume may change without changing the result
-CHANGES_NOTHING = frozenset(
-    {
-        "max_steps",
-        "max_frames",
-        "max_episodes",
-        "max_minutes",
-        "target_return",
-        "target_eval_return",
-        "checkpoint_minutes",
-        "actor.threads",
-        "evaluate_every_steps",
-        "evaluator.every_minutes",
-        "evaluator.episodes",
-        "evaluator.envs",
-        "evaluator.device",
-        "evaluator.threads",
-        "monitor.hz",
-        "record",
-        "record_values",
-        "track",
-    }
-)
+CHANGES_NOTHING = {
+    *("max_steps", "max_frames", "max_episodes", "max_minutes", "target_return", "target_eval_return"),
+    *("checkpoint_minutes", "actor.threads", "evaluate_every_steps", "evaluator.every_minutes", "evaluator.episodes"),
+    *("evaluator.envs", "evaluator.device", "evaluator.threads", "monitor.hz", "record", "record_values", "track"),
+}
 # all settings that a resume may change; docs/resume.md says what each change costs
 MAY_CHANGE = CHANGES_NOTHING | {
-    "topology",
-    "actors",
-    "actor.envs",
-    "actor.device",
-    "actor.sync_steps",
-    "push",
-    "pacing",
-    "device",
-    "learner.device",
-    "learner.threads",
-    "num_envs",
-    "batch_size",
-    "optimizer.lr",
-    "optimizer.anneal_steps",
-    "optimizer.anneal_after_steps",
-    "optimizer.final_share",
-    "anneal_at_return",
-    "replay.capacity",
-    "replay.codec",
-    "replay.bytes",
-    "replay.path",
-    "replay.prefetch",
+    *("topology", "actors", "actor.envs", "actor.device", "actor.sync_steps", "push", "pacing", "device"),
+    *("learner.device", "learner.threads", "num_envs", "batch_size", "optimizer.lr", "optimizer.anneal_steps"),
+    *("optimizer.anneal_after_steps", "optimizer.final_share", "anneal_at_return", "replay.capacity", "replay.codec"),
+    *("replay.bytes", "replay.path", "replay.prefetch"),
 }
 # changes that follow from others, or are reported elsewhere
-TOLD_ALREADY = frozenset({"device", "learner.device", "actor.envs"})
+TOLD_ALREADY = {"device", "learner.device", "actor.envs"}
 # facts that must be the same for a bit-exact resume
 EXACT_FACTS = (
     ("host", "cpu_model"),
@@ -86,9 +51,8 @@ def read_run(path: Path, *, accepts_changes: bool = False) -> SavedRun:
         algorithm = str(facts["algorithm"])
         job = from_settings(Job(algorithm=find_algorithm(algorithm).atari.algorithm), facts["config"])
     except (KeyError, TypeError, UserError) as error:
-        brought = (
-            "; if a package or a script brings it, install or register that first" if "unknown" in str(error) else ""
-        )
+        is_unknown = "unknown" in str(error)
+        brought = "; if a package or a script brings it, install or register that first" if is_unknown else ""
         raise UserError(f"{path}/run.json is no run of this version of Redline: {error}{brought}") from None
     return SavedRun(path, job, algorithm, facts)
 

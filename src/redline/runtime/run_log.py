@@ -3,9 +3,10 @@
 Rows that a full disk refuses wait in memory and are written later, in order.
 """
 
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -41,10 +42,10 @@ class RunLog:
     def __init__(
         self, run: RunDirectory, job: Job, spec: EnvSpec, counters: Counters, *, display: Display, sinks: Sinks
     ) -> None:
-        self._run = run
+        self.run = run
         self._sinks = sinks  # get the same rows as the run's files
         self._counters = counters
-        self._display = display
+        self.display = display
         self._is_recording = not job.recording.is_off
         # of the recordings; None once it is written, before the first of them
         self._setting = setting_of(job, spec) if self._is_recording else None
@@ -57,45 +58,39 @@ class RunLog:
         if self._setting is None:
             return
         try:
-            self._run.recordings.sync()
+            self.run.recordings.sync()
         except (OSError, UserError) as error:
             self._setting, self._is_recording = None, False
             why = self._explain(error) if isinstance(error, OSError) else str(error)
-            self._display.note(f"warning: no episode is recorded: {why}")
+            self.display.note(f"warning: no episode is recorded: {why}")
 
     def metrics(self, gauges: Gauges) -> None:
         """Write a reading."""
         self._tell_troubles()
-        self._row(METRICS, self._run.metrics, gauges.row())
+        self._row(METRICS, self.run.metrics, gauges.row())
 
-    def episode(self, episode: Episode) -> None:
-        """Write an episode of training."""
-        self._episode(episode, {"role": "actor"})
-
-    def greedy_episode(self, episode: Episode, *, evaluation: int, weights_steps: int) -> None:
-        """Write an episode of an evaluation, with the steps at which its weights were taken."""
-        self._episode(episode, {"role": "greedy", "evaluation": evaluation, "weights_steps": weights_steps})
-
-    def _episode(self, episode: Episode, role: Mapping[str, object]) -> None:
+    def episode(self, episode: Episode, role: str = "actor", **details: object) -> None:
+        """Write an episode of training, or of an evaluation with its details."""
         if episode.trace is not None and self._is_recording:
-            self._recording(episode.trace, role)
+            self._recording(episode.trace, role=role, **details)
         row: Row = {
             "time_s": self._counters.time_s,
             "unix_s": time.time(),
             "steps": self._counters.steps,
-            **role,
+            "role": role,
+            **details,
             "return": episode.total_reward,
             "length_steps": episode.length_steps,
             "lane": episode.lane,
             "seed": episode.reset_seed,
             "seed_offset_steps": episode.seed_offset_steps,
         }
-        self._row(EPISODES, self._run.episodes, row)
+        self._row(EPISODES, self.run.episodes, row)
 
-    def _recording(self, trace: bytes, role: Mapping[str, object]) -> None:
+    def _recording(self, trace: bytes, **role: object) -> None:
         steps, payload = self._counters.steps, encode_episode(trace, **role, unix_s=time.time())
         if len(payload) > MAX_PAYLOAD_BYTES:
-            self._display.note(f"warning: an episode takes {len(payload):,} bytes, too many to be recorded")
+            self.display.note(f"warning: an episode takes {len(payload):,} bytes, too many to be recorded")
             return
         if self._setting is not None:
             self._write(partial(self._append, SETTING, steps, self._setting.encode()))
@@ -103,13 +98,23 @@ class RunLog:
         self._write(partial(self._append, EPISODE, steps, payload))
 
     def _append(self, kind: int, steps: int, payload: bytes) -> None:
-        self._run.recordings.append(kind, steps, payload)
+        self.run.recordings.append(kind, steps, payload)
 
     def event(self, name: str, **details: object) -> None:
         """Write an event."""
         counters = self._counters
         now = {"unix_s": time.time(), "time_s": counters.time_s, "steps": counters.steps}
-        self._row(EVENTS, self._run.events, {"event": name, **now, **details})
+        self._row(EVENTS, self.run.events, {"event": name, **now, **details})
+
+    def warn(self, message: str) -> None:
+        """Show and log a warning."""
+        self.display.note(f"warning: {message}")
+        self.event("warning", message=message)
+
+    def adjustment(self, message: str) -> None:
+        """Show and log a setting that turned out otherwise than requested."""
+        self.display.note(f"requested → effective: {message}")
+        self.event("adjustment", message=message)
 
     def close(self) -> None:
         """Let the sinks finish, and warn of those that did not."""
@@ -122,8 +127,7 @@ class RunLog:
 
     def _tell_troubles(self) -> None:
         for trouble in self._sinks.take_troubles():
-            self._display.note(f"warning: {trouble}")
-            self.event("warning", message=trouble)
+            self.warn(trouble)
 
     def flush(self) -> None:
         """Write the waiting rows, or raise: a checkpoint must not outlive rows from before it."""
@@ -139,7 +143,7 @@ class RunLog:
         except OSError as error:
             if time.monotonic() >= self._next_warning_s:
                 self._next_warning_s = time.monotonic() + WARNING_INTERVAL_S
-                self._display.note(f"warning: {self._explain(error)}; rows wait in memory, training goes on")
+                self.display.note(f"warning: {self._explain(error)}; rows wait in memory, training goes on")
 
     def _drain(self) -> None:
         while self._waiting:
@@ -147,7 +151,7 @@ class RunLog:
             self._waiting.popleft()
 
     def _explain(self, error: OSError) -> str:
-        return explain(error, Path(error.filename or self._run.path))
+        return explain(error, Path(error.filename or self.run.path))
 
 
 NOT_DETAILS = ("event", "schema")
@@ -159,21 +163,19 @@ class RunMonitor:
     The run goes on without it if it can't be started.
     """
 
-    def __init__(self, config: MonitorConfig, folder: Path, *, pid: int, event: Callable[..., None]) -> None:
-        self._config = config
-        self._folder = folder
-        self._pid = pid
-        self._event = event
+    def __init__(self, log: RunLog, config: MonitorConfig) -> None:
+        self._log = log
+        self._hz = config.hz
         self._process: MonitorProcess | None = None
 
     def begin(self) -> None:
         """Start the process, unless the rate is 0."""
-        if self._config.hz == 0:
+        if self._hz == 0:
             return
         try:
-            self._process = MonitorProcess(self._folder, hz=self._config.hz, pid=self._pid, is_run=True)
+            self._process = MonitorProcess(self._log.run.path, hz=self._hz, pid=os.getpid(), is_run=True)
         except OSError as error:
-            self._event("monitor-warning", message=f"the monitor can't be started: {error.strerror}")
+            self._log.event("monitor-warning", message=f"the monitor can't be started: {error.strerror}")
 
     def attend(self) -> None:
         """Write its events since the last call; never waits."""
@@ -188,4 +190,5 @@ class RunMonitor:
 
     def _write(self, events: list[Row]) -> None:
         for event in events:
-            self._event(event["event"], **{name: value for name, value in event.items() if name not in NOT_DETAILS})
+            details = {name: value for name, value in event.items() if name not in NOT_DETAILS}
+            self._log.event(event["event"], **details)

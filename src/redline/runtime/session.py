@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,22 +13,20 @@ import torch
 from redline.errors import CheckpointError
 from redline.exploration import Sampled
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory
-from redline.runtime.checkpointing import save_checkpoint
+from redline.runtime.actor import RequestedStop, StoppedWhileEvaluatingError
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import (
+    EPISODES,
+    EXPECTED_S,
     Evaluator,
-    NumberedEvaluation,
-    RequestedStop,
-    StoppedWhileEvaluatingError,
+    describe_acting,
+    evaluation_is_due,
     record_evaluation,
 )
-from redline.runtime.gauges import Display, Gauges
+from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.run_log import RunLog, RunMonitor
-from redline.runtime.sinks import Sinks
-from redline.runtime.solving import EPISODES, EXPECTED_S, describe_acting, evaluation_is_due
 from redline.runtime.training import Trainer
 
 LEFT = "the loop was left"  # why a run stopped
@@ -85,36 +84,27 @@ def drain(readings: Readings) -> Outcome:
 
 def solved_by(job: Job, counters: Counters, scores: Scores) -> Solved | None:
     """Return how a run reached its target, if it did."""
-    if scores.confirmed is None or not job.limits.is_solved(scores):
+    if scores.confirmed_return is None or not job.limits.is_solved(scores):
         return None
-    return Solved(counters.solved_s, scores.confirmed, how=describe_acting(job))
+    return Solved(counters.solved_s, scores.confirmed_return, how=describe_acting(job))
 
 
 class Session(AbstractContextManager["Session"]):
-    """A locked run directory, a trainer, and a display."""
+    """A locked run directory, a trainer, and the log that also shows the run."""
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        store: CheckpointStore,
-        trainer: Trainer,
-        *,
-        display: Display,
-        sinks: Sinks,
-        begun_s: float,
-    ) -> None:
+    def __init__(self, store: CheckpointStore, trainer: Trainer, log: RunLog, *, begun_s: float) -> None:
         """Take a trainer as it is to go on; `begun_s` is the monotonic time at which the user began to wait."""
-        self.run = run
+        self.run = log.run
         self.outcome: Outcome | None = None  # once the run has ended
         self.store = store
         self.trainer = trainer
-        self._display = display
-        self._log = RunLog(run, trainer.job, trainer.spec, trainer.counters, display=display, sinks=sinks)
-        self._loop = Loop(trainer, folder=run.path)
+        self._log = log
+        self.event = log.event  # writes a row to events.jsonl
+        self._loop = Loop(trainer, folder=log.run.path)
         self._evaluator: Evaluator | None = None  # from the first evaluation on
         self._evaluation_s = EXPECTED_S  # duration of the newest one
         self._argmax_mean: float | None = None  # of greedy play, where a policy draws its actions
-        self._monitor = RunMonitor(trainer.job.monitor, run.path, pid=os.getpid(), event=self.event)
+        self._monitor = RunMonitor(log, trainer.job.monitor)
         self._started_s = time.monotonic()
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
         self._last_checkpoint: Path | None = None
@@ -151,10 +141,11 @@ class Session(AbstractContextManager["Session"]):
         self._started_s = time.monotonic()
         metrics, checkpoint = Every(METRICS_INTERVAL_S, at_once=True), Every(self.trainer.job.checkpoint_minutes * 60)
         self._loop.begin()
+        trainer = self.trainer
         while (reason := requested_stop() or self._limit_reached()) is None:
             for episode in self._loop.step():
                 self._log.episode(episode)
-            if self._evaluation_is_due():
+            if evaluation_is_due(trainer.job, trainer.counters, trainer.scores, expected_s=self._evaluation_s):
                 with self._loop.pause():
                     self._evaluate(requested_stop)
             if self._loop.reading_is_due():
@@ -185,39 +176,28 @@ class Session(AbstractContextManager["Session"]):
         )
         return self.outcome
 
-    def _evaluation_is_due(self) -> bool:
-        trainer = self.trainer
-        return evaluation_is_due(self.trainer.job, trainer.counters, trainer.scores, expected_s=self._evaluation_s)
-
     def _evaluate(self, requested_stop: RequestedStop) -> None:
         """Play the evaluation that is due; it stays due if a stop is requested or the minutes are over."""
-        trainer, counters, begun_s = self.trainer, self.trainer.counters, time.monotonic()
-        evaluator = self._evaluator = self._evaluator or Evaluator(
-            self.trainer.job, trainer.spec, evaluations=counters.evaluations, finished=self._take_evaluation
-        )
+        trainer, begun_s = self.trainer, time.monotonic()
+        job, counters, scores = trainer.job, trainer.counters, trainer.scores
+        finished = partial(record_evaluation, job=job, counters=counters, scores=scores, log=self._log)
+        self._evaluator = evaluator = self._evaluator or Evaluator(job, trainer.spec, counters.evaluations, finished)
         evaluator.network.load_state_dict(trainer.learner.online.state_dict())
         prepared_s, evaluated_at_s = time.monotonic() - begun_s, counters.evaluated_at_s
-        minutes = Limits(max_steps=None, max_minutes=self.trainer.job.limits.max_minutes)
+        minutes = Limits(max_steps=None, max_minutes=job.limits.max_minutes)
         try:
             evaluator.evaluate(counters.steps, lambda: requested_stop() or self._limit_reached(minutes))
         except StoppedWhileEvaluatingError as stopped:
-            self._display.note(f"evaluation {counters.evaluations + 1} dropped: {stopped}")
+            self._log.display.note(f"evaluation {counters.evaluations + 1} dropped: {stopped}")
             counters.evaluated_at_s = evaluated_at_s  # the confirming games are due again as soon as there is time
         # without the confirming games: after a failed confirmation the run would have to wait for minutes
         self._evaluation_s = prepared_s + evaluator.spent_s
         counters.evaluation_s += self._evaluation_s
-        if self.trainer.job.limits.is_solved(trainer.scores):
+        if job.limits.is_solved(scores):
             counters.elapsed_s = counters.solved_s = self._elapsed_s()
-            self.event("solved", elapsed_s=counters.solved_s, mean_return=trainer.scores.confirmed)
-            if isinstance(self.trainer.job.algorithm.explore, Sampled):
+            self.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed_return)
+            if isinstance(job.algorithm.explore, Sampled):
                 self._compare_with_argmax(evaluator, requested_stop)
-
-    def _take_evaluation(self, evaluation: NumberedEvaluation) -> None:
-        counters, scores = self.trainer.counters, self.trainer.scores
-        record_evaluation(evaluation, job=self.trainer.job, scores=scores, log=self._log, display=self._display)
-        scores.greedy = evaluation.mean_return
-        counters.evaluations, counters.evaluated_steps = evaluation.number, evaluation.weights_steps
-        counters.evaluated_at_s = counters.time_s
 
     def _compare_with_argmax(self, evaluator: Evaluator, requested_stop: RequestedStop) -> None:
         """Show how a policy that reached its target by drawing actions plays greedily; a greedy game may never end."""
@@ -226,18 +206,17 @@ class Session(AbstractContextManager["Session"]):
             told = f"mean {self._argmax_mean:.2f} of {EPISODES} episodes"
         except StoppedWhileEvaluatingError as stopped:
             told = str(stopped)
-        self._display.note(f"greedy play (always the likeliest action): {told}")
+        self._log.display.note(f"greedy play (always the likeliest action): {told}")
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._waited_from_s
 
     def _show(self) -> Gauges:
         gauges = self._loop.read()
-        self._display.show(gauges)
+        self._log.display.show(gauges)
         self._monitor.attend()
         if (adjustment := self._loop.take_adjustment()) is not None:
-            self._display.note(f"requested → effective: {adjustment}")
-            self.event("adjustment", message=adjustment)
+            self._log.adjustment(adjustment)
         self._tell_if_annealing()
         return gauges
 
@@ -247,12 +226,11 @@ class Session(AbstractContextManager["Session"]):
         self.trainer.counters.elapsed_s = self._elapsed_s()
         try:
             self._log.flush()
-            self._last_checkpoint = save_checkpoint(self.trainer, self.store)
+            self._last_checkpoint = self.trainer.save(self.store)
         except CheckpointError as error:
             if is_last:
                 raise
-            self._display.note(f"warning: {error}; training goes on, the next checkpoint will try again")
-            self.event("warning", message=str(error))
+            self._log.warn(f"{error}; training goes on, the next checkpoint will try again")
             return
         self.event("checkpoint", path=self._last_checkpoint.name, stalled_s=time.monotonic() - started_s)
 
@@ -263,12 +241,8 @@ class Session(AbstractContextManager["Session"]):
             return
         self._skipped_steps = counters.skipped_steps
         at_return = self.trainer.job.anneal_at_return
-        self._display.note(f"ten episodes have a mean return of at least {at_return:g}: annealing begins now")
+        self._log.display.note(f"ten episodes have a mean return of at least {at_return:g}: annealing begins now")
         self.event("annealing", at_return=at_return, skipped_steps=counters.skipped_steps)
-
-    def event(self, name: str, **details: object) -> None:
-        """Write a row to events.jsonl."""
-        self._log.event(name, **details)
 
     def _limit_reached(self, limits: Limits | None = None) -> str | None:
         return self.trainer.limit_reached(invocation_s=time.monotonic() - self._started_s, limits=limits)

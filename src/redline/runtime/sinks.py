@@ -81,7 +81,7 @@ class Sinks:
         """Open every sink. Rows wait until then, so a run that is refused at its start reaches no sink."""
         self._is_open = True
         for outlet in self._outlets:
-            outlet.begin()
+            outlet.thread.start()
 
     def write(self, kind: str, row: Row) -> None:
         """Hand a row to every sink without waiting."""
@@ -90,7 +90,7 @@ class Sinks:
 
     def take_troubles(self) -> list[str]:
         """Return the failures since the last call, one line each."""
-        return [trouble for outlet in self._outlets for trouble in outlet.take_troubles()]
+        return [outlet.troubles.popleft() for outlet in self._outlets for _ in range(len(outlet.troubles))]
 
     def close(self) -> None:
         """Let every sink finish, once; one that takes too long ends with the process."""
@@ -98,10 +98,13 @@ class Sinks:
             return
         self._is_open = False
         for outlet in self._outlets:
-            outlet.end()
+            outlet.rows.put(None)
         end_s = time.monotonic() + CLOSING_S
         for outlet in self._outlets:
-            outlet.join(max(0.0, end_s - time.monotonic()))
+            outlet.thread.join(max(0.0, end_s - time.monotonic()))
+            if outlet.thread.is_alive():
+                waiting = max(0, outlet.rows.qsize() - 1)  # without the end
+                outlet.complain(f"did not finish within {CLOSING_S:g} s: {waiting:,} rows are not written")
 
 
 class _Outlet:
@@ -109,55 +112,36 @@ class _Outlet:
 
     def __init__(self, name: str, open_sink: OpenSink, start: RunStart) -> None:
         self._name = name
-        self._rows: SimpleQueue[tuple[str, Row] | None] = SimpleQueue()  # None is the end
-        self._troubles: deque[str] = deque()
+        self.rows: SimpleQueue[tuple[str, Row] | None] = SimpleQueue()  # None is the end
+        self.troubles: deque[str] = deque()
         self._is_behind = False
         self._has_failed = False
-        self._thread = threading.Thread(target=self._run, args=(open_sink, start), name=f"redline-{name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, args=(open_sink, start), name=f"redline-{name}", daemon=True)
 
-    def begin(self) -> None:
-        self._thread.start()
+    def complain(self, what: str) -> None:
+        self.troubles.append(f"{self._name} {what}")
 
     def put(self, kind: str, row: Row) -> None:
         if self._has_failed:
             return
-        if self._rows.qsize() >= MOST_WAITING:
-            if not self._is_behind:
-                self._is_behind = True
-                self._troubles.append(f"{self._name} does not keep up, rows are left out; training goes on")
-            return
-        self._rows.put((kind, row))
-
-    def end(self) -> None:
-        self._rows.put(None)
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            waiting = max(0, self._rows.qsize() - 1)  # without the end
-            self._troubles.append(
-                f"{self._name} did not finish within {CLOSING_S:g} s: {waiting:,} rows are not written"
-            )
-
-    def take_troubles(self) -> list[str]:
-        found = []
-        with suppress(IndexError):
-            while True:
-                found.append(self._troubles.popleft())
-        return found
+        if self.rows.qsize() < MOST_WAITING:
+            self.rows.put((kind, row))
+        elif not self._is_behind:
+            self._is_behind = True
+            self.complain("does not keep up, rows are left out; training goes on")
 
     def _run(self, open_sink: OpenSink, start: RunStart) -> None:
         sink: Sink | None = None
         try:
             sink = open_sink(start)
-            while (item := self._rows.get()) is not None:
+            while (item := self.rows.get()) is not None:
                 sink.write(*item)
             closing, sink = sink, None
             closing.close()
         except BaseException as error:  # foreign code may raise anything: it ends only its own thread
             self._has_failed = True
-            self._rows = SimpleQueue()
-            self._troubles.append(f"{self._name} failed: {error!r}; training goes on without it")
+            self.rows = SimpleQueue()
+            self.complain(f"failed: {error!r}; training goes on without it")
             if sink is not None:
                 with suppress(BaseException):
                     sink.close()

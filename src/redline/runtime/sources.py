@@ -1,13 +1,13 @@
-"""Where batches come from: a replay memory or a rollout, behind one protocol.
+"""Where batches come from: a source takes in steps, and gives out the batches that are due.
 
-Replay batches are drawn a fixed number of updates ahead. A rollout is learnt from before its weights play on, and then
-dropped.
+A replay memory draws batches a fixed number of updates ahead. A rollout is learnt from before its weights play on, and
+then dropped.
 """
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +33,7 @@ from redline.replay import (
 )
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
-from redline.runtime.counters import Counters
-from redline.runtime.pacing import Pacing
+from redline.runtime.counters import Counters, Pacing
 from redline.runtime.randomness import Purpose, stream
 from redline.types import (
     AnyBatch,
@@ -53,55 +52,6 @@ ROWS_IN_A_PASS = 128  # of the target network: larger batches make a row no chea
 MOST_ROWS_KEPT = 512  # of features with their graph: 0.2 MB each of the largest network at 84 × 84
 
 
-@dataclass(frozen=True)
-class SavedSource:
-    """What a checkpoint keeps of a source."""
-
-    arrays: dict[str, Array]
-    replay: dict[str, Any] | None  # the manifest of a replay memory
-
-
-class Source(Protocol):
-    """Takes in steps, gives out the batches that are due."""
-
-    pacing: Pacing
-    waited_s: float  # for batches to be gathered
-    entropy_nats: float | None  # of the policy that plays now; None if there is none
-    learns_before_acting: bool  # the updates that are due come before the next action; else while the envs step
-    keeps_features: bool  # learning uses the torso's features from acting, so `append` gets them
-    wants_priorities: bool  # rows are drawn by priority, so `take_priorities` follows each update
-
-    @property
-    def memory(self) -> ReplayMemory | None:
-        """The replay memory, if there is one."""
-
-    def begin(self, first_frames: Array) -> None:
-        """Start an episode in every lane with `first_frames` [N, *frame]; episodes under way are cut."""
-
-    def batches_due(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
-        """Yield the batches that are due, in groups whose batches do not depend on each other's updates."""
-
-    def num_samples(self, batch: AnyBatch) -> int:
-        """Return how many transitions a batch counts for."""
-
-    def take_priorities(self, priorities: Array) -> None:
-        """Take the new priority of each row of the last batch."""
-
-    def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
-        """Take in one step of all lanes: observation, action, network outputs, result and next observation."""
-
-    def save(self, store: CheckpointStore) -> SavedSource:
-        """Return what a checkpoint keeps; the bytes of a replay memory go to the store's segments."""
-
-    def restore(
-        self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
-    ) -> list[str]:
-        """Go on from a checkpoint; return what was lost.
-
-        `first_frames` begin the episodes of envs that start anew; None: the episodes under way go on.
-        """
-
-
 def part_of(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
     """Return the arrays under a prefix, without it."""
     start = f"{prefix}."
@@ -116,9 +66,9 @@ def prefixed(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
 class ReplaySource:
     """A replay memory, its sampler, and the loader that gathers batches in a thread."""
 
-    learns_before_acting = False  # replayed transitions are old anyway, so the envs need not wait
-    keeps_features = False
-    entropy_nats: float | None = None  # values are no policy
+    learns_before_acting = False  # replayed transitions are old anyway, so updates run while the envs step
+    keeps_features = False  # learning does not use the torso's features from acting
+    entropy_nats: float | None = None  # of the policy that plays now: values are no policy
 
     def __init__(
         self, algorithm: QLearning, layout: ReplayLayout, *, pacing: Pacing, seed: int, device: torch.device
@@ -129,9 +79,8 @@ class ReplaySource:
         self._rows = algorithm.batch_size // (self._sequence.length_steps if self._sequence else 1)
         self.memory = ReplayMemory(layout)
         self.pacing = pacing
-        self.waited_s = 0.0
+        self.waited_s = 0.0  # for batches to be gathered
         self.sampler = algorithm.sample.build(self.memory)
-        self.wants_priorities = self.sampler.wants_priorities
         self.loader: BatchLoader[Batch | SequenceBatch] = BatchLoader(
             self.memory,
             make_buffers=lambda: self._make_buffers(pin_memory=device.type == "cuda"),
@@ -156,12 +105,12 @@ class ReplaySource:
         )
 
     def begin(self, first_frames: Array) -> None:
-        """Start an episode in every lane; the steps of cut episodes stay."""
+        """Start an episode in every lane with `first_frames` [N, *frame]; the steps of cut episodes stay."""
         self.memory.cut(self.memory.lanes)
         self.memory.begin(self.memory.lanes, first_frames)
 
     def batches_due(self, counters: Counters) -> Iterator[Sequence[AnyBatch]]:
-        """Yield the batches that the steps played so far have earned."""
+        """Yield the batches that are due, in groups whose batches do not depend on each other's updates."""
         if self.memory.num_sampleable == 0:
             return
         due = self.pacing.updates_due(
@@ -191,16 +140,19 @@ class ReplaySource:
         return [batch for _, batch in taken]
 
     def num_samples(self, batch: AnyBatch) -> int:
-        """Return the batch size, padding of short sequences included."""
+        """Return how many transitions a batch counts for, padding of short sequences included."""
         return self._algorithm.batch_size
 
     def take_priorities(self, priorities: Array) -> None:
-        """Give the rows of the last batch new priorities."""
+        """Give the rows of the last batch new priorities, if the sampler wants them."""
         (draw,) = self._drawn
         self.sampler.update(draw.handles, priorities)
 
     def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
-        """Store a step of all lanes; each frame is stored once, so observations are not."""
+        """Store a step of all lanes: observation, action, network outputs, result and next observation.
+
+        Each frame is stored once, so observations are not.
+        """
         self.memory.append(
             self.memory.lanes,
             actions=actions,
@@ -211,20 +163,23 @@ class ReplaySource:
             first_frames=step.first_frames,
         )
 
-    def save(self, store: CheckpointStore) -> SavedSource:
-        """Return the memory, the sampler and the batches drawn ahead."""
+    def save(self, store: CheckpointStore) -> tuple[dict[str, Array], dict[str, Any] | None]:
+        """Return what a checkpoint keeps: arrays, and the manifest of a replay memory, whose bytes go to the store."""
         replay = take_snapshot(self.memory, store.segments.append, store.segments.holds)
         arrays = {
             **prefixed("replay", replay.arrays),
             **prefixed("sampler", self.sampler.state()),
             **prefixed("draws", _draws_to_arrays(self.loader.pending)),
         }
-        return SavedSource(arrays, replay.manifest)
+        return arrays, replay.manifest
 
     def restore(
         self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
     ) -> list[str]:
-        """Restore the memory, the sampler and the batches drawn ahead."""
+        """Go on from a checkpoint; return what was lost.
+
+        `first_frames` begin the episodes of envs that start anew; None: the episodes under way go on.
+        """
         lost: list[str] = []
         if checkpoint.replay is None:
             raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a run with replay")
@@ -300,7 +255,6 @@ class RolloutSource:
     """A rollout under way, and the learner whose network gives the bootstrap values."""
 
     learns_before_acting = True  # the next rollout needs the newest weights
-    wants_priorities = False
     memory = None
     waited_s = 0.0  # a rollout needs no gathering
 
@@ -346,9 +300,6 @@ class RolloutSource:
         """Return the rows of a batch."""
         return len(batch.action)
 
-    def take_priorities(self, priorities: Array) -> None:
-        """Never called: every row of a rollout is learnt from."""
-
     def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
         """Store a step of all lanes, with the value of the last observation where a limit cut an episode."""
         if extras.out is None or extras.preferences is None:
@@ -384,9 +335,9 @@ class RolloutSource:
         self._features = []
         self._next_obs = None
 
-    def save(self, store: CheckpointStore) -> SavedSource:
+    def save(self, store: CheckpointStore) -> tuple[dict[str, Array], dict[str, Any] | None]:
         """Return the rollout under way."""
-        return SavedSource(prefixed("rollout", self.buffer.state()), None)
+        return prefixed("rollout", self.buffer.state()), None
 
     def restore(
         self, checkpoint: Checkpoint, arrays: dict[str, Array], store: CheckpointStore, *, first_frames: Array | None
@@ -399,6 +350,9 @@ class RolloutSource:
                 torso, device = self._learner.online.torso, self._learner.device
                 self._features = [torso(torch.from_numpy(obs).to(device)) for obs in self.buffer.observations()]
         return []
+
+
+Source = ReplaySource | RolloutSource
 
 
 def _log_probabilities(preferences: FloatArray, actions: IntArray) -> FloatArray:

@@ -6,37 +6,45 @@ come before (1) instead, so that the next action comes from the newest weights.
 Checkpoints are taken between (5) and (1), where everything stands still.
 """
 
+from __future__ import annotations
+
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import save as encode_arrays
+from safetensors.torch import load_file as load_tensors
+from safetensors.torch import save as encode_tensors
 
 from redline.algorithms.family import ActorExtras, ActorParams
-from redline.envs.vector import Progress, VectorEnv
+from redline.envs.vector import VectorEnv
 from redline.episodes.tracing import RecordingConfig
+from redline.errors import DamagedError
 from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
+from redline.runs.checkpoints import CheckpointStore
+from redline.runs.manifest import Checkpoint
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job, Limits
-from redline.runtime.counters import Counters, Scores
+from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
 from redline.runtime.randomness import Purpose, stream
-from redline.runtime.sources import Source, part_of, prefixed
-from redline.types import AnyBatch, Array, EnvSpec, IntArray
+from redline.runtime.sources import ReplaySource, Source, part_of, prefixed
+from redline.types import AnyBatch, Array, EnvSpec, IntArray, Progress
 
+if TYPE_CHECKING:
+    from redline.runtime.processes.learner_role import RingWorld
+
+ARRAYS = "arrays.safetensors"  # in a checkpoint: the state of all parts but the learner
 # of `learn` only the host's part where a device computes by itself
 PHASES = ("act", "draw", "learn", "keep", "other")
-
-
-class Played(NamedTuple):
-    """Result of a vector step."""
-
-    steps: int
-    episodes: list[Episode]
 
 
 class Turn(NamedTuple):  # made at every vector step: a dataclass would take several times as long
@@ -49,49 +57,17 @@ class Turn(NamedTuple):  # made at every vector step: a dataclass would take sev
     updates: int
 
 
-class WorldRestored(NamedTuple):
-    """How much of a world was restored."""
-
-    lost: list[str]
-    first_frames: Array | None  # [N, *frame] of envs that start anew; None if their episodes go on
-
-
-class World(Protocol):
-    """The envs and the actors that play them, in this process or in others."""
-
-    spec: EnvSpec  # what a network and a replay memory must know
-    num_envs: int  # lanes
-
-    @property
-    def waited_s(self) -> Mapping[str, float]:
-        """Seconds waited so far, by reason."""
-
-    def begin(self) -> Array | None:
-        """Start an episode in every lane; return the first frames, None if they come with the first steps."""
-
-    def start_step(self, turn: Turn) -> None:
-        """Begin the next vector step."""
-
-    def finish_step(self, turn: Turn) -> Played:
-        """Hand the steps played since to the source of the turn."""
-
-    def state(self) -> dict[str, Array]:
-        """Return what a checkpoint keeps."""
-
-    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
-        """Go on from what `state` gave."""
-
-
 class InlineWorld:
     """A vector env and the actor that plays it, in the process of the learner: the reference topology.
 
-    The emulators run on threads of their own from `send` to `recv`, while the learner learns.
+    The emulators run on threads of their own from `send` to `recv`, while the learner learns. `RingWorld` is the world
+    of actors in other processes.
     """
 
     def __init__(self, env: VectorEnv, *, state_width: int = 0, recording: RecordingConfig | None = None) -> None:
         self.env, self.spec, self.num_envs = env, env.spec, env.num_envs
         self.actor = Actor(env, state_width=state_width, recording=recording)
-        self.waited_s = {"envs": 0.0}
+        self.waited_s = {"envs": 0.0}  # so far, by reason
         self._sent: tuple[IntArray, ActorExtras] | None = None
 
     def begin(self) -> Array:
@@ -105,8 +81,8 @@ class InlineWorld:
         self._sent = self.actor.choose(turn.policy, turn.rng())
         self.env.send(self._sent[0])
 
-    def finish_step(self, turn: Turn) -> Played:
-        """Wait for the envs, and store the step."""
+    def finish_step(self, turn: Turn) -> tuple[int, list[Episode]]:
+        """Wait for the envs, store the step, and return how many steps and which episodes were played."""
         if self._sent is None:
             raise RuntimeError("finish_step() follows start_step()")
         begun_s = time.monotonic()
@@ -115,25 +91,28 @@ class InlineWorld:
         obs, (actions, extras) = self.actor.obs, self._sent
         episodes = self.actor.observe(step)
         turn.source.append(obs=obs, actions=actions, extras=extras, step=step, next_obs=self.actor.obs)
-        return Played(self.num_envs, episodes)
+        return self.num_envs, episodes
 
     def state(self) -> dict[str, Array]:
         """Return what a checkpoint keeps of actor and envs."""
         return {**prefixed("actor", self.actor.state()), **prefixed("env", self.env.state())}
 
-    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
-        """Restore actor and envs, or begin anew where that is impossible."""
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> tuple[list[str], Array | None]:
+        """Restore actor and envs, or begin anew where that is impossible.
+
+        Return what was lost, and the first frames [N, *frame] of envs that start anew; None if their episodes go on.
+        """
         cut = "the episodes under way are cut, all envs start anew"
         if "actor.return" not in arrays:
-            return WorldRestored([f"the actors were processes of their own: {cut}"], self.begin())
+            return [f"the actors were processes of their own: {cut}"], self.begin()
         num_envs = len(arrays["actor.return"])
         if num_envs != self.num_envs:
-            return WorldRestored([f"{num_envs} envs became {self.num_envs}: {cut}"], self.begin())
+            return [f"{num_envs} envs became {self.num_envs}: {cut}"], self.begin()
         if self.env.restore(part_of("env", arrays), progress):
             self.actor.load_state(part_of("actor", arrays))
-            return WorldRestored([], None)
+            return [], None
         self.actor.begin(self.env.frames)
-        return WorldRestored([f"{self.spec.name} did not come back as it was: {cut}"], self.env.frames)
+        return [f"{self.spec.name} did not come back as it was: {cut}"], self.env.frames
 
 
 class Stopwatch:
@@ -166,7 +145,7 @@ class Trainer:
         self,
         job: Job,
         *,
-        world: World,
+        world: InlineWorld | RingWorld,
         env_seed: int | None,
         source: Source,
         learner: Learner,
@@ -197,10 +176,9 @@ class Trainer:
         self._resources.close()
 
     def begin(self) -> None:
-        """Start an episode in every lane."""
-        first_frames = self.world.begin()
-        if first_frames is not None:
-            self.source.begin(first_frames)
+        """Start an episode in every lane; actors in other processes do that themselves, when they start."""
+        if isinstance(self.world, InlineWorld):
+            self.source.begin(self.world.begin())
 
     @property
     def epsilon(self) -> float:
@@ -274,7 +252,7 @@ class Trainer:
         self._last_batch = batch
         rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
         priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, precomputed=precomputed)
-        if source.wants_priorities:
+        if isinstance(source, ReplaySource) and source.sampler.wants_priorities:
             sizes = priorities.cpu().numpy()
             self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
             source.take_priorities(sizes)
@@ -298,6 +276,53 @@ class Trainer:
             f"the loss is {loss} at step {self.counters.steps:,}, update {self.counters.updates:,}; "
             f"non-finite weights: {names}; last batch: {batch}; a lower --optimizer.lr may help"
         )
+
+    def save(self, store: CheckpointStore) -> Path:
+        """Write a checkpoint of everything that decides how the run goes on."""
+        counters, scores, bad = self.counters, self.scores, self.learner.non_finite_weights()
+        if bad:
+            raise NonFiniteError(
+                f"weights {', '.join(bad)} are not finite at step {counters.steps:,}: no checkpoint is written"
+            )
+        files = {f"{part}.safetensors": encode_tensors(values) for part, values in self.learner.state().items()}
+        arrays, replay = self.source.save(store)
+        files[ARRAYS] = encode_arrays(self.world.state() | arrays)
+        envs = {"env_seed": self.env_seed, "num_envs": self.world.num_envs}
+        path = store.save(
+            steps=counters.steps,
+            files=files,
+            state={**counters_to_json(counters, scores), **envs},
+            replay=replay,
+            score=scores.mean if scores.is_full else None,
+        )
+        store.prune()
+        return path
+
+    def restore(self, checkpoint: Checkpoint, store: CheckpointStore, progress: Progress | None = None) -> list[str]:
+        """Bring a fresh trainer to the state of a checkpoint; return what could not be restored exactly."""
+        self.counters, self.scores = counters_from_json(checkpoint.state)
+        with malformed_is_damage(checkpoint):
+            learner = {
+                name.removesuffix(".safetensors"): load_tensors(data)
+                for name, data in checkpoint.files.items()
+                if name.endswith(".safetensors") and name != ARRAYS
+            }
+            self.learner.load_state(learner, updates=self.counters.updates)
+            arrays = load_arrays(checkpoint.files[ARRAYS])
+            lost, first_frames = self.world.restore(arrays, progress)
+            return self.source.restore(checkpoint, arrays, store, first_frames=first_frames) + lost
+
+
+@contextmanager
+def malformed_is_damage(checkpoint: Checkpoint) -> Iterator[None]:
+    """Name a checkpoint whose files have the right checksums, but not the content that Redline writes."""
+    try:
+        yield
+    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise DamagedError(
+            f"{checkpoint.path} does not hold what Redline writes ({type(error).__name__}: {error}): "
+            "remove that folder to go on from an older checkpoint"
+        ) from error
 
 
 def is_warmup(job: Job, steps: int) -> bool:

@@ -1,34 +1,35 @@
-"""The search: trials side by side until the time is over, each ended early if others do better; and its display."""
+"""A study from its beginning, or from where it stopped: search, check of the winner on unused seeds, report.
 
-import math
+Only the check counts: winner and defaults are trained with seeds that the search never used.
+"""
+
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import optuna
-from optuna.trial import TrialState
 
 from redline.errors import UserError
-from redline.tune.goals import RunResult
-from redline.tune.space import Space
-from redline.tune.study import StudyFolder
+from redline.files import explained, replace_file
+from redline.tune.goals import RunResult, Verdict, describe_run
+from redline.tune.space import Space, describe_settings
+from redline.tune.study import FINAL_SEEDS, REPORT, StudyFolder
+from redline.tune.study_page import build_page, measure_importance
 from redline.tune.training import Launch, Training, stop_all
 from redline.tune.trials import (
     FAILED,
-    FIRST_RUN_STEP,
-    OUTCOME,
-    RESULTS,
-    RUNGS,
-    Halving,
     TrialRecord,
     best_of,
     draw,
+    open_trials,
     read_trials,
     set_back,
     to_drawn,
     to_settings,
+    train_trial,
 )
 
 POLL_S = 0.2
@@ -36,6 +37,7 @@ SHOW_S = 1.0
 SAVE_S = 5.0  # between two writes of the time spent
 SLACK_S = 0.1  # a trial begins a moment after the search
 MOST_FAILURES = 5  # in a row: then the space or the machine is to blame
+WINNER, DEFAULT = "winner", "default"
 
 Stop = Callable[[], str | None]
 
@@ -66,115 +68,31 @@ class Display(Protocol):
 
     def note(self, text: str) -> None:
         """Show a line."""
-        ...
 
     def show(self, view: SearchView) -> None:
         """Show the state of the search."""
-        ...
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Return settings in one line."""
-    return ", ".join(f"{key} {describe_value(value)}" for key, value in settings.items())
-
-
-def describe_value(value: Any) -> str:
-    """Return a setting's value in short."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 class SearchFailedError(UserError):
     """Too many trials in a row failed."""
 
 
-class Attempt:
-    """A running trial, which trains its seeds one after the other."""
-
-    def __init__(self, search: "Search", trial: optuna.Trial) -> None:
-        self._search = search
-        self._trial = trial
-        self.number = trial.number
-        self.settings = to_settings(search.space, trial.params)
-        self.results: list[RunResult] = []
-        self._rungs = deque(RUNGS.items())
-        self.training = self._start()
-
-    def _start(self) -> Training:
-        folder = self._search.folder
-        return Training(
-            folder,
-            self._search.launch,
-            home=folder.trial_folder(self.number),
-            varied=self.settings,
-            seed=folder.settings.search_seed(self.number, len(self.results)),
-            minutes=folder.settings.minutes_per_trial,
-        )
-
-    def has_ended(self) -> bool:
-        """Follow the run; at its end begin the next one, or finish the trial."""
-        is_over = self.training.has_ended()
-        if not is_over:
-            if not self.results and self.training.curve.reached_s is None and self._is_behind():
-                self.training.stop()
-                self.training.wait()
-                steps, share = self.training.curve.steps, self.training.share
-                return self._end(TrialState.PRUNED, f"behind at {steps:,} steps, {share:.0%} of its minutes")
-            return False
-        result = self.training.result()
-        self.results.append(result)
-        self._trial.set_user_attr(RESULTS, [found.row() for found in self.results])
-        if result.failure:  # for the sampler the worst there is
-            return self._end(TrialState.PRUNED, result.failure, state=FAILED)
-        return self._after_run()
-
-    def _after_run(self) -> bool:
-        asked = self._search.folder.settings
-        self._search.halving.note_run(self.results[-1].steps)
-        while self._rungs:  # rungs that it passed unseen: other trials are compared with its means there
-            self._is_behind_at_rung()
-        score = asked.aim.score(self.results)
-        step = FIRST_RUN_STEP * 2 ** (len(self.results) - 1)
-        is_behind = self._search.halving.is_behind(self._trial, step, score)
-        if len(self.results) == asked.seeds_per_trial:
-            return (
-                self._end(TrialState.COMPLETE, "") if math.isfinite(score) else self._end(TrialState.PRUNED, "no score")
-            )
-        if is_behind:
-            runs = f"{len(self.results)} of {asked.seeds_per_trial} seeds"
-            return self._end(TrialState.PRUNED, f"behind after {runs}")
-        self.training = self._start()
-        return False
-
-    def _is_behind(self) -> bool:
-        """Tell whether other trials were better at the same point of their first run."""
-        if self.training.curve.mean is None:
-            return False  # a long first episode is not a bad one
-        is_behind, share = False, self._search.halving.share_of(self.training)
-        while self._rungs and share >= self._rungs[0][1] and not is_behind:
-            is_behind = self._is_behind_at_rung()
-        return is_behind
-
-    def _is_behind_at_rung(self) -> bool:
-        """Compare the mean at the next rung with other trials."""
-        step, share = self._rungs.popleft()
-        halving = self._search.halving
-        return halving.is_behind(self._trial, step, halving.mean_at(self.training.curve, share))
-
-    def _end(self, ended: TrialState, why: str, *, state: str = "") -> bool:
-        self._trial.set_user_attr(OUTCOME, {"state": state, "why": why})
-        if not self.results:
-            now = self.training.result()
-            self._trial.set_user_attr(RESULTS, [now.row()])
-        score = self._search.folder.settings.aim.score(self.results) if ended == TrialState.COMPLETE else None
-        self._search.study.tell(self.number, score, state=ended)
-        return True
-
-    def view(self) -> TrialView:
-        """Return the state of the trial."""
-        asked = self._search.folder.settings
-        place = f"seed {len(self.results) + 1} of {asked.seeds_per_trial}, " if asked.seeds_per_trial > 1 else ""
-        told = f"{place}{self.training.describe()}"
-        return TrialView(number=self.number, state="running", settings=self.settings, told=told)
+def run_phase(phase: "Search | Check", display: Display, stop: Stop) -> str | None:
+    """Train until nothing is left to do; return why it was stopped before, or None."""
+    next_show_s = 0.0
+    try:
+        while (reason := stop()) is None:
+            phase.begin()
+            if not phase.running:
+                return None
+            phase.follow()
+            if time.monotonic() >= next_show_s:
+                next_show_s = time.monotonic() + SHOW_S
+                display.show(phase.view())
+            time.sleep(POLL_S)
+        return reason
+    finally:
+        stop_all(phase.trainings())
 
 
 class Search:
@@ -183,134 +101,260 @@ class Search:
     def __init__(
         self, folder: StudyFolder, study: optuna.Study, space: Space, launch: Launch, display: Display
     ) -> None:
-        self.folder = folder
-        self.study = study
-        self.space = space
-        self.launch = launch
-        self.halving = Halving(study, folder.settings)
+        self._folder = folder
+        self._study = study
+        self._space = space
+        self._launch = launch
         self._display = display
-        self._running: list[Attempt] = []
+        self.running: dict[int, Iterator[tuple[int, Training]]] = {}  # trials by number
+        self._newest: dict[int, tuple[int, Training]] = {}  # of each: the place of its seed, and its run
         self._ended = 0
         self._failed: list[str] = []  # in a row
         self._noted_s = time.monotonic()
-        self._shown_s = -math.inf
 
     def run(self, defaults: Mapping[str, Any], stop: Stop) -> str | None:
         """Search until time or trials are used up; return why it was stopped before, or None.
 
         The first trial has the default settings, as far as they are in the space.
         """
-        again = set_back(self.study, self.space)
+        again = set_back(self._study, self._space)
         if again:
             self._display.note(f"trials {', '.join(map(str, again))} were running at the end: they start again")
-        records = read_trials(self.study, self.space)
-        self._ended = sum(record.state in ("done", "pruned", FAILED) for record in records)
-        if not self.study.get_trials(deepcopy=False):
-            self.study.enqueue_trial(to_drawn(self.space, defaults))
+        self._ended = sum(record.state in ("done", "pruned", FAILED) for record in self._records())
+        if not self._study.get_trials(deepcopy=False):
+            self._study.enqueue_trial(to_drawn(self._space, defaults))
         self._noted_s = time.monotonic()
         try:
-            reason = self._train(stop)
+            reason = run_phase(self, self._display, lambda: stop() or self._hopeless())
         finally:
-            self._stop_runs()
+            self._save_time()
         # not in `finally`: after a failed write, one more would turn a torn last line into a damaged one
-        set_back(self.study, self.space)
-        if self._is_hopeless():
-            raise SearchFailedError(f"{MOST_FAILURES} trials in a row failed, the last: {self._failed[-1]}")
+        set_back(self._study, self._space)
+        if (failure := self._hopeless()) is not None:
+            raise SearchFailedError(failure)
         return reason
 
-    def _train(self, stop: Stop) -> str | None:
-        while (reason := stop()) is None and not self._is_hopeless():
-            self._start_trials()
-            if not self._running:
-                return None
-            self._follow()
-            if time.monotonic() >= self._shown_s + SHOW_S:
-                self._shown_s = time.monotonic()
-                self._display.show(self.view())
-            time.sleep(POLL_S)
-        return reason
+    def _records(self) -> list[TrialRecord]:
+        return read_trials(self._study, self._space)
 
-    def _is_hopeless(self) -> bool:
-        return len(self._failed) >= MOST_FAILURES
+    def _hopeless(self) -> str | None:
+        """Return why no more trials are tried, if so many failed."""
+        last = self._failed[-1] if len(self._failed) >= MOST_FAILURES else None
+        return None if last is None else f"{MOST_FAILURES} trials in a row failed, the last: {last}"
 
-    def _start_trials(self) -> None:
-        if not self._has_time_for_a_trial():
-            return
-        while len(self._running) < self.folder.settings.side_by_side and self._may_begin():
-            attempt = Attempt(self, draw(self.study, self.space, self.folder.path))
-            self._running.append(attempt)
-            self._display.note(f"trial {attempt.number}: {describe_settings(attempt.settings)}")
+    def trainings(self) -> list[Training]:
+        """Return the runs that train."""
+        return [training for _, training in self._newest.values()]
+
+    def begin(self) -> None:
+        """Begin trials as long as there is room, and time for all their seeds."""
+        while self._may_begin():
+            trial = draw(self._study, self._space, self._folder.path)
+            settings = to_settings(self._space, trial.params)
+            self.running[trial.number] = train_trial(trial, settings, self._folder, self._launch, self._study)
+            self._display.note(f"trial {trial.number}: {describe_settings(settings)}")
 
     def _may_begin(self) -> bool:
-        most = self.folder.settings.trials
-        return most is None or self._ended + len(self._running) < most
+        asked, left_s = self._folder.settings, self._left_s()
+        is_full = len(self.running) >= asked.side_by_side
+        is_last = asked.trials is not None and self._ended + len(self.running) >= asked.trials
+        has_time = left_s is None or asked.trial_minutes * 60 <= left_s + SLACK_S
+        return has_time and not is_full and not is_last
 
-    def _has_time_for_a_trial(self) -> bool:
-        """Tell whether a new trial with all its seeds fits into the rest of the time."""
-        asked = self.folder.settings
-        if asked.search_minutes is None:
-            return True
-        return self._spent_s() + asked.trial_minutes * 60 <= asked.search_minutes * 60 + SLACK_S
-
-    def _follow(self) -> None:
-        for attempt in list(self._running):
-            if attempt.has_ended():
-                self._running.remove(attempt)
-                self._ended += 1
-                self._tell(attempt.number)
+    def follow(self) -> None:
+        """Look after the trials, and tell how one ended."""
+        for number, steps in list(self.running.items()):
+            if (newest := next(steps, None)) is not None:
+                self._newest[number] = newest
+                continue
+            del self.running[number]
+            self._newest.pop(number, None)
+            self._ended += 1
+            self._tell(number)
         if time.monotonic() - self._noted_s >= SAVE_S:
             self._save_time()
 
     def _tell(self, number: int) -> None:
-        records = read_trials(self.study, self.space)
+        records = self._records()
         (record,) = (found for found in records if found.number == number)
         best = best_of(records)
         is_best = best is not None and best.number == number
-        self._display.note(f"trial {number} {self.told(record)}{', the best so far' if is_best else ''}")
+        told = f"{record.state}: {self._told(record)}".removesuffix(": ")
+        self._display.note(f"trial {number} {told}{', the best so far' if is_best else ''}")
         self._failed = [*self._failed, record.why] if record.state == FAILED else []
 
-    def told(self, record: TrialRecord) -> str:
-        """Describe how a trial ended."""
-        if record.state == "done":
-            return f"done: {self.folder.settings.aim.describe(record.results)}"
-        return f"{record.state}: {record.why}" if record.why else record.state
+    def _told(self, record: TrialRecord) -> str:
+        return self._folder.settings.aim.describe(record.results) if record.state == "done" else record.why
 
-    def _spent_s(self) -> float:
-        return self.folder.spent_s + time.monotonic() - self._noted_s
+    def _left_s(self) -> float | None:
+        """Return the rest of the time, if the search has a limit."""
+        limit, spent_s = self._folder.settings.search_minutes, self._folder.spent_s + time.monotonic() - self._noted_s
+        return None if limit is None else limit * 60 - spent_s
 
     def _save_time(self) -> None:
         now_s = time.monotonic()
         seconds, self._noted_s = now_s - self._noted_s, now_s
-        self.folder.spend(seconds)
-
-    def _stop_runs(self) -> None:
-        stop_all([attempt.training for attempt in self._running])
-        self._running.clear()
-        self._save_time()
+        self._folder.spend(seconds)
 
     def view(self) -> SearchView:
         """Return the state of the search."""
-        asked, records = self.folder.settings, read_trials(self.study, self.space)
-        best, running = best_of(records), {attempt.number: attempt for attempt in self._running}
-        shares = list(self._shares())
-        left_s = None if asked.search_minutes is None else max(0.0, asked.search_minutes * 60 - self._spent_s())
+        asked, records, left_s = self._folder.settings, self._records(), self._left_s()
+        best, seeds = best_of(records), asked.seeds_per_trial
+        running = {
+            number: (f"seed {place + 1} of {seeds}, " if seeds > 1 else "") + training.describe()
+            for number, (place, training) in self._newest.items()
+        }
+        shares = [0.0]
+        if asked.search_minutes is not None and left_s is not None:
+            shares.append(1.0 - left_s / (asked.search_minutes * 60))
+        if asked.trials is not None:
+            shares.append(self._ended / asked.trials)
         return SearchView(
             phase=f"search, {self._ended} trials ended",
             trials=[
-                running[record.number].view() if record.number in running else self._past(record) for record in records
+                TrialView(record.number, record.state, record.settings, running.get(record.number, self._told(record)))
+                for record in records
             ],
             best=None if best is None else best.number,
-            share=max(shares, default=0.0),
-            left_s=left_s,
+            share=min(1.0, max(shares)),
+            left_s=None if left_s is None else max(0.0, left_s),
         )
 
-    def _shares(self) -> Iterator[float]:
-        asked = self.folder.settings
-        if asked.search_minutes is not None:
-            yield min(1.0, self._spent_s() / (asked.search_minutes * 60))
-        if asked.trials is not None:
-            yield min(1.0, self._ended / asked.trials)
 
-    def _past(self, record: TrialRecord) -> TrialView:
-        told = self.told(record).partition(": ")[2]
-        return TrialView(number=record.number, state=record.state, settings=record.settings, told=told)
+class Check:
+    """Trains winner and defaults by turns, so that other load on the machine meets both."""
+
+    def __init__(
+        self, folder: StudyFolder, launch: Launch, winner: TrialRecord, defaults: Mapping[str, Any], display: Display
+    ) -> None:
+        self._folder = folder
+        self._launch = launch
+        self._winner = winner
+        self._display = display
+        self._varied: dict[str, Mapping[str, Any]] = {WINNER: winner.settings, DEFAULT: {}}
+        if has_default_settings(winner, defaults):
+            del self._varied[WINNER]  # the defaults won: one check is enough
+        before = list(self._earlier_results())
+        self._results = {(who, result.seed): result for who, result in before if not result.failure}
+        self._repeated = tuple(
+            f"{who} with seed {result.seed}: {result.failure}" for who, result in before if result.failure
+        )
+        self._seeds = FINAL_SEEDS[: folder.settings.final_seeds]
+        self._all = [(who, seed) for seed in self._seeds for who in self._varied]
+        self._waiting = [run for run in self._all if run not in self._results]
+        self.running: dict[tuple[str, int], Training] = {}
+
+    def _earlier_results(self) -> Iterator[tuple[str, RunResult]]:
+        """Yield what earlier invocations found, without the results of a former winner and damaged rows."""
+        for row in self._folder.checks():
+            if row.get("who") == DEFAULT or (row.get("who"), row.get("trial")) == (WINNER, self._winner.number):
+                with suppress(msgspec.ValidationError):
+                    yield str(row["who"]), RunResult.from_row(row.get("result"))
+
+    def run(self, stop: Stop) -> str | None:
+        """Train the missing runs; return why the check was stopped before its end, or None."""
+        if self._waiting:
+            self._display.note(
+                f"trial {self._winner.number} is the best; it and the defaults now train with unused seeds"
+            )
+        return run_phase(self, self._display, stop)
+
+    def verdict(self) -> Verdict:
+        """Return the results, seed by seed."""
+        found = {who: tuple(self._results[who, seed] for seed in self._seeds) for who in self._varied}
+        return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT], repeated=self._repeated)
+
+    def trainings(self) -> list[Training]:
+        """Return the runs that train."""
+        return list(self.running.values())
+
+    def begin(self) -> None:
+        """Begin runs as long as there is room."""
+        asked = self._folder.settings
+        while self._waiting and len(self.running) < asked.side_by_side:
+            who, seed = self._waiting.pop(0)
+            home = self._folder.path / "check" / (f"winner-{self._winner.number:04d}" if who == WINNER else who)
+            varied, minutes = self._varied[who], asked.check_minutes
+            training = Training(self._folder, self._launch, home=home, varied=varied, seed=seed, minutes=minutes)
+            self.running[who, seed] = training
+
+    def follow(self) -> None:
+        """Look after the runs, and write the results of those that ended."""
+        for (who, seed), training in list(self.running.items()):
+            if not training.has_ended():
+                continue
+            del self.running[who, seed]
+            result = self._results[who, seed] = training.result()
+            trial = self._winner.number if who == WINNER else None
+            self._folder.add_check({"who": who, "trial": trial, "result": result.row()})
+            self._display.note(f"check: {who} with seed {seed}: {describe_run(self._folder.settings.aim, result)}")
+
+    def view(self) -> SearchView:
+        """Return the state of the check."""
+        asked, views = self._folder.settings, []
+        for place, (who, seed) in enumerate(self._all):
+            told, state = "", "waiting"
+            if (who, seed) in self._results:
+                told, state = describe_run(asked.aim, self._results[who, seed]), "done"
+            elif (who, seed) in self.running:
+                told, state = self.running[who, seed].describe(), "running"
+            views.append(TrialView(number=place, state=state, settings={"of": who, "seed": seed}, told=told))
+        turns = -(-(len(self.running) + len(self._waiting)) // asked.side_by_side)
+        return SearchView(
+            phase="check on unused seeds",
+            trials=views,
+            best=None,
+            share=len(self._results) / len(self._all),
+            left_s=turns * asked.check_minutes * 60,
+        )
+
+
+def has_default_settings(trial: TrialRecord, defaults: Mapping[str, Any]) -> bool:
+    """Tell whether a trial has only default settings."""
+    return all(defaults.get(key) == value for key, value in trial.settings.items())
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of a study so far."""
+
+    trials: Sequence[TrialRecord]
+    best: TrialRecord | None
+    verdict: Verdict | None  # None until the check is complete
+    is_default: bool  # the best trial has the default settings
+    stopped: str | None  # why it stopped before its end
+
+    @property
+    def why(self) -> str:
+        """Why no trial is done, if none is."""
+        return next((trial.why for trial in reversed(self.trials) if trial.why), "there was no time for one")
+
+
+def tune(
+    folder: StudyFolder, space: Space, launch: Launch, *, defaults: Mapping[str, Any], display: Display, stop: Stop
+) -> Found:
+    """Search, check the winner, and write the report, even if the search fails."""
+    verdict = None
+    with explained(UserError, folder.path):  # such as a full disk, or no room for one more process
+        study = open_trials(folder.path, seed=folder.settings.seed)
+        try:
+            stopped = Search(folder, study, space, launch, display).run(defaults, stop)
+            best = best_of(read_trials(study, space))
+            if stopped is None and best is not None:
+                check = Check(folder, launch, best, defaults, display)
+                stopped = check.run(stop)
+                verdict = check.verdict() if stopped is None else None
+        except SearchFailedError:
+            _write_page(folder, space, study, None)
+            raise
+        trials = _write_page(folder, space, study, verdict)
+    is_default = best is not None and has_default_settings(best, defaults)
+    return Found(trials=trials, best=best, verdict=verdict, is_default=is_default, stopped=stopped)
+
+
+def _write_page(folder: StudyFolder, space: Space, study: optuna.Study, verdict: Verdict | None) -> list[TrialRecord]:
+    """Write the page of all trials so far, and return them."""
+    trials = read_trials(study, space)
+    page = build_page(folder, space, trials, measure_importance(study, trials), verdict, unix_s=time.time())
+    replace_file(folder.path / REPORT, [page.encode()])
+    return trials

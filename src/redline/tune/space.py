@@ -1,10 +1,9 @@
 """The search space: which settings vary and how far, read from TOML and tried on real jobs."""
 
 import json
-import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
@@ -13,7 +12,7 @@ from redline.errors import UserError, unknown_name
 from redline.jsonl import plain_text
 from redline.tune.settings_file import canonical_key
 
-MAX_DIMENSIONS, MAX_CHOICES = 50, 100
+LARGEST = 2**53  # beyond it, floats skip integers
 FIXED = "fixed"
 NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 RANGE_KEYS = ("low", "high", "log", "choices")
@@ -90,6 +89,16 @@ class Space:
         return {**varied, FIXED: dict(self.fixed)}
 
 
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """Return settings in one line."""
+    return ", ".join(f"{key} {describe_value(value)}" for key, value in settings.items())
+
+
+def describe_value(value: Any) -> str:
+    """Return a setting's value in short."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def shipped_space(family: str, *, sees_pictures: bool) -> tuple[str, dict[str, Any]]:
     """Return the name and the content of the space that Redline ships for a family of algorithms."""
     name = f"{family}-{'pictures' if sees_pictures else 'vectors'}.toml"
@@ -101,49 +110,46 @@ def parse_space(name: str, content: Mapping[str, Any]) -> Space:
     fixed_table = content.get(FIXED, {})
     if not isinstance(fixed_table, Mapping):
         raise UserError(f"{name}: fixed is {plain_text(fixed_table)}: make it a table, [fixed]")
-    fixed = dict(_settings(fixed_table))
-    varied = list(_tables({key: value for key, value in content.items() if key != FIXED}))
-    for key in (*fixed, *(key for key, _ in varied)):
+    fixed = [(key.removesuffix(".name"), value) for key, value in _walk(fixed_table, lambda _: True)]
+    varied = list(_walk({key: value for key, value in content.items() if key != FIXED}, _holds_tables))
+    keys = [key for key, _ in (*varied, *fixed)]
+    for key in keys:
         if not NAME.fullmatch(key):
-            raise UserError(
-                f"{name}: {plain_text(repr(key))} is no name of a setting: use the flags' names, such as optimizer.lr"
-            )
+            what = f"{plain_text(repr(key))} is no name of a setting"
+            raise UserError(f"{name}: {what}: use the flags' names, such as optimizer.lr")
+        if key in OWNED:
+            how = f"use {OWNED[key]}" if OWNED[key] else "leave it out"
+            raise UserError(f'{name}: the search itself decides "{key}": {how}')
+        if keys.count(key) > 1:
+            raise UserError(f'{name}: "{key}" is given twice: keep one')
+    if not varied:
+        raise UserError(f'{name} lets nothing vary: add a line such as "optimizer.lr" = {{low = 1e-4, high = 1e-3}}')
     dimensions: dict[str, Dimension] = {}
     for key, given in varied:
-        if key in dimensions or key in fixed:
-            raise UserError(f'{name}: "{key}" is given twice: keep one')
         try:
             dimensions[key] = _dimension(given)
         except UserError as error:
             raise UserError(f'{name}, "{key}": {error}') from None
-    for key in (*dimensions, *fixed):
-        if key in OWNED:
-            how = f"use {OWNED[key]}" if OWNED[key] else "leave it out"
-            raise UserError(f'{name}: the search itself decides "{key}": {how}')
-    if not dimensions:
-        raise UserError(f'{name} lets nothing vary: add a line such as "optimizer.lr" = {{low = 1e-4, high = 1e-3}}')
-    if len(dimensions) > MAX_DIMENSIONS:
-        raise UserError(f"{name} lets {len(dimensions)} settings vary: use at most {MAX_DIMENSIONS}")
-    return Space(name=name, dimensions=dimensions, fixed=fixed)
+    return Space(name=name, dimensions=dimensions, fixed=dict(fixed))
 
 
 def check_space(space: Space, check: SettingsCheck) -> Space:
     """Try every bound and choice on a job with default settings; return the space with integer ranges marked."""
-    _try(space, space.fixed, check, f"{space.name}, [fixed]")
+
+    def try_out(where: str, settings: Mapping[str, Any]) -> None:
+        try:
+            check({**space.fixed, **settings})
+        except UserError as error:
+            raise UserError(f"{space.name}, {where}: {error}") from None
+
+    try_out("[fixed]", {})
     dimensions: dict[str, Dimension] = {}
-    for key, dimension in space.dimensions.items():
-        found = _with_type(space, key, dimension, check) if isinstance(dimension, Range) else dimension
-        for value in found.corners():
-            _try(space, {**space.fixed, key: value}, check, f'{space.name}, "{key}"')
-        dimensions[key] = found
+    for key, given in space.dimensions.items():
+        dimension = _with_type(space, key, given, check) if isinstance(given, Range) else given
+        for value in dimension.corners():
+            try_out(f'"{key}"', {key: value})
+        dimensions[key] = dimension
     return replace(space, dimensions=dimensions)
-
-
-def _try(space: Space, settings: Mapping[str, Any], check: SettingsCheck, where: str) -> None:
-    try:
-        check(settings)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
 
 
 def _with_type(space: Space, key: str, given: Range, check: SettingsCheck) -> Range:
@@ -158,24 +164,20 @@ def _with_type(space: Space, key: str, given: Range, check: SettingsCheck) -> Ra
     return as_float
 
 
-def _settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk settings as (dotted name, value); a file may write them with dots or as tables."""
+def _walk(
+    table: Mapping[str, Any], is_inner: Callable[[Mapping[str, Any]], bool], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value); a file may write names with dots or as inner tables."""
     for key, value in table.items():
         name = prefix + canonical_key(key)
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{name}.")
-        else:
-            yield name.removesuffix(".name"), value
-
-
-def _tables(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Walk the varying settings as (dotted name, its table)."""
-    for key, value in table.items():
-        name = prefix + canonical_key(key)
-        if isinstance(value, Mapping) and value and all(isinstance(item, Mapping) for item in value.values()):
-            yield from _tables(value, f"{name}.")
+        if isinstance(value, Mapping) and is_inner(value):
+            yield from _walk(value, is_inner, f"{name}.")
         else:
             yield name, value
+
+
+def _holds_tables(table: Mapping[str, Any]) -> bool:
+    return bool(table) and all(isinstance(value, Mapping) for value in table.values())
 
 
 def _dimension(given: Any) -> Dimension:
@@ -191,15 +193,10 @@ def _dimension(given: Any) -> Dimension:
     for key in ("low", "high"):
         if key not in given:
             raise UserError(f"{key} is missing: {HOW}")
-    return _range(given["low"], given["high"], given.get("log", False))
-
-
-def _range(low: Any, high: Any, log: Any) -> Range:
-    for name, value in (("low", low), ("high", high)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UserError(f"{name} is {plain_text(repr(value))}: use a number")
-        if not math.isfinite(value) or abs(value) > 2**53:
-            raise UserError(f"{name} is {value}: use a finite number, up to 2^53")
+        value = given[key]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise UserError(f"{key} is {plain_text(repr(value))}: use a finite number, up to 2^53")
+    low, high, log = given["low"], given["high"], given.get("log", False)
     if not isinstance(log, bool):
         raise UserError(f"log is {plain_text(repr(log))}: use true or false")
     if low > high:
@@ -212,21 +209,11 @@ def _range(low: Any, high: Any, log: Any) -> Range:
 def _choices(values: Any) -> Choices:
     if not isinstance(values, list) or not values:
         raise UserError(f"choices are {plain_text(repr(values))}: use a list of at least one value")
-    if len(values) > MAX_CHOICES:
-        raise UserError(f"there are {len(values)} choices: use at most {MAX_CHOICES}")
-    texts = tuple(_as_json(value) for value in values)
+    try:
+        texts = tuple(json.dumps(value, allow_nan=False) for value in values)
+    except (TypeError, ValueError):
+        said = plain_text(repr(values))
+        raise UserError(f"choices are {said}: use finite numbers, text, true, false or lists of these") from None
     if len(set(texts)) < len(texts):
         raise UserError("a choice is there twice: keep one")
     return Choices(texts=texts)
-
-
-def _as_json(value: Any) -> str:
-    items: Sequence[Any] = value if isinstance(value, list) else [value]
-    for item in items:
-        if not isinstance(item, bool | int | float | str):
-            raise UserError(
-                f"the choice {plain_text(repr(item))} is no number, text, true or false, nor a list of these"
-            )
-        if isinstance(item, float) and not math.isfinite(item):
-            raise UserError(f"the choice {item} is not finite")
-    return json.dumps(value)

@@ -3,16 +3,17 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from redline import __version__
 from redline.errors import UserError
-from redline.files import explain, open_regular, replace_file
-from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, parse_row, plain_text, read_records
+from redline.files import explain, explained, read_json_object, replace_file
+from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, plain_text, read_records
 from redline.runs.lock import RunLock
 from redline.tune.goals import Goal, parse_goal
 
@@ -20,7 +21,6 @@ STUDY_JSON, SPENT_JSON, LOCK = "study.json", "spent.json", "study.lock"
 JOURNAL, CHECKS, REPORT = "journal.log", "check.jsonl", "report.html"
 BEGINNING = {LOCK, f".{STUDY_JSON}.tmp"}  # all files of a study that has just begun
 MAX_STUDY_BYTES = 1_000_000
-MAX_JOURNAL_BYTES = 512_000_000
 # search and check never share a seed
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
 FINAL_SEEDS = range(2_000_000, 2_001_000)
@@ -101,37 +101,30 @@ def usual_minutes_per_trial(search_minutes: float | None, seeds_per_trial: int) 
     return min(USUAL_MINUTES_PER_TRIAL, search_minutes / (USUAL_TURNS * max(1, seeds_per_trial)))
 
 
-class StudyFolder:
-    """A study on the disk, locked for this process until `close`."""
+class StudyFolder(AbstractContextManager["StudyFolder"]):
+    """A study on the disk, locked for this process until it is closed; a new one, or one with the same settings."""
 
     def __init__(self, path: Path, settings: StudySettings, command: Sequence[str]) -> None:
         self.path = path
         self.settings = settings
+        with explained(UserError, path, before="cannot make a study: "):
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            names = {place.name for place in path.iterdir()}
+        if STUDY_JSON not in names and names - BEGINNING:
+            raise UserError(f"{path} is not empty and no study: use another --study")
         self._lock = RunLock(path, LOCK)  # not a run's: a study is no run
         try:
             self._freeze(command)
-            self.spent_s = read_spent_s(path)
+            self.spent_s = self._read_spent_s()
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def open(cls, path: Path, settings: StudySettings, command: Sequence[str]) -> Self:
-        """Begin a study, or continue one with the same settings."""
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            names = {place.name for place in path.iterdir()}
-        except OSError as error:
-            raise UserError(f"cannot make a study: {explain(error, path)}") from error
-        if STUDY_JSON not in names and names - BEGINNING:
-            raise UserError(f"{path} is not empty and no study: use another --study")
-        return cls(path, settings, command)
 
     def _freeze(self, command: Sequence[str]) -> None:
         """Write the settings, or check that they are those of the study."""
         source = self.path / STUDY_JSON
         if source.exists():
-            require_same(self.path, read_settings(self.path), self.settings)
+            self._require_same(read_settings(self.path))
             return
         content = {
             "schema": SCHEMA,
@@ -140,29 +133,39 @@ class StudyFolder:
             "command": list(command),
             "settings": asdict(self.settings),
         }
-        try:
+        with explained(UserError, self.path, before="cannot make a study: "):
             replace_file(source, [(json.dumps(as_json_value(content), indent=2) + "\n").encode()])
-        except OSError as error:
-            raise UserError(f"cannot make a study: {explain(error, self.path)}") from error
+
+    def _require_same(self, before: StudySettings) -> None:
+        """Refuse to mix two searches in one folder."""
+        for field in fields(StudySettings):
+            was, is_now = getattr(before, field.name), getattr(self.settings, field.name)
+            if was != is_now:
+                what = f"{field.name.replace('_', '-')} {was}, not {is_now}"
+                what = "another search space" if field.name in ("space", "space_name") else what
+                remedy = f"use another --study, or continue with: redline tune --resume {self.path}"
+                raise UserError(f"{self.path} is a study with {what}: {remedy}")
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let other processes in."""
         self._lock.release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _read_spent_s(self) -> float:
+        """Return the time that the search has taken so far, over all invocations."""
+        path = self.path / SPENT_JSON
+        with explained(UserError, path):
+            content = read_json_object(path, max_bytes=MAX_STUDY_BYTES) if path.exists() else {}
+        return float(measured(content.get("search_s")) or 0.0)
 
     def spend(self, seconds: float) -> None:
         """Count time of the search on disk, so that a kill does not give it back."""
         self.spent_s += seconds
         content = json.dumps({"schema": SCHEMA, "search_s": self.spent_s}) + "\n"
-        try:
+        with explained(UserError, self.path):
             replace_file(self.path / SPENT_JSON, [content.encode()])
-        except OSError as error:
-            raise UserError(explain(error, self.path)) from error
 
     def trial_folder(self, number: int) -> Path:
         """Return the folder of a trial's runs."""
@@ -184,8 +187,7 @@ def read_settings(path: Path) -> StudySettings:
     """Return the settings of a study."""
     source = path / STUDY_JSON
     try:
-        with open_regular(source) as file:
-            content = parse_row(file.read(MAX_STUDY_BYTES)) or {}
+        content = read_json_object(source, max_bytes=MAX_STUDY_BYTES)
     except OSError as error:
         raise UserError(f"{path} is no study: {explain(error, source)}") from None
     try:
@@ -194,28 +196,3 @@ def read_settings(path: Path) -> StudySettings:
         return msgspec.convert(content.get("settings"), StudySettings)
     except (ValueError, msgspec.MsgspecError) as error:
         raise UserError(f"{source} is damaged, or of another version of Redline: {plain_text(error)}") from None
-
-
-def read_spent_s(path: Path) -> float:
-    """Return the time that a study's search has taken so far, over all invocations."""
-    try:
-        with open_regular(path / SPENT_JSON) as file:
-            content = parse_row(file.read(MAX_STUDY_BYTES)) or {}
-    except FileNotFoundError:
-        return 0.0
-    except OSError as error:
-        raise UserError(explain(error, path / SPENT_JSON)) from error
-    return float(measured(content.get("search_s")) or 0.0)
-
-
-def require_same(path: Path, before: StudySettings, asked: StudySettings) -> None:
-    """Refuse to mix two searches in one folder."""
-    for field in fields(StudySettings):
-        was, is_now = getattr(before, field.name), getattr(asked, field.name)
-        if was == is_now:
-            continue
-        name = field.name.replace("_", "-")
-        said = "another search space" if field.name in ("space", "space_name") else f"{name} {was}, not {is_now}"
-        raise UserError(
-            f"{path} is a study with {said}: use another --study, or continue with: redline tune --resume {path}"
-        )

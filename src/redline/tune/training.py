@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.jsonl import RecordTail, plain_text
-from redline.tune.goals import Curve, Goal, RunResult
+from redline.tune.goals import Curve, RunResult
 from redline.tune.settings_file import write_settings
 from redline.tune.study import StudyFolder
 from redline.units import number
@@ -45,25 +45,20 @@ class Training:
         minutes: float,
     ) -> None:
         self.seed = seed
+        self.curve = Curve(folder.settings.window, folder.settings.aim.target_return)
         self._minutes = minutes
         self._study = folder
-        self._goal: Goal = folder.settings.aim
         self._home = home
         self._before = set(self._run_folders())
-        write_settings(home / SETTINGS_TOML, {**launch.settings, **varied})
-        self.curve = Curve(folder.settings.window, self._goal.target_return)
-        self._tails: dict[str, RecordTail] = {}
         self._run: Path | None = None
+        self._tails: list[RecordTail] = []  # of episodes and of metrics
         self._log = home / f"s{seed}.log"
-        self._stopped = False
-        self._is_late = False
+        self._stopped = self._is_late = False
         self._limit_s = time.monotonic() + minutes * 60 + START_AND_STOP_S
-        self._process = self._start(launch.program)
-
-    def _start(self, program: Sequence[str]) -> "subprocess.Popen[bytes]":
+        write_settings(home / SETTINGS_TOML, {**launch.settings, **varied})
         with self._log.open("wb") as log:
-            return subprocess.Popen(
-                [*program, *self._arguments()],
+            self._process = subprocess.Popen(
+                [*launch.program, *self._arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -72,7 +67,7 @@ class Training:
 
     def _arguments(self) -> Sequence[str]:
         asked = self._study.settings
-        limit = () if self._goal.max_steps is None else ("--max-steps", str(self._goal.max_steps))
+        limit = () if asked.aim.max_steps is None else ("--max-steps", str(asked.aim.max_steps))
         typed = ("--env", asked.env) if ":" in asked.env else ()  # the search was allowed to import the module
         return (
             *("train", "--config", str(self._home / SETTINGS_TOML), "--log-dir", str(self._home)),
@@ -94,7 +89,7 @@ class Training:
         """Read new rows, stop the run once it has reached the goal, and tell whether it is over."""
         is_over = self._process.poll() is not None  # asked before the files are read: all rows are there then
         self._read()
-        if not is_over and self.curve.reached_s is not None:
+        if not is_over and self.curve.reached is not None:
             self.stop()
         if not is_over and time.monotonic() > self._limit_s:
             self._is_late = True
@@ -125,29 +120,28 @@ class Training:
     def result(self) -> RunResult:
         """Return the result of the run."""
         run = "" if self._run is None else str(self._run.relative_to(self._study.path))
-        return RunResult.of(self.curve, seed=self.seed, run=run, failure=self._failure())
+        return self.curve.result(seed=self.seed, run=run, failure=self._failure())
 
     def _failure(self) -> str:
-        code = self._process.returncode
+        code, has_reached = self._process.returncode, self.curve.reached is not None
         if code == DONE or (code == STOPPED and self._stopped):
-            return "" if self.curve.episodes or self._stopped else "no episode ended: give it more --minutes-per-trial"
-        if self._stopped and self.curve.reached_s is not None:
+            is_empty = self.curve.mean is None and not self._stopped
+            return "no episode ended: give it more --minutes-per-trial" if is_empty else ""
+        if self._stopped and has_reached:
             return ""  # it reached the goal, and was only slow to save
-        said = _last_words(self._log)
         if code is not None and code < 0:
-            said = "it did not end in time" if self._is_late else f"killed by signal {-code}"
-        return said or f"exit code {code}"
+            return "it did not end in time" if self._is_late else f"killed by signal {-code}"
+        return _last_words(self._log) or f"exit code {code}"
 
     def _read(self) -> None:
         if self._run is None:
             self._run = next((run for run in self._run_folders() if run not in self._before), None)
             if self._run is None:
                 return
-            self._tails = {name: RecordTail(self._run / f"{name}.jsonl") for name in ("episodes", "metrics")}
-        for row in self._tails["episodes"].new_rows():
-            self.curve.add_episode(row)
-        for row in self._tails["metrics"].new_rows():
-            self.curve.add_reading(row)
+            self._tails = [RecordTail(self._run / f"{name}.jsonl") for name in ("episodes", "metrics")]
+        for tail, add in zip(self._tails, (self.curve.add_episode, self.curve.add_reading), strict=True):
+            for row in tail.new_rows():
+                add(row)
 
     def _run_folders(self) -> list[Path]:
         return sorted(self._home.glob(f"*/*/*-s{self.seed}*"))
@@ -164,9 +158,7 @@ def stop_all(trainings: Collection[Training]) -> None:
 def _last_words(log: Path) -> str:
     """Return the last error message in a run's log."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+        lines = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").splitlines()
     except OSError:
         return ""
     words = [line.removeprefix("redline: ") for line in lines if line.startswith("redline: ")]

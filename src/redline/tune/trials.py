@@ -1,13 +1,15 @@
-"""The trials of a study in Optuna's journal, JSON lines in a file, and successive halving of them."""
+"""The trials of a study: in Optuna's journal, JSON lines in a file, and while they train; successive halving."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import SuccessiveHalvingPruner
@@ -21,10 +23,11 @@ from redline.files import explain
 from redline.jsonl import RecordWriter, measured, plain_text
 from redline.tune.goals import Curve, RunResult
 from redline.tune.space import Choices, Dimension, Space
-from redline.tune.study import JOURNAL, MAX_JOURNAL_BYTES, StudySettings
-from redline.tune.training import Training
+from redline.tune.study import JOURNAL, StudyFolder, StudySettings
+from redline.tune.training import Launch, Training, stop_all
 
 NAME = "redline"
+MAX_JOURNAL_BYTES = 512_000_000
 RESULTS, OUTCOME = "results", "outcome"
 RANDOM_TRIALS = 6  # before the sampler guides: a search of an hour has few trials
 REDUCTION = 2  # one of two trials at a rung continues
@@ -96,15 +99,15 @@ def _damaged(path: Path, error: Exception) -> UserError:
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return the space as Optuna's distributions."""
-    return {key: _distribution(dimension) for key, dimension in space.dimensions.items()}
 
+    def distribution(dimension: Dimension) -> BaseDistribution:
+        if isinstance(dimension, Choices):
+            return CategoricalDistribution(dimension.texts)
+        if dimension.is_int:
+            return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
+        return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
 
-def _distribution(dimension: Dimension) -> BaseDistribution:
-    if isinstance(dimension, Choices):
-        return CategoricalDistribution(dimension.texts)
-    if dimension.is_int:
-        return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
-    return FloatDistribution(float(dimension.low), float(dimension.high), log=dimension.log)
+    return {key: distribution(dimension) for key, dimension in space.dimensions.items()}
 
 
 def to_settings(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,19 +144,16 @@ def read_trials(study: optuna.Study, space: Space) -> list[TrialRecord]:
 
 def _record(trial: FrozenTrial, space: Space) -> TrialRecord:
     results: list[RunResult] = []
-    rows = trial.user_attrs.get(RESULTS)
-    with suppress(ValueError):
+    rows, outcome = trial.user_attrs.get(RESULTS), trial.user_attrs.get(OUTCOME)
+    with suppress(msgspec.ValidationError):
         results = [RunResult.from_row(row) for row in rows] if isinstance(rows, list) else []
-    outcome = trial.user_attrs.get(OUTCOME, {})
     outcome = outcome if isinstance(outcome, dict) else {}
-    state = FAILED if outcome.get("state") == FAILED else STATES[trial.state]
-    value = trial.value if trial.state == TrialState.COMPLETE else None
     return TrialRecord(
         number=trial.number,
-        state=state,
+        state=FAILED if outcome.get("state") == FAILED else STATES[trial.state],
         settings=to_settings(space, trial.params),
         results=tuple(results),
-        score=value if value is not None and math.isfinite(value) else None,
+        score=measured(trial.value) if trial.state == TrialState.COMPLETE else None,
         why=plain_text(outcome.get("why", "")),
     )
 
@@ -165,49 +165,93 @@ def best_of(trials: Sequence[TrialRecord]) -> TrialRecord | None:
 
 
 class Halving:
-    """Successive halving: a trial ends at a rung if it is in the worse half of the trials there."""
+    """Successive halving of one trial: it ends at a rung if it is in the worse half of the trials there."""
 
-    def __init__(self, study: optuna.Study, asked: StudySettings) -> None:
+    def __init__(self, study: optuna.Study, asked: StudySettings, trial: optuna.Trial) -> None:
         self._study = study
         self._asked = asked
-        steps = measured(study.user_attrs.get(WHOLE_RUN_STEPS))
-        self._first_run_steps = int(steps) if steps is not None and steps >= 1 else None
+        self._trial = trial
+        self._rungs = deque(RUNGS.items())
 
-    @property
     def _whole_run_steps(self) -> int | None:
-        """Steps of a whole run: those of the goal, or of the first run that ended; None before."""
-        return self._asked.aim.max_steps or self._first_run_steps
+        """Return the steps of a whole run: those of the goal, or of the first run that ended; None before."""
+        first_run_steps = int(measured(self._study.user_attrs.get(WHOLE_RUN_STEPS)) or 0)
+        return self._asked.aim.max_steps or (first_run_steps if first_run_steps > 0 else None)
 
-    def note_run(self, steps: int) -> None:
-        """Remember the steps of the first run that ends."""
-        if self._first_run_steps is None and steps > 0:
-            self._first_run_steps = steps
-            self._study.set_user_attr(WHOLE_RUN_STEPS, steps)
+    def note_run(self, training: Training) -> None:
+        """Take a run that has ended: the first shows the steps of a whole one; report rungs that it passed unseen."""
+        if training.curve.steps > 0 and self._whole_run_steps() is None:
+            self._study.set_user_attr(WHOLE_RUN_STEPS, training.curve.steps)
+        self.is_behind_in(training, share=math.inf)
 
     def share_of(self, training: Training) -> float:
         """Return how far a run is: by steps if they count, so that a slow run is not behind, else by minutes."""
         if not self._asked.aim.counts_steps:
             return training.share
-        whole = self._whole_run_steps
+        whole = self._whole_run_steps()
         return 0.0 if whole is None else training.curve.steps / whole
 
     def mean_at(self, curve: Curve, share: float) -> float | None:
         """Return the mean return of a run at that share."""
         if self._asked.aim.counts_steps:
-            return curve.mean_at(steps=share * (self._whole_run_steps or math.inf))
+            return curve.mean_at(steps=share * (self._whole_run_steps() or math.inf))
         return curve.mean_at(time_s=share * self._asked.minutes_per_trial * 60)
 
-    def is_behind(self, trial: optuna.Trial, step: int, value: float | None) -> bool:
+    def is_behind_in(self, training: Training, *, share: float) -> bool:
+        """Compare a first run with other trials at each rung up to this share of it."""
+        is_behind = False
+        while self._rungs and share >= self._rungs[0][1]:
+            step, at = self._rungs.popleft()
+            is_behind |= self.is_behind(step, self.mean_at(training.curve, at))
+        return is_behind
+
+    def is_behind(self, step: int, value: float | None) -> bool:
         """Report a value to Optuna; return whether the trial should end, with enough others to compare."""
         if value is None or not math.isfinite(value):
             return False
-        trial.report(value, step)
-        would_end = trial.should_prune()
-        if self._asked.pruning == "off":
+        self._trial.report(value, step)
+        if not self._trial.should_prune() or self._asked.pruning == "off":
             return False
-        return would_end and self._count_at(step) > FREE_TRIALS
-
-    def _count_at(self, step: int) -> int:
-        """Return how many trials reached a rung, without the interrupted ones."""
         trials = self._study.get_trials(deepcopy=False)
-        return sum(step in trial.intermediate_values for trial in trials if trial.state != TrialState.FAIL)
+        # without the interrupted ones
+        reached = [step in other.intermediate_values for other in trials if other.state != TrialState.FAIL]
+        return sum(reached) > FREE_TRIALS
+
+
+def train_trial(
+    trial: optuna.Trial, settings: Mapping[str, Any], folder: StudyFolder, launch: Launch, study: optuna.Study
+) -> Iterator[tuple[int, Training]]:
+    """Train the seeds of a trial one after the other, and tell Optuna what came of it.
+
+    Yields the place of the seed and its run as long as that trains, so that the caller can follow several trials.
+    """
+    asked, halving, results = folder.settings, Halving(study, folder.settings, trial), list[RunResult]()
+    home, minutes = folder.trial_folder(trial.number), asked.minutes_per_trial
+
+    def keep(result: RunResult) -> None:
+        results.append(result)
+        trial.set_user_attr(RESULTS, [found.row() for found in results])
+
+    def end(state: TrialState, why: str = "", *, kind: str = "") -> None:
+        trial.set_user_attr(OUTCOME, {"state": kind, "why": why})
+        study.tell(trial.number, asked.aim.score(results) if state == TrialState.COMPLETE else None, state=state)
+
+    for place in range(asked.seeds_per_trial):
+        seed = asked.search_seed(trial.number, place)
+        training = Training(folder, launch, home=home, varied=settings, seed=seed, minutes=minutes)
+        while not training.has_ended():
+            curve = training.curve
+            may_prune = place == 0 and curve.reached is None and curve.mean is not None  # a first episode may be long
+            if may_prune and halving.is_behind_in(training, share=halving.share_of(training)):
+                stop_all([training])
+                keep(training.result())
+                return end(TrialState.PRUNED, f"behind at {curve.steps:,} steps, {training.share:.0%} of its minutes")
+            yield place, training
+        keep(training.result())
+        if failure := results[-1].failure:  # for the sampler the worst there is
+            return end(TrialState.PRUNED, failure, kind=FAILED)
+        halving.note_run(training)
+        is_behind = halving.is_behind(FIRST_RUN_STEP * 2**place, asked.aim.score(results))
+        if is_behind and place + 1 < asked.seeds_per_trial:
+            return end(TrialState.PRUNED, f"behind after {place + 1} of {asked.seeds_per_trial} seeds")
+    return end(TrialState.COMPLETE) if math.isfinite(asked.aim.score(results)) else end(TrialState.PRUNED, "no score")

@@ -16,10 +16,10 @@ from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in
 
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE
 from redline.cli.saved_replay import read_replay
-from redline.envs.probe import stamped_row_error
 from redline.replay import BatchBuffers, ReplayMemory, gather
 from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.types import Draw, Handles
+from stamped_rows import stamped_row_error
 
 # checkpoints and evaluations all the time, so that whoever is struck is in the middle of something
 STAMPED = ("--env", "redline/Stamped-v0", "--network", "small", "--samples-per-step", 2, "--warmup-steps", 500)

@@ -10,7 +10,8 @@ from multiprocessing.process import BaseProcess
 import torch
 
 from redline.runs.lock import SharedLock
-from redline.runtime.processes.messages import Outbox
+from redline.runtime.counters import Counters, Scores
+from redline.runtime.processes.process_pool import Outbox
 from redline.runtime.processes.shared_parts import SharedWeights
 from redline.runtime.processes.shared_status import Doorbell, SharedStatus, Slot
 
@@ -49,7 +50,10 @@ def answer_status(status: SharedStatus, index: int) -> None:
     assert slot.wait_until(lambda: status.saves_ordered == 2, on="learner", timeout_s=PATIENCE_S)
     assert (status.sync_answered, status.sync_failed) == (5, 4)
     assert (status.run_steps, status.run_updates) == (1_000, 70)
-    assert status.evaluation == (3, 900, 12.5)
+    counters, scores = Counters(evaluations=2), Scores()
+    status.read_evaluations(counters, scores)
+    assert (counters.evaluations, counters.evaluated_steps, counters.solved_s) == (3, 900, 60.0)
+    assert (scores.greedy_return, scores.confirmed_return, scores.solved_target) == (12.5, None, None)
     slot.played(8)
     slot.played(8)
     slot.acted_with(60)
@@ -168,7 +172,7 @@ def fall_silent(kit: tuple[SharedStatus, int], outbox: Outbox) -> None:
     """Show one sign of life, then hang with a message half sent."""
     status, index = kit
     outbox.send("last", number=1)
-    os.write(outbox._descriptor, b'{"kind": "tor')
+    os.write(outbox._descriptor, (100).to_bytes(8, "little") + b"torn")
     Slot(status, index).beat()
     time.sleep(10 * PATIENCE_S)
 

@@ -7,6 +7,7 @@ import select
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from child_work import PATIENCE_S, StartChild, look_until, send_large, send_many
@@ -21,7 +22,8 @@ from redline.replay.shared_lanes import BY_EPISODE, STEP_BY_STEP
 from redline.runtime.actor import Episode
 from redline.runtime.config import Job
 from redline.runtime.processes import shared_parts
-from redline.runtime.processes.messages import LARGEST_BYTES, Inbox, Message, decode_letter, encode_letter, mail_bytes
+from redline.runtime.processes.process_pool import Inbox, Message
+from redline.runtime.processes.shared_parts import LARGEST_BYTES, decode_letter, encode_letter, mail_bytes
 
 
 def received(inbox: Inbox, count: int) -> list[Message]:
@@ -43,9 +45,11 @@ def is_full(descriptor: int) -> bool:
 
 def test_a_message_comes_as_it_was_sent() -> None:
     inbox = Inbox()
-    rows = [{"text": "a\nb", "lane": 1}]
-    inbox.outbox.send("saved", path=Path("a/b"), steps=np.int64(7), loss=float("nan"), rows=rows)
-    assert inbox.receive() == [{"kind": "saved", "path": "a/b", "steps": 7, "loss": None, "rows": rows}]
+    episodes = [Episode(1, float("inf"), 3, 4, 5, b"\ntrace"), Episode(2, -1.5, 3, 4, 5, is_truncated=True)]
+    inbox.outbox.send("saved", path=Path("a/b"), steps=np.int64(7), episodes=episodes)
+    (message,) = inbox.receive()
+    assert msgspec.convert(message.pop("episodes"), list[Episode]) == episodes
+    assert message == {"kind": "saved", "path": "a/b", "steps": 7}
 
 
 def test_an_inbox_without_messages_gives_none_at_once() -> None:
@@ -79,22 +83,18 @@ def test_a_message_larger_than_a_pipe_comes_whole(start_child: StartChild) -> No
     assert child.exitcode == 0
 
 
-def test_a_line_without_an_end_is_no_message_until_its_end_comes() -> None:
+@pytest.mark.parametrize("cut", [1, 7, 8, 9, 18])
+def test_a_part_is_no_message_until_its_end_comes(cut: int) -> None:
+    data = msgspec.msgpack.encode({"kind": "torn"})
+    data = len(data).to_bytes(8, "little") + data
     inbox = Inbox()
     inbox.outbox.send("whole")
-    os.write(inbox.outbox._descriptor, b'{"kind": "to')
+    os.write(inbox.outbox._descriptor, data[:cut])
     assert inbox.receive() == [{"kind": "whole"}]
     assert inbox.receive() == []
-    os.write(inbox.outbox._descriptor, b'rn"}\n{"kind":')
+    os.write(inbox.outbox._descriptor, data[cut:] + data[:cut])
     assert inbox.receive() == [{"kind": "torn"}]
-
-
-def test_a_line_that_its_sender_did_not_live_to_end_is_no_message() -> None:
-    inbox = Inbox()
-    inbox.outbox.send("whole")
-    os.write(inbox.outbox._descriptor, b'{"kind": "torn"}')
-    inbox.outbox.close()
-    assert inbox.receive() == [{"kind": "whole"}]
+    inbox.outbox.close()  # its sender did not live to end the second
     assert inbox.receive() == []
 
 
@@ -153,7 +153,7 @@ def room_of(job: Job, depth: int = STEP_BY_STEP.depth) -> int:
 
 @pytest.mark.parametrize("trace", [None, b"x", bytes(range(256))])
 def test_an_episode_comes_out_of_its_letter_as_it_was(trace: bytes | None) -> None:
-    episode = Episode(7, float("-inf"), 108_000, 2**31 - 1, 12_345, trace)
+    episode = Episode(7, float("-inf"), 108_000, 2**31 - 1, 12_345, trace, is_truncated=trace is None)
     assert decode_letter(encode_letter(episode), 7) == episode
 
 

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -21,15 +23,17 @@ from child_work import PATIENCE_S, look_until
 from redline.errors import UserError
 from redline.runtime.config import Job
 from redline.runtime.processes import process_pool as pool_module
-from redline.runtime.processes.messages import Message
-from redline.runtime.processes.process_pool import PRELOAD, Loss, Member, ProcessPool, Work
+from redline.runtime.processes.process_pool import PRELOAD, Loss, Member, Message, Outbox, ProcessPool
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, SharedStatus
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+Work = Callable[[tuple[SharedStatus, int], Outbox], None]
+
+
 def start(pool: ProcessPool, work: Work, *, name: str = "actor-0", slot: int = FIRST_ACTOR) -> Member:
-    return pool.start(name, slot, work, (pool.status, slot))
+    return pool.start(name, slot, partial(work, (pool.status, slot)))
 
 
 def start_living(pool: ProcessPool, *, name: str = "actor-0", slot: int = FIRST_ACTOR) -> Member:
@@ -297,7 +301,7 @@ def test_what_the_fork_server_loads_starts_no_thread() -> None:
 def test_a_process_has_everything_loaded_when_it_starts(pool: ProcessPool) -> None:
     start(pool, child_work.tell_modules)
     loss = find_loss(pool)
-    roles = {f"redline.runtime.processes.{role}_role" for role in ("actor", "learner", "evaluator")}
+    roles = {f"redline.runtime.processes.{roles}" for roles in ("playing_roles", "learner_role")}
     assert roles <= set(loss.messages[0]["names"])
 
 
@@ -347,10 +351,11 @@ def test_a_pool_whose_supervisor_is_the_first_process_of_a_container_starts_like
         pytest.skip("this user cannot make a process the first of its kind")
     code = """
 import os, sys, child_work
+from functools import partial
 from redline.runtime.processes.shared_status import SharedStatus
 from redline.runtime.processes.process_pool import ProcessPool
 pool = ProcessPool(SharedStatus(1))
-member = pool.start("actor-0", 2, child_work.end_at_once, (pool.status, 2))
+member = pool.start("actor-0", 2, partial(child_work.end_at_once, (pool.status, 2)))
 member.process.join()
 print(os.getpid(), pool.find_lost()[0].why)
 """

@@ -19,11 +19,10 @@ from redline.replay.shared_lanes import LOCKSTEP, LaneWriter, PushRule, SharedLa
 from redline.runtime.actor import Episode
 from redline.runtime.building import build_source
 from redline.runtime.config import Job
-from redline.runtime.pacing import TAKES_PER_UPDATE
+from redline.runtime.counters import TAKES_PER_UPDATE
 from redline.runtime.processes import learner_role
 from redline.runtime.processes.learner_role import RingWorld
-from redline.runtime.processes.messages import encode_letter
-from redline.runtime.processes.shared_parts import SharedWeights
+from redline.runtime.processes.shared_parts import SharedWeights, encode_letter
 from redline.runtime.processes.shared_status import FIRST_ACTOR, LEARNER, WAITS, SharedStatus, Slot
 from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
@@ -292,7 +291,7 @@ def test_episodes_come_out_as_they_were_played(set_table: Callable[..., Table]) 
     assert table.trainer.vector_step() == [first, replace(second, lane=ENVS), replace(third, lane=ENVS + 1)]
     assert [table.trainer.vector_step() for _ in range(4)] == [[], [], [replace(second, lane=ENVS)], []]
     assert table.trainer.counters.episodes == 4
-    assert list(table.trainer.scores.recent) == [0.1 + 0.2, -1e12, float("inf"), -1e12]
+    assert list(table.trainer.scores.recent_returns) == [0.1 + 0.2, -1e12, float("inf"), -1e12]
 
 
 def test_free_gives_out_the_episodes_of_all_its_takes(set_table: Callable[..., Table]) -> None:

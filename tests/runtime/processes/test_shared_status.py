@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from child_work import PATIENCE_S, StartChild, answer, answer_status, play_when_it_waits, stop_when_it_waits
 
+from redline.runtime.counters import Counters, Scores
 from redline.runtime.processes import shared_status as status_module
+from redline.runtime.processes.message_log import RoleReadings
 from redline.runtime.processes.shared_status import (
     EVALUATOR,
     FIRST_ACTOR,
@@ -19,7 +23,6 @@ from redline.runtime.processes.shared_status import (
     Doorbell,
     SharedStatus,
     Slot,
-    mean_ages,
 )
 
 
@@ -38,7 +41,7 @@ def test_what_one_process_shows_another_sees(start_child: StartChild) -> None:
     status.answer_sync(4, is_safe=False)
     status.answer_sync(5, is_safe=True)
     status.show_progress(steps=1_000, updates=70)
-    status.show_evaluation(number=3, steps=900, mean=12.5)
+    status.show_evaluations(Counters(evaluations=3, evaluated_steps=900, solved_s=60.0), Scores(greedy_return=12.5))
     status.order_save()
     status.order_save()
     status.bells[FIRST_ACTOR + 1].ring()
@@ -57,7 +60,10 @@ def test_nothing_is_ordered_and_nothing_shown_at_first() -> None:
     status = SharedStatus(1)
     assert not status.is_stopped
     assert (status.saves_ordered, status.sync_answered, status.sync_failed) == (0, 0, 0)
-    assert (status.run_steps, status.run_updates, status.evaluation) == (0, 0, (0, 0, 0.0))
+    assert (status.run_steps, status.run_updates) == (0, 0)
+    counters, scores = Counters(), Scores()
+    status.read_evaluations(counters, scores)
+    assert (counters, scores) == (Counters(), Scores())
 
 
 def test_a_wait_counts_for_what_it_waited() -> None:
@@ -153,18 +159,21 @@ def test_the_age_of_weights_is_how_many_updates_they_lag_behind() -> None:
     assert status.age_updates[FIRST_ACTOR, :2].tolist() == [3, 3]
 
 
-def test_mean_ages_are_those_between_two_readings() -> None:
+def test_a_reading_has_the_mean_age_of_the_weights_since_the_one_before() -> None:
     status = SharedStatus(2)
     status.show_progress(steps=1, updates=10)
     first, second = Slot(status, FIRST_ACTOR), Slot(status, FIRST_ACTOR + 1)
+    actors = {
+        f"actor-{i}": SimpleNamespace(name=f"actor-{i}", slot=FIRST_ACTOR + i, pid=os.getpid(), restarts=0)
+        for i in range(2)
+    }
+    pool: Any = SimpleNamespace(status=status, members=actors)
     first.acted_with(0)
     second.acted_with(5)
-    before = status.age_updates.copy()
+    readings = RoleReadings(pool)
     for weights_updates in (8, 9):
         first.acted_with(weights_updates)
-    means = mean_ages(before, status.age_updates.copy())
-    assert means[FIRST_ACTOR] == 1.5
-    assert np.isnan(means[[LEARNER, EVALUATOR, FIRST_ACTOR + 1]]).all()  # nobody acted there
+    assert [role.weights_age_updates for role in readings.read()] == [None, 1.5, None]  # the second did not act
 
 
 def seconds_waited(bell: Doorbell, timeout_s: float) -> float:

@@ -2,12 +2,10 @@
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from redline.envs.vector import Progress
 from redline.errors import CheckpointError
 from redline.learner import Learner
 from redline.replay.shared_lanes import SharedLanes
@@ -15,22 +13,14 @@ from redline.runs.checkpoints import CheckpointStore
 from redline.runs.lock import SharedLock
 from redline.runtime.actor import Episode
 from redline.runtime.building import build_source, prepare_process
-from redline.runtime.checkpointing import restore_checkpoint, save_checkpoint
+from redline.runtime.counters import TAKES_PER_UPDATE
 from redline.runtime.loop import Loop
-from redline.runtime.pacing import TAKES_PER_UPDATE
-from redline.runtime.processes.messages import Outbox, decode_letter, row_of
-from redline.runtime.processes.shared_parts import SharedParts, SharedWeights
-from redline.runtime.processes.shared_status import (
-    EVALUATOR,
-    FIRST_ACTOR,
-    LEARNER,
-    STARTING_S,
-    WAITS,
-    Slot,
-)
+from redline.runtime.processes.process_pool import Outbox
+from redline.runtime.processes.shared_parts import SharedParts, SharedWeights, decode_letter
+from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, STARTING_S, WAITS, Slot
 from redline.runtime.resolve import ResolvedJob
-from redline.runtime.training import Played, Trainer, Turn, WorldRestored
-from redline.types import Array, EnvSpec
+from redline.runtime.training import Trainer, Turn
+from redline.types import Array, EnvSpec, Progress
 
 PATIENCE_S = 0.1  # for steps of actors, before the learner looks for orders
 SYNC_PATIENCE_S = 30.0  # for the supervisor to write rows to the disk
@@ -57,9 +47,6 @@ class RingWorld:
         """Seconds waited so far for actors."""
         return {"actors": float(self._slot.status.waited_s[self._slot.index, WAITS.index("actors")])}
 
-    def begin(self) -> None:
-        """Return no frames: each actor begins when it starts, and the rings bring its first ones."""
-
     def publish(self, turn: Turn) -> None:
         """Publish the learner's weights as the newest version."""
         self._weights.publish(turn.policy.network.state_dict(), updates=turn.updates, steps=turn.steps)
@@ -77,7 +64,7 @@ class RingWorld:
         for actor in np.unique(self._actor_of[self._lanes.release()]).tolist():
             status.bells[FIRST_ACTOR + actor].ring()
 
-    def finish_step(self, turn: Turn) -> Played:
+    def finish_step(self, turn: Turn) -> tuple[int, list[Episode]]:
         """Take in a step of each lane that has one; wait for steps if no update is due."""
         source = turn.source
         if source.memory is None:
@@ -86,51 +73,49 @@ class RingWorld:
         if not (is_free and source.pacing.is_learning(turn.steps) and source.memory.num_sampleable):
             is_there = self._slot.wait_until(lambda: self._lanes.has_steps, on="actors", timeout_s=PATIENCE_S)
             if not is_there:
-                return Played(0, [])
+                return 0, []
         taken = [self._lanes.take(source.memory)]
         while is_free and taken[-1].steps and len(taken) < TAKES_PER_UPDATE:
             taken.append(self._lanes.take(source.memory))
         letters = [pair for part in taken for pair in zip(part.letters, part.lanes.tolist(), strict=True)]
-        return Played(sum(part.steps for part in taken), [decode_letter(letter, lane) for letter, lane in letters])
+        return sum(part.steps for part in taken), [decode_letter(letter, lane) for letter, lane in letters]
 
     def state(self) -> dict[str, Array]:
         """Return nothing: the state of the actors' envs is not saved."""
         return {}
 
-    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> WorldRestored:
+    def restore(self, arrays: dict[str, Array], progress: Progress | None) -> tuple[list[str], None]:
         """Restore nothing: the actors begin new episodes."""
-        return WorldRestored(["with --topology async the episodes under way are cut and all envs start anew"], None)
+        return ["with --topology async the episodes under way are cut and all envs start anew"], None
 
 
-@dataclass(frozen=True)
-class LearnerKit:
-    """What the learner is given when it starts."""
+def run_learner(
+    resolved: ResolvedJob,
+    parts: SharedParts,
+    outbox: Outbox,
+    *,
+    run: Path,
+    lock: SharedLock,
+    is_resumed: bool,
+    waited_from_s: float,
+) -> None:
+    """Learn until the run ends, after a resume from the newest checkpoint.
 
-    resolved: ResolvedJob
-    run: Path
-    lock: SharedLock  # held until the learner has ended
-    is_resumed: bool  # from the newest checkpoint
-    parts: SharedParts
-    waited_from_s: float  # monotonic time of the run's `elapsed_s` 0
-
-
-def run_learner(kit: LearnerKit, outbox: Outbox) -> None:
-    """Learn until the run ends."""
-    job, spec, slot = kit.resolved.job, kit.resolved.spec, Slot(kit.parts.status, LEARNER)
-    slot.beat(RESTORING_S if kit.is_resumed else STARTING_S)
-    prepare_process(kit.resolved)
-    learner = Learner(job.algorithm, spec, seed=job.seed, device=kit.resolved.device)
-    world = RingWorld(spec, lanes=kit.parts.lanes, weights=kit.parts.weights, slot=slot, envs_per_actor=job.actor.envs)
-    source = build_source(kit.resolved, learner, ExitStack())  # what it holds ends with this process
+    `lock` is held until this process ends. `waited_from_s` is the monotonic time of the run's `elapsed_s` 0.
+    """
+    job, spec, slot = resolved.job, resolved.spec, Slot(parts.status, LEARNER)
+    slot.beat(RESTORING_S if is_resumed else STARTING_S)
+    prepare_process(resolved)
+    learner = Learner(job.algorithm, spec, seed=job.seed, device=resolved.device)
+    world = RingWorld(spec, lanes=parts.lanes, weights=parts.weights, slot=slot, envs_per_actor=job.actor.envs)
+    source = build_source(resolved, learner, ExitStack())  # what it holds ends with this process
     trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=slot.beat)
-    store = CheckpointStore(_JoinedRun(kit.run, slot, outbox))
-    lost: list[str] = []
-    if kit.is_resumed:
-        lost = restore_checkpoint(trainer, store.newest_valid(), store)
+    store = CheckpointStore(_JoinedRun(run, slot, outbox))
+    lost = trainer.restore(store.newest_valid(), store) if is_resumed else []
     world.publish(trainer.turn())
-    kit.parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
-    duties = _Duties(trainer, store, slot, outbox, waited_from_s=kit.waited_from_s)
-    if not kit.is_resumed:
+    parts.status.show_progress(steps=trainer.counters.steps, updates=trainer.counters.updates)
+    duties = _Duties(trainer, store, slot, outbox, waited_from_s=waited_from_s)
+    if not is_resumed:
         duties.save()  # a run that can't save is refused before its first step
     outbox.send("ready", lost=lost)
     duties.run()
@@ -167,7 +152,9 @@ class _Duties:
             if self._is_at_limit():
                 self._slot.wait_until(lambda: status.saves_ordered > self._saves, on="rest", timeout_s=1.0)
                 continue
-            self._tell_episodes(self._loop.step())
+            if episodes := self._loop.step():
+                counters = self._trainer.counters
+                self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, episodes=episodes)
             if self._loop.reading_is_due():
                 self._tell_reading()
 
@@ -175,23 +162,15 @@ class _Duties:
         """Save a checkpoint, and report success or failure."""
         begun_s = time.monotonic()
         self._slot.beat(SAVING_S)
-        self._note_evaluation()
+        self._slot.status.read_evaluations(self._trainer.counters, self._trainer.scores)
         self._trainer.counters.elapsed_s = time.monotonic() - self._waited_from_s
         try:
-            path = save_checkpoint(self._trainer, self._store)
+            path = self._trainer.save(self._store)
         except CheckpointError as error:
             self._outbox.send("save-failed", order=self._saves, message=str(error))
         else:
             steps, stalled_s = self._trainer.counters.steps, time.monotonic() - begun_s
             self._outbox.send("saved", order=self._saves, path=str(path), steps=steps, stalled_s=stalled_s)
-
-    def _note_evaluation(self) -> None:
-        number, steps, mean = self._slot.status.evaluation
-        counters, scores = self._trainer.counters, self._trainer.scores
-        if number > counters.evaluations:
-            counters.evaluations, counters.evaluated_steps, scores.greedy = number, steps, mean
-        if (solved := self._slot.status.solved) is not None:
-            scores.confirmed, scores.solved_target, counters.solved_s = solved
 
     def _is_at_limit(self) -> bool:
         reason = self._trainer.limit_reached(invocation_s=self._loop.invocation_s)
@@ -200,19 +179,13 @@ class _Duties:
             self._outbox.send("limit", reason=reason)
         return reason is not None
 
-    def _tell_episodes(self, episodes: list[Episode]) -> None:
-        if episodes:
-            counters = self._trainer.counters
-            rows = [row_of(episode) for episode in episodes]
-            self._outbox.send("episodes", steps=counters.steps, time_s=counters.time_s, rows=rows)
-
     def _tell_reading(self) -> None:
         trainer, status = self._trainer, self._slot.status
-        self._note_evaluation()
+        status.read_evaluations(trainer.counters, trainer.scores)
         gauges = self._loop.read()
         status.waited_s[LEARNER, WAITS.index("gather")] = trainer.source.waited_s
         learning = trainer.counters.learning_steps_per_s
-        self._outbox.send("reading", gauges=gauges.row(), learning_steps_per_s=learning)
+        self._outbox.send("reading", gauges=gauges, learning_steps_per_s=learning)
         if (adjustment := self._loop.take_adjustment()) is not None:
             self._outbox.send("adjustment", message=adjustment)
 

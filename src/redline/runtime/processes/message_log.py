@@ -5,25 +5,21 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
+import msgspec
 
 from redline.errors import CheckpointError
 from redline.monitor.process_files import ProcessUsage
-from redline.runs.directory import RunDirectory
-from redline.runtime.config import SOLVED
+from redline.runtime.actor import Episode
+from redline.runtime.config import SOLVED, Job
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
-from redline.runtime.gauges import Display, Gauges, RoleGauges
-from redline.runtime.processes.messages import Message, episode_of
-from redline.runtime.processes.process_pool import Member, ProcessPool
-from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus, mean_ages
-from redline.runtime.resolve import ResolvedJob
+from redline.runtime.gauges import Gauges, RoleGauges
+from redline.runtime.processes.process_pool import Member, Message, ProcessPool
+from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus
 from redline.runtime.run_log import RunLog
-from redline.runtime.session import Solved, solved_by
-from redline.runtime.sinks import Sinks
-from redline.runtime.solving import is_confirmed
 from redline.types import Array
 
 WINDOW_S = 10.0
@@ -54,30 +50,27 @@ class RoleReadings:
         self._newest = ()
 
     def read(self) -> tuple[RoleGauges, ...]:
-        """Return a reading of each process, this one first."""
+        """Return a reading of each process, this one first; the newest again if it is fresh."""
         now = _mark(self._pool.status)
         if self._newest and now.time_s - self._marks[-1].time_s < INTERVAL_S:
             return self._newest
-        self._newest = self._read(now)
-        return self._newest
-
-    def _read(self, now: _Mark) -> tuple[RoleGauges, ...]:
         self._marks.append(now)
         while len(self._marks) > 2 and self._marks[1].time_s <= now.time_s - WINDOW_S:
             self._marks.popleft()
-        before = self._marks[0]
         members = list(self._pool.members.values())
         self._usages = {member.pid: self._usages.get(member.pid) or ProcessUsage(member.pid) for member in members}
         own = self._own.sample()
-        cpu_percent, rss_bytes = (own.cpu_percent, own.rss_bytes) if own else (None, None)
-        supervisor = RoleGauges("supervisor", os.getpid(), cpu_percent, rss_bytes)
-        return (supervisor, *(self._role(member, before, now) for member in members))
+        supervisor = RoleGauges(
+            "supervisor", os.getpid(), own.cpu_percent if own else None, own.rss_bytes if own else None
+        )
+        self._newest = (supervisor, *(self._role(member, self._marks[0], now) for member in members))
+        return self._newest
 
     def _role(self, member: Member, before: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - before.time_s, 1e-9)
         usage, slot = self._usages[member.pid].sample(), member.slot
         shares = (now.waited_s[slot] - before.waited_s[slot]) / seconds
-        age = float(mean_ages(before.ages, now.ages)[slot])
+        age_updates, times_acted = (now.ages - before.ages)[slot, :2].tolist()
         is_learner = slot == LEARNER
         return RoleGauges(
             role=member.name,
@@ -87,15 +80,9 @@ class RoleReadings:
             steps_per_s=None if is_learner else float(now.steps[slot] - before.steps[slot]) / seconds,
             updates_per_s=(now.updates - before.updates) / seconds if is_learner else None,
             waiting={name: min(1.0, float(share)) for name, share in zip(WAITS, shares, strict=True) if share > 0.0},
-            weights_age_updates=age if np.isfinite(age) else None,
+            weights_age_updates=age_updates / times_acted if times_acted else None,
             restarts=member.restarts,
         )
-
-
-def mean_actor_age(roles: tuple[RoleGauges, ...]) -> float:
-    """Return the mean age of the weights over all actors that acted."""
-    ages = [role.weights_age_updates for role in roles if role.weights_age_updates is not None]
-    return float(np.mean(ages)) if ages else 0.0
 
 
 def _mark(status: SharedStatus) -> _Mark:
@@ -108,26 +95,15 @@ class MessageLog:
     """Takes the messages of all processes; logs them, shows them, and keeps the newest state."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        resolved: ResolvedJob,
-        counters: Counters,
-        scores: Scores,
-        *,
-        pool: ProcessPool,
-        display: Display,
-        sinks: Sinks,
-        begun_s: float,
+        self, job: Job, counters: Counters, scores: Scores, *, pool: ProcessPool, log: RunLog, begun_s: float
     ) -> None:
-        self._job = resolved.job
-        self._scores = scores  # only the results of evaluations are kept up to date
+        self._job = job
+        self.scores = scores  # only the results of evaluations are kept up to date
         self.waited_from_s = begun_s - counters.elapsed_s  # as if all invocations had followed each other
-        self._run = run
-        self._counters = counters  # as of the learner's newest message
+        self.counters = counters  # as of the learner's newest message
         self._status = pool.status
         self._readings = RoleReadings(pool)
-        self._display = display
-        self._log = RunLog(run, resolved.job, resolved.spec, counters, display=display, sinks=sinks)
+        self.log = log
         self.lost: list[str] | None = None  # what a resume could not restore; None until the learner is ready
         self.limit: str | None = None  # that was reached
         self.gauges: Gauges | None = None
@@ -139,39 +115,17 @@ class MessageLog:
         self.evaluated_s = 0.0  # monotonic time of the newest evaluation
         self.is_ending = False  # only the learner is left: keep the earlier readings of the others
 
-    def close(self) -> None:
-        """Let the sinks finish."""
-        self._log.close()
-
     def begin(self) -> None:
         """Start the log: the actors begin now."""
-        self._log.begin()
+        self.log.begin()
         self._readings.begin()
         self.evaluated_s = time.monotonic()
-
-    def solved(self) -> Solved | None:
-        """Return how the run reached its target, if it did."""
-        return solved_by(self._job, self._counters, self._scores)
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the run so far."""
-        return self._counters.evaluations
-
-    def event(self, name: str, **details: object) -> None:
-        """Write an event."""
-        self._log.event(name, **details)
 
     def record(self) -> None:
         """Write the newest reading, unless it is written already."""
         if self.gauges is not None and self.gauges is not self._recorded:
             self._recorded = self.gauges
-            self._log.metrics(self.gauges)
-
-    def warn(self, message: str) -> None:
-        """Show and log a warning."""
-        self._display.note(f"warning: {message}")
-        self.event("warning", message=message)
+            self.log.metrics(self.gauges)
 
     def take(self, message: Message) -> None:
         """Handle a message."""
@@ -180,8 +134,8 @@ class MessageLog:
                 self.lost = message["lost"]
             case "episodes":
                 self._follow(message["steps"], message["time_s"])
-                for row in message["rows"]:
-                    self._log.episode(episode_of(row))
+                for episode in msgspec.convert(message["episodes"], list[Episode]):
+                    self.log.episode(episode)
             case "reading":
                 self._take_reading(message)
             case "evaluation":
@@ -191,35 +145,35 @@ class MessageLog:
             case "saved":
                 self.checkpoint, self.saves_answered = Path(message["path"]), message["order"]
                 self.save_error = None
-                self.event("checkpoint", path=self.checkpoint.name, stalled_s=message["stalled_s"])
+                self.log.event("checkpoint", path=self.checkpoint.name, stalled_s=message["stalled_s"])
             case "save-failed":
                 self.save_error, self.saves_answered = message["message"], message["order"]
                 if self.lost is not None and not self.is_ending:
-                    self.warn(f"{self.save_error}; training goes on, the next checkpoint will try again")
+                    self.log.warn(f"{self.save_error}; training goes on, the next checkpoint will try again")
             case "adjustment":
-                self._display.note(f"requested → effective: {message['message']}")
-                self.event("adjustment", message=message["message"])
+                self.log.adjustment(message["message"])
             case "warning":
-                self.warn(message["message"])
+                self.log.warn(message["message"])
             case "limit":
                 self.limit = message["reason"]
 
     def _follow(self, steps: int, time_s: float) -> None:
-        self._counters.steps, self._counters.time_s = steps, time_s
+        self.counters.steps, self.counters.time_s = steps, time_s
 
     def _take_reading(self, message: Message) -> None:
         told = Gauges.from_row(message["gauges"])
         self._follow(told.steps, told.time_s)
         self.learning_steps_per_s = message["learning_steps_per_s"]
         roles = self.gauges.roles if self.is_ending and self.gauges is not None else self._read_roles(told)
+        ages = [role.weights_age_updates for role in roles if role.weights_age_updates is not None]
         self.gauges = replace(
             told,
             roles=roles,
-            actor_weights_age_updates=mean_actor_age(roles),
+            actor_weights_age_updates=fmean(ages) if ages else 0.0,
             cpu_percent=sum(role.cpu_percent or 0.0 for role in roles),
             rss_bytes=sum(role.rss_bytes or 0 for role in roles),
         )
-        self._display.show(self.gauges)
+        self.log.display.show(self.gauges)
 
     def _read_roles(self, told: Gauges) -> tuple[RoleGauges, ...]:
         """Return a reading of each process; only the learner itself knows its busy phases."""
@@ -227,32 +181,21 @@ class MessageLog:
         return tuple(replace(role, busy=busy) if role.role == "learner" else role for role in self._readings.read())
 
     def _take_evaluation(self, message: Message) -> None:
-        evaluation = NumberedEvaluation(
-            number=message["number"],
-            weights_steps=message["steps"],
-            episodes=[episode_of(row) for row in message["rows"]],
-            duration_s=message["duration_s"],
-            is_confirmation=message["is_confirmation"],
-        )
-        self._counters.evaluations, self.evaluated_s = evaluation.number, time.monotonic()
-        record_evaluation(evaluation, job=self._job, scores=self._scores, log=self._log, display=self._display)
-        mean, target = evaluation.mean_return, self._job.limits.target_eval_return
-        self._status.show_evaluation(number=evaluation.number, steps=evaluation.weights_steps, mean=mean)
-        if evaluation.is_confirmation and target is not None and is_confirmed(mean, target):
-            self._end_solved(mean, target)
-
-    def _end_solved(self, mean: float, target: float) -> None:
-        self._counters.solved_s = time.monotonic() - self.waited_from_s
-        self._status.show_solved(mean=mean, target=target, elapsed_s=self._counters.solved_s)
-        self.event("solved", elapsed_s=self._counters.solved_s, mean_return=mean)
-        self.limit = SOLVED
+        counters, scores, self.evaluated_s = self.counters, self.scores, time.monotonic()
+        evaluation = msgspec.convert(message["evaluation"], NumberedEvaluation)
+        record_evaluation(evaluation, job=self._job, counters=counters, scores=scores, log=self.log)
+        if evaluation.is_confirmation and self._job.limits.is_solved(scores):
+            counters.solved_s = time.monotonic() - self.waited_from_s
+            self.log.event("solved", elapsed_s=counters.solved_s, mean_return=scores.confirmed_return)
+            self.limit = SOLVED
+        self._status.show_evaluations(counters, scores)
 
     def _sync(self) -> bool:
         """Write all rows to the disk; a checkpoint must not outlive rows from before it."""
         try:
-            self._log.flush()
-            self._run.sync_records()
+            self.log.flush()
+            self.log.run.sync_records()
         except (CheckpointError, OSError) as error:
-            self.warn(f"the records can't be written: {error}")
+            self.log.warn(f"the records can't be written: {error}")
             return False
         return True

@@ -1,7 +1,9 @@
 """The processes of a run: forked from a server that has everything loaded, watched, and reported when lost.
 
-Children ignore stop signals and die with the supervisor.
+Children ignore stop signals and die with the supervisor. They send it messages through pipes.
 """
+
+from __future__ import annotations
 
 import ctypes
 import multiprocessing
@@ -10,16 +12,20 @@ import signal
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
-from redline.runtime.processes.messages import Inbox, Message, Outbox
+import msgspec
+
+from redline.jsonl import as_json_value
 from redline.runtime.processes.shared_status import LEARNER, STARTING_S, SharedStatus
 
 PRELOAD = "redline.runtime.processes.preload"
@@ -29,13 +35,64 @@ STOPPED_S = 3.0  # suspended by a signal, after which a process is lost
 LOOK_INTERVAL_S = 0.2
 ENDING_S = 3.0  # for processes to end by themselves
 SERVER_LOST = 255  # exit code by multiprocessing when the fork server is gone
+READ_BYTES = 1 << 16
+HEADER_BYTES = 8  # of a message: its length
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
-Work = Callable[[Any, Outbox], None]
+Message = dict[str, Any]
 
 server_pid: int | None = None  # of the fork server
+
+
+class Outbox:
+    """The sending end of a pipe: `send` returns when the pipe has taken the message."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+    def send(self, kind: str, **content: object) -> None:
+        """Send a message; a lost supervisor is no error, since this process ends with it."""
+        data = msgspec.msgpack.encode({"kind": kind, **content}, enc_hook=as_json_value)
+        data = len(data).to_bytes(HEADER_BYTES, "little") + data
+        with suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+
+    def __reduce__(self) -> tuple[Callable[..., Outbox], tuple[Any, ...]]:
+        """Let the process that is being started have it."""
+        return _attach, (DupFd(self._descriptor),)
+
+
+def _attach(descriptor: Any) -> Outbox:
+    return Outbox(descriptor.detach())
+
+
+class Inbox:
+    """The supervisor's end; a message that a dying sender left unfinished is dropped."""
+
+    def __init__(self) -> None:
+        self.descriptor, sending = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        self.outbox = Outbox(sending)
+        self.close = weakref.finalize(self, os.close, self.descriptor)
+        self._rest = bytearray()
+
+    def receive(self) -> list[Message]:
+        """Return the messages that have arrived, without waiting."""
+        with suppress(BlockingIOError):
+            while data := os.read(self.descriptor, READ_BYTES):
+                self._rest += data
+        messages = []
+        while len(self._rest) >= (end := HEADER_BYTES + int.from_bytes(self._rest[:HEADER_BYTES], "little")):
+            messages.append(msgspec.msgpack.decode(self._rest[HEADER_BYTES:end]))
+            del self._rest[:end]
+        return messages
+
+
+Work = Callable[[Outbox], None]
 
 
 @dataclass
@@ -80,12 +137,12 @@ class ProcessPool:
         self._has_ended = False
         self._server_stopped_s: float | None = None
 
-    def start(self, name: str, slot: int, work: Work, kit: Any, *, restarts: int = 0) -> Member:
-        """Start a process that does `work` with `kit`."""
+    def start(self, name: str, slot: int, work: Work, *, restarts: int = 0) -> Member:
+        """Start a process that does `work`."""
         inbox = Inbox()
         self.status.beat_s[slot] = 0.0
         process = self._context.Process(
-            target=run_child, args=(f"redline-{name}", inbox.outbox, work, kit), name=name, daemon=True
+            target=run_child, args=(f"redline-{name}", inbox.outbox, work), name=name, daemon=True
         )
         self._end_stopped_server()
         resource_tracker.ensure_running()  # it would unblock the signals again
@@ -133,13 +190,11 @@ class ProcessPool:
             why = self._silence_of(member, now_s)
             if why is None:
                 return None
-            said = self.end(member)
-            return self._lost(member, why, said, was_killed=member.stopped_since_s is not None)
-        code = member.process.exitcode or 0
-        del self.members[member.name]
-        return self._lost(member, _describe_exit(code), self._read(member), was_killed=code < 0 or code == SERVER_LOST)
-
-    def _lost(self, member: Member, why: str, messages: list[Message], *, was_killed: bool) -> Loss:
+            was_killed = member.stopped_since_s is not None
+        else:
+            code = member.process.exitcode or 0
+            why, was_killed = _describe_exit(code), code < 0 or code == SERVER_LOST
+        messages = self.end(member)
         return Loss(member, why, messages, member.errors[0] if member.errors else None, was_killed)
 
     def _end_stopped_server(self, *, after_s: float = 0.0) -> None:
@@ -165,9 +220,8 @@ class ProcessPool:
         beat_s = float(self.status.beat_s[member.slot])
         silent_s = now_s - (beat_s or member.started_s)
         limit_s = LEARNER_SILENT_S if member.slot == LEARNER else SILENT_S
-        return (
-            f"showed no sign of life for {silent_s:.0f} s" if silent_s > (limit_s if beat_s else STARTING_S) else None
-        )
+        is_lost = silent_s > (limit_s if beat_s else STARTING_S)
+        return f"showed no sign of life for {silent_s:.0f} s" if is_lost else None
 
     def end(self, member: Member) -> list[Message]:
         """Kill a process, and return its last messages."""
@@ -220,7 +274,7 @@ def _stat(pid: int) -> list[str]:
 # In the child
 
 
-def run_child(name: str, outbox: Outbox, work: Work, kit: Any) -> None:
+def run_child(name: str, outbox: Outbox, work: Work) -> None:
     """Run a role in its own process; send the supervisor any error."""
     end_with_parent()
     ignore_signals()
@@ -228,7 +282,7 @@ def run_child(name: str, outbox: Outbox, work: Work, kit: Any) -> None:
     threading.Thread(target=_end_with_supervisor, name="redline-parent", daemon=True).start()
     code = 1
     try:
-        work(kit, outbox)
+        work(outbox)
         code = 0
     except BaseException as error:
         outbox.send("error", type=type(error).__name__, message=str(error), trace=traceback.format_exc(limit=-4))

@@ -1,7 +1,11 @@
-"""What the processes of a run share: the status, the rings of the lanes and the weights."""
+"""What the processes of a run share: the status, the weights, and the rings of the lanes.
+
+An actor also hands its episodes to the learner through the rings, as letters of bytes.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -10,21 +14,14 @@ from typing import Self
 import numpy as np
 import torch
 
+from redline.envs.atari import SEED_INTERVAL_STEPS
+from redline.episodes.episode import num_checks
 from redline.errors import UserError
 from redline.replay import available_bytes
-from redline.replay.backing import MARGIN_BYTES
-from redline.replay.shared_block import SharedBlock
-from redline.replay.shared_lanes import (
-    BY_EPISODE,
-    IN_CHUNKS,
-    LOCKSTEP,
-    STEP_BY_STEP,
-    UNPACED,
-    PushRule,
-    SharedLanes,
-)
+from redline.replay.backing import MARGIN_BYTES, SharedBlock
+from redline.replay.shared_lanes import BY_EPISODE, IN_CHUNKS, LOCKSTEP, STEP_BY_STEP, UNPACED, PushRule, SharedLanes
+from redline.runtime.actor import Episode
 from redline.runtime.config import Job
-from redline.runtime.processes.messages import mail_bytes
 from redline.runtime.processes.shared_status import FIRST_ACTOR, SharedStatus
 from redline.types import Array, EnvSpec
 from redline.units import size
@@ -32,6 +29,10 @@ from redline.units import size
 RECORD_BYTES = 64  # beside the frame, at most
 STEP_RULES = {"lockstep": LOCKSTEP, "held": STEP_BY_STEP, "free": UNPACED}
 SLOTS = 3  # versions of the weights
+LARGEST_BYTES = 1024**2  # of a letter: holds Atari's longest episode with the values of all 18 actions
+SHORT_BYTES = 1_024  # holds a short episode, or a long one's header and description
+
+_LETTER = struct.Struct("<dqqq?")  # return, length, key seed, key offset, whether it was truncated; the trace follows
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -109,20 +110,45 @@ class SharedWeights:
     def _views(self, slot: int, like: Tensors) -> list[torch.Tensor]:
         views, start = [], 0
         for tensor in like.values():
-            size = tensor.numel() * tensor.element_size()
-            part = self._data[slot, start : start + size].view(_numpy_dtype(tensor))
-            views.append(torch.from_numpy(part).view(tensor.shape))
+            part = torch.from_numpy(self._data[slot, start : start + tensor.nbytes])
+            views.append(part.view(tensor.dtype).view(tensor.shape))
             start += _padded(tensor)
         return views
 
 
 def _padded(tensor: torch.Tensor) -> int:
-    return -(-tensor.numel() * tensor.element_size() // 64) * 64
+    return -(-tensor.nbytes // 64) * 64
 
 
-def _numpy_dtype(tensor: torch.Tensor) -> np.dtype[np.generic]:
-    dtype: np.dtype[np.generic] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
-    return dtype
+# Rings and the letters that go through them
+
+
+def encode_letter(episode: Episode) -> bytes:
+    """Return an episode as bytes; its lane is the ring's."""
+    numbers = episode.total_reward, episode.length_steps, episode.reset_seed, episode.seed_offset_steps
+    return _LETTER.pack(*numbers, episode.is_truncated) + (episode.trace or b"")
+
+
+def decode_letter(letter: bytes, lane: int) -> Episode:
+    """Return the episode of a letter by `encode_letter`."""
+    total, length_steps, reset_seed, seed_offset_steps, is_truncated = _LETTER.unpack_from(letter)
+    trace = letter[_LETTER.size :] or None
+    return Episode(lane, total, length_steps, reset_seed, seed_offset_steps, trace, is_truncated)
+
+
+def mail_bytes(job: Job, spec: EnvSpec, *, depth: int) -> int:
+    """Return the size of a lane's mailbox: two of the largest letters, or the short episodes of a full ring."""
+    if job.recording.is_off:
+        return 2 * depth * _LETTER.size
+    longest = -(-job.env.max_episode_frames // spec.frames_per_step)
+    # a record holds the actions since the record before it, or since the key
+    actions = longest if job.recording.record == "all" else SEED_INTERVAL_STEPS + longest
+    packed = actions * (1 if spec.num_actions <= 256 else 4)
+    if job.recording.record_values:
+        packed += longest * spec.num_actions * 2
+    packed += packed // 1_000  # zlib makes what it can't compress a little larger
+    largest = min(SHORT_BYTES + 8 * num_checks(longest) + packed, LARGEST_BYTES)
+    return 2 * max(largest, depth // 2 * SHORT_BYTES)
 
 
 def check_rings(job: Job, spec: EnvSpec) -> None:

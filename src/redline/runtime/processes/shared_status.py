@@ -5,6 +5,7 @@ Heartbeats are the exception: a supervisor that was suspended itself renews them
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -14,9 +15,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.reduction import DupFd
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
-from redline.replay.shared_block import SharedBlock
+from redline.replay.backing import SharedBlock
+from redline.runtime.counters import Counters, Scores
 from redline.types import Array
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class SharedStatus:
         slots = FIRST_ACTOR + actors
         fields = {
             "orders": ((8,), "int64"),  # the supervisor's
-            "greedy": ((8,), "float64"),  # the supervisor's
+            "results": ((8,), "float64"),  # the supervisor's
             "progress": ((8,), "int64"),  # the learner's
             "beat_s": ((slots, 8), "float64"),
             "steps": ((slots, 8), "int64"),
@@ -96,7 +96,7 @@ class SharedStatus:
 
     def _map(self) -> None:
         block = self._block
-        self._orders, self._greedy, self._progress = block["orders"], block["greedy"], block["progress"]
+        self._orders, self._results, self._progress = block["orders"], block["results"], block["progress"]
         self.beat_s: Array = block["beat_s"][:, 0]  # [slots] monotonic time of the newest heartbeat
         self.steps: Array = block["steps"][:, 0]  # [slots] played there, ever
         self.age_updates: Array = block["age"]  # [slots, 2 …] sum of the ages of weights, and their count
@@ -130,29 +130,22 @@ class SharedStatus:
         self._orders[2] = number
         self.bells[LEARNER].ring()
 
-    # Results of evaluations: the learner's checkpoint keeps them
+    # Results of evaluations: the learner's checkpoints keep them
 
-    @property
-    def evaluation(self) -> tuple[int, int, float]:
-        """Number of evaluations so far, steps of the weights of the newest, and its mean return."""
-        number, steps, mean = self._greedy[:3].tolist()
-        return int(number), int(steps), mean
+    def show_evaluations(self, counters: Counters, scores: Scores) -> None:
+        """Show the learner the results of the evaluations so far."""
+        returns = scores.greedy_return, scores.confirmed_return, scores.solved_target
+        known = [math.nan if value is None else value for value in returns]
+        self._results[1:6] = counters.evaluated_steps, *known, counters.solved_s
+        self._results[0] = counters.evaluations  # written last: a reader that sees it sees the rest
 
-    def show_evaluation(self, *, number: int, steps: int, mean: float) -> None:
-        """Show the newest evaluation to the learner."""
-        self._greedy[1:3] = steps, mean
-        self._greedy[0] = number  # written last: a reader that sees it sees the rest
-
-    @property
-    def solved(self) -> tuple[float, float, float] | None:
-        """Mean return of the confirming games, the target, and the seconds that it took; None before."""
-        is_solved, mean, target, elapsed_s = self._greedy[3:7].tolist()
-        return (mean, target, elapsed_s) if is_solved else None
-
-    def show_solved(self, *, mean: float, target: float, elapsed_s: float) -> None:
-        """Show the learner that the target was reached and confirmed."""
-        self._greedy[4:7] = mean, target, elapsed_s
-        self._greedy[3] = 1.0  # written last: a reader that sees it sees the rest
+    def read_evaluations(self, counters: Counters, scores: Scores) -> None:
+        """Take over results that are newer."""
+        number, steps, *returns, solved_s = self._results[:6].tolist()
+        if number > counters.evaluations:
+            counters.evaluations, counters.evaluated_steps, counters.solved_s = int(number), int(steps), solved_s
+            known = [None if math.isnan(value) else value for value in returns]
+            scores.greedy_return, scores.confirmed_return, scores.solved_target = known
 
     # Progress of the learner
 
@@ -185,9 +178,8 @@ class Slot:
             self.bell.wait(left_s)
             now_s = time.monotonic()
             self.status.waited_s[self.index, column] += now_s - last_s
-            self.status.beat_s[self.index] = max(
-                now_s, self.status.beat_s[self.index]
-            )  # a longer silence may be allowed
+            # a longer silence may be allowed
+            self.status.beat_s[self.index] = max(now_s, self.status.beat_s[self.index])
             last_s = now_s
         return found
 
@@ -206,14 +198,4 @@ class Slot:
 
     def acted_with(self, weights_updates: int) -> None:
         """Count by how many updates the weights that act here lag behind."""
-        age = max(0, self.status.run_updates - weights_updates)
-        cells = self.status.age_updates[self.index]
-        cells[:2] += (age, 1)
-
-
-def mean_ages(before: Array, now: Array) -> Array:
-    """Return the mean age of the weights in each slot between two readings of `age_updates`; NaN if nobody acted."""
-    sums, counts = (now - before)[:, :2].T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean: Array = sums / counts
-    return mean
+        self.status.age_updates[self.index, :2] += (max(0, self.status.run_updates - weights_updates), 1)

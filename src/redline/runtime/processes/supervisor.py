@@ -3,30 +3,27 @@
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing
+from functools import partial
 
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
 from redline.replay import ReplayError
-from redline.runs.directory import RunDirectory
+from redline.runtime.actor import RequestedStop
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.evaluation import RequestedStop
-from redline.runtime.gauges import Display, Gauges
+from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every
-from redline.runtime.processes.actor_role import ActorKit, actor_seed, run_actor
-from redline.runtime.processes.evaluator_role import EvaluatorKit, run_evaluator
-from redline.runtime.processes.learner_role import LearnerKit, run_learner
+from redline.runtime.processes.learner_role import run_learner
 from redline.runtime.processes.message_log import MessageLog
-from redline.runtime.processes.messages import Message
-from redline.runtime.processes.process_pool import Loss, ProcessPool
+from redline.runtime.processes.playing_roles import actor_seed, run_actor, run_evaluator
+from redline.runtime.processes.process_pool import Loss, Message, ProcessPool, Work
 from redline.runtime.processes.shared_parts import SharedParts
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
 from redline.runtime.resolve import ResolvedJob
-from redline.runtime.run_log import RunMonitor
-from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out
-from redline.runtime.sinks import Sinks
+from redline.runtime.run_log import RunLog, RunMonitor
+from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out, solved_by
 
 TICK_S = 0.2
 FINAL_SAVE_S = 600.0
@@ -43,32 +40,23 @@ class LearnerLostError(Exception):
 
 
 class AsyncSession(AbstractContextManager["AsyncSession"]):
-    """A locked run directory, the processes of the run, and a display."""
+    """A locked run directory, the processes of the run, and the log that also shows it."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        resolved: ResolvedJob,
-        counters: Counters,
-        scores: Scores,
-        *,
-        display: Display,
-        sinks: Sinks,
-        begun_s: float,
+        self, resolved: ResolvedJob, counters: Counters, scores: Scores, log: RunLog, *, begun_s: float
     ) -> None:
         """Take counters and scores of the newest checkpoint; the user began to wait at monotonic time `begun_s`."""
-        self.run = run
+        self.run = log.run
         self.outcome: Outcome | None = None  # once the run has ended
         self._resolved = resolved
         self._job = resolved.job
-        self._display = display
+        self._log = log
+        self.event = log.event  # writes a row to events.jsonl
         self._parts = SharedParts.for_job(resolved.job, resolved.spec)
         self._status = self._parts.status
         self._pool = ProcessPool(self._status)
-        self._messages = MessageLog(
-            run, resolved, counters, scores, pool=self._pool, display=display, sinks=sinks, begun_s=begun_s
-        )
-        self._monitor = RunMonitor(resolved.job.monitor, run.path, pid=os.getpid(), event=self.event)
+        self._messages = MessageLog(resolved.job, counters, scores, pool=self._pool, log=log, begun_s=begun_s)
+        self._monitor = RunMonitor(log, resolved.job.monitor)
         self._starts: dict[str, int] = {}  # of each process
         # losses in a row without any progress in between, by process and whether it was killed
         self._idle_losses: dict[tuple[str, bool], int] = {}
@@ -84,28 +72,19 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """End all processes, and release the run directory."""
         self._monitor.close()
         self._pool.close()
-        self._messages.close()
+        self._log.close()
         self.run.close()
-
-    def event(self, name: str, **details: object) -> None:
-        """Write an event."""
-        self._messages.event(name, **details)
 
     # Starting
 
     def launch(self, *, is_resumed: bool, requested_stop: RequestedStop) -> list[str]:
         """Start the learner and wait until it is ready; return what a resume could not restore."""
         self._is_new = not is_resumed
-        kit = LearnerKit(
-            resolved=self._resolved,
-            run=self.run.path,
-            lock=self.run.share_lock(),
-            is_resumed=is_resumed,
-            parts=self._parts,
-            waited_from_s=self._messages.waited_from_s,
-        )
-        self._start("learner", LEARNER, run_learner, kit)
-        kit.lock.close()
+        with closing(self.run.share_lock()) as lock:
+            waited_from_s = self._messages.waited_from_s
+            learn = partial(run_learner, self._resolved, self._parts)
+            work = partial(learn, run=self.run.path, lock=lock, is_resumed=is_resumed, waited_from_s=waited_from_s)
+            self._start("learner", LEARNER, work)
         while (lost := self._messages.lost) is None:
             if reason := requested_stop():
                 raise StoppedWhileResumingError(reason)
@@ -118,35 +97,33 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         """Start the learner of a new run, which saves a checkpoint before its first step."""
         self.launch(is_resumed=False, requested_stop=lambda: None)
 
-    def _start(self, name: str, slot: int, work: Callable[..., None], kit: object) -> None:
+    def _start(self, name: str, slot: int, work: Work) -> None:
         restarts = self._starts.get(name, 0)
         self._starts[name] = restarts + 1
         self._done_at_start[name] = self._done_by(slot)
-        member = self._pool.start(name, slot, work, kit, restarts=restarts)
+        member = self._pool.start(name, slot, work, restarts=restarts)
         self.event("process", role=name, pid=member.pid, restarts=restarts)
 
     def _start_actor(self, index: int) -> None:
         name, job, steps = f"actor-{index}", self._job, self._status.run_steps
-        kit = ActorKit(
-            job=job,
+        incarnation = self._starts.get(name, 0)
+        work = partial(
+            run_actor,
+            job,
+            self._parts,
             index=index,
-            env_seed=actor_seed(job, index=index, incarnation=self._starts.get(name, 0), steps=steps),
+            env_seed=actor_seed(job, index=index, incarnation=incarnation, steps=steps),
             # a lost actor may have been ahead of what counts: draw other random numbers than it did
-            first_vector_step=steps // job.num_envs + self._starts.get(name, 0) * self._parts.lanes.depth,
-            parts=self._parts,
+            first_vector_step=steps // job.num_envs + incarnation * self._parts.lanes.depth,
         )
-        self._start(name, FIRST_ACTOR + index, run_actor, kit)
+        self._start(name, FIRST_ACTOR + index, work)
 
     def _start_evaluator(self) -> None:
         every_s = (self._job.evaluator.every_minutes or 0.0) * 60
-        kit = EvaluatorKit(
-            job=self._job,
-            spec=self._resolved.spec,
-            evaluations=self._messages.evaluations,
-            wait_s=max(0.0, self._messages.evaluated_s + every_s - time.monotonic()),
-            parts=self._parts,
-        )
-        self._start("evaluator", EVALUATOR, run_evaluator, kit)
+        wait_s = max(0.0, self._messages.evaluated_s + every_s - time.monotonic())
+        evaluate, evaluations = partial(run_evaluator, self._job, self._parts), self._messages.counters.evaluations
+        work = partial(evaluate, spec=self._resolved.spec, evaluations=evaluations, wait_s=wait_s)
+        self._start("evaluator", EVALUATOR, work)
 
     # Training
 
@@ -210,7 +187,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             run=self.run.path,
             env_id=self._job.env.id,
             checkpoint=messages.checkpoint,
-            solved=messages.solved(),
+            solved=solved_by(self._job, messages.counters, messages.scores),
         )
         return self.outcome
 
@@ -240,7 +217,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
         elif not self._is_worth_replacing(loss):
             self._give_up(loss, said)
         else:
-            self._display.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
+            self._log.display.note(f"{member.name} (pid {member.pid}) {said}; another takes its place")
             if member.slot == EVALUATOR:
                 self._start_evaluator()
             else:
@@ -276,13 +253,13 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     def _done_by(self, slot: int) -> int:
         """Return the progress of a process: evaluations of the evaluator, steps of the others."""
-        return self._messages.evaluations if slot == EVALUATOR else int(self._status.steps[slot])
+        return self._messages.counters.evaluations if slot == EVALUATOR else int(self._status.steps[slot])
 
     def _give_up(self, loss: Loss, said: str) -> None:
         """Go on without an evaluator; end the run without an actor."""
         name, error = loss.member.name, loss.error
         if loss.member.slot == EVALUATOR:
-            self._messages.warn(f"{name} {said}, again and again: training goes on without it")
+            self._log.warn(f"{name} {said}, again and again: training goes on without it")
             return
         kind = ERRORS.get(error["type"], EnvError) if error else EnvError
         self._given_up = kind(f"{name} {said}, again and again: the run ends, its checkpoint stands")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from redline.bench.knockout.subject import Subject, period_steps, prepare, tapped
-from redline.bench.knockout.variants import VARIANTS
+from redline.bench.knockouts import VARIANTS, Subject, period_steps, prepare, tapped
 from redline.bench.recorded_training import recorded
 from redline.cli.flags import parse_train
 from redline.runtime.building import build_trainer

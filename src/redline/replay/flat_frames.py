@@ -1,13 +1,10 @@
-"""What a replay memory asks of the store of its frames, and the store that keeps them raw.
+"""Raw frames in one array. A chunk is *open* while it is written, and *sealed* when it can no longer change.
 
-A chunk is *open* while it is written, and *sealed* when it can no longer change. Reading has two halves: the thread
-that writes the memory makes a plan, which says where every frame is; any thread can then move the bytes, because they
-stay in place for as long as drawn rows stay readable.
+Reading has two halves, here as for packed frames: the thread that writes the memory makes a plan, which says where
+every frame is; any thread can then move the bytes, because they stay in place for as long as drawn rows stay readable.
 """
 
 from __future__ import annotations
-
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,69 +17,10 @@ GROWTH_BYTES = 16 * 1024**2
 SNAPSHOT_CODEC = "zstd"  # raw in memory, but small on disk
 
 
-class FrameStore(Protocol):
-    """Frames by their address in the pool."""
-
-    @property
-    def budget_bytes(self) -> int | None:
-        """Bytes of sealed chunks that may be offered; None if slots are the only bound."""
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the machine had less memory or disk than was asked for."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes of the frames held."""
-
-    @property
-    def reserved_bytes(self) -> int:
-        """Bytes taken from the machine so far."""
-
-    def has_place_for(self, slot: int) -> bool:
-        """Tell whether a chunk can be opened in this slot."""
-
-    def open(self, slot: int) -> None:
-        """Make a slot ready to be written."""
-
-    def write(self, address: IntArray, frames: Array) -> None:
-        """Write frames [N, *frame] of open chunks."""
-
-    def has_room(self) -> bool:
-        """Tell whether one more chunk can be sealed."""
-
-    def seal(self, slot: int, num_frames: int) -> int:
-        """Store the frames of an open chunk for good; return the bytes that count towards the budget."""
-
-    def drop(self, slot: int) -> None:
-        """Forget a sealed chunk."""
-
-    def sealed_bytes(self, slot: int) -> int:
-        """Return the bytes that a sealed chunk counts towards the budget."""
-
-    def plan(self, address: IntArray, needed: BoolArray | None) -> Any:
-        """Find the frames at `address`; those not needed read as zeros (None: all are needed)."""
-
-    def read(self, plan: Any, out: Array) -> None:
-        """Copy the planned frames [B, W, *frame] into `out`; any thread may call this."""
-
-    def read_open(self, slot: int, num_frames: int) -> Array:
-        """Return the frames of an open chunk [F, *frame]."""
-
-    def encoded(self, slot: int) -> tuple[str, bytes | memoryview]:
-        """Return the codec and the encoded frames of a sealed chunk."""
-
-    def put_encoded(self, slot: int, codec: str, blob: memoryview, num_frames: int) -> int:
-        """Store a chunk that `encoded` returned here or elsewhere; return the bytes that count towards the budget."""
-
-    def close(self) -> None:
-        """Free memory and disk."""
-
-
 class FlatFrames:
-    """Raw frames in one array, each at its address: one copy in, one copy out. The first chunk holds zeros."""
+    """Each frame at its address in the pool: one copy in, one copy out. The first chunk holds zeros."""
 
-    budget_bytes: int | None = None
+    budget_bytes: int | None = None  # of sealed chunks that may be offered: slots are the only bound
 
     def __init__(self, layout: ReplayLayout) -> None:
         self._frames_per_chunk = layout.frames_per_chunk
@@ -94,7 +32,7 @@ class FlatFrames:
         self._num_frames: IntArray = np.zeros(layout.num_slots + 1, np.int64)  # of sealed chunks
         self._ahead_bytes = layout.chunks_opened_within_horizon * self._chunk_bytes
         self._least_bytes = (layout.least_slots + 1) * self._chunk_bytes
-        self.is_short = False
+        self.is_short = False  # the machine had less memory than was asked for
         if not self._ram.reserve(self._chunk_bytes):
             raise ReplayError("no memory is left for a replay: free some first")
 

@@ -1,15 +1,9 @@
 """The arithmetic of a plan of the disk, on numbers worked by hand."""
 
+from dataclasses import replace
+
 from redline.episodes.estimate import MeasuredRecordings
-from redline.plan.disk import (
-    CORE_BYTES,
-    EPISODE_ROW_BYTES,
-    HARDWARE_ROW_BYTES,
-    METRICS_ROW_BYTES,
-    DiskPlan,
-    project_recordings,
-    project_rows,
-)
+from redline.plan import CORE_BYTES, EPISODE_ROW_BYTES, HARDWARE_ROW_BYTES, METRICS_ROW_BYTES, DiskPlan
 
 MEASURED = MeasuredRecordings(num_steps=9_000, num_episodes=10, recorded_bytes=7_200, is_measured=True)
 
@@ -33,15 +27,14 @@ def plan_with(*, free_bytes: int, record: str = "all") -> DiskPlan:
 
 
 def test_recordings_grow_with_the_steps() -> None:
-    found = project_recordings(MEASURED, steps=50_000_000, num_actions=6, record="all", has_values=False)
-    assert found == 40_000_000  # 0.8 bytes a step
-    tenth = project_recordings(MEASURED, steps=50_000_000, num_actions=6, record="10", has_values=False)
+    every, tenth, none = (plan_with(free_bytes=0, record=record).recordings_bytes for record in ("all", "10", "off"))
+    assert every == 40_000_000  # 0.8 bytes a step
     assert 4_000_000 < tenth < 40_000_000  # a tenth of the episodes, but the actions that lead there as well
-    assert project_recordings(MEASURED, steps=50_000_000, num_actions=6, record="off", has_values=False) == 0
+    assert none == 0
 
 
 def test_rows_are_counted_by_the_episode_and_by_the_clock() -> None:
-    found = project_rows(900.0, steps=900_000, steps_per_s=500.0, cores=2)
+    found = replace(plan_with(free_bytes=0), steps=900_000).rows_bytes
     episodes, seconds = 1_000, 1_800
     hardware = seconds * (HARDWARE_ROW_BYTES + 2 * CORE_BYTES)
     assert found == episodes * EPISODE_ROW_BYTES + seconds // 5 * METRICS_ROW_BYTES + hardware

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
-from redline.bench.knockout.advice import advise, can_overlap, remarks, what_runs_beside_what
-from redline.bench.knockout.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, low_high, median_of, overlap
-from redline.bench.knockout.subject import Subject, prepare, replaced
-from redline.bench.knockout.variants import FULL, VARIANTS, Variant
-from redline.bench.measuring import Contender, Progress, alternate, silent
+from redline.bench.advice import advise, can_overlap, remarks, what_runs_beside_what
+from redline.bench.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, low_high, median_of, overlap
+from redline.bench.knockouts import FULL, VARIANTS, Subject, prepare, together
+from redline.bench.measuring import Measuring, Progress, alternate, silent
 from redline.bench.recorded_training import recorded
-from redline.bench.results import OtherWork, busy_facts, result_head
 from redline.errors import UserError
 from redline.runtime.building import build_trainer, prepare_process
 from redline.runtime.config import Job, from_settings, to_settings
@@ -55,30 +54,30 @@ class Profile:
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
         """Measure every variant by turns and return the result as one plain object."""
-        begin_s = time.perf_counter()
+        whole = Measuring()
         job, adjustments = profiled_job(self.job)
-        settled = resolve_job(job)
-        prepare_process(settled)
-        notes = [f"requested → effective: {item}" for item in (*adjustments, *settled.adjustments)]
+        resolved = resolve_job(job)
+        prepare_process(resolved)
+        notes = [f"requested → effective: {item}" for item in (*adjustments, *resolved.adjustments)]
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redline-profile-")))
-            trainer = build_trainer(settled, env_seed=settled.job.seed)
+            trainer = build_trainer(resolved, env_seed=resolved.job.seed)
             stack.callback(trainer.close)
             training = stack.enter_context(recorded(trainer, folder, algorithm=self.algorithm, note=notes.append))
             for note in notes:
                 progress(note)
             progress("playing the warm-up" if trainer.source.memory is not None else "playing the first rollout")
-            subject = prepare(training)
-            others = OtherWork()
-            rates = self._measure(subject, progress)
-            others_percent = others.percent()
+            subject, measuring = prepare(training), Measuring()
+            progress(f"warming up {len(VARIANTS)} variants")
+            turns = {name: partial(_play_periods, subject, name) for name in VARIANTS}
+            rates = alternate(turns, rounds=self.rounds, turn_s=self.turn_s, progress=progress)
+            others_percent = measuring.others_percent()
             trace = None if self.trace is None else _trace(subject, self.trace, folder)
-        return {
-            **result_head(),
+        found = {
             "config": {
                 "algorithm": self.algorithm,
-                **to_settings(settled.job),
-                "device": str(settled.device),
+                **to_settings(resolved.job),
+                "device": str(resolved.device),
                 "rounds": self.rounds,
                 "turn_s": self.turn_s,
                 "low_high": low_high(self.rounds),
@@ -86,15 +85,12 @@ class Profile:
             "notes": notes,
             **attribute(subject, rates, asked=self.job),
             "trace": trace,
-            **busy_facts(others_percent),
-            "duration_s": time.perf_counter() - begin_s,
         }
+        return whole.result(found, others_percent=others_percent)
 
-    def _measure(self, subject: Subject, progress: Progress) -> dict[str, list[float]]:
-        """Return the periods per second of each variant, round by round."""
-        progress(f"warming up {len(VARIANTS)} variants")
-        contenders = {name: _contender(variant, subject) for name, variant in VARIANTS.items()}
-        return alternate(contenders, rounds=self.rounds, turn_s=self.turn_s, progress=progress)
+
+def _play_periods(subject: Subject, variant: str, periods: int) -> None:
+    subject.play(periods * subject.period_steps, variant)
 
 
 def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
@@ -117,36 +113,26 @@ def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
 def attribute(subject: Subject, rates: Rounds, *, asked: Job) -> dict[str, Any]:
     """Turn periods per second into rates, costs, a verdict, and advice for the job that the user `asked` for."""
     job = subject.trainer.job
-    steps_per_period = subject.period_steps * job.num_envs
-    per_s = {name: [rate * steps_per_period for rate in rounds] for name, rounds in rates.items()}
+    per_s = {
+        name: median_of([rate * subject.period_steps * job.num_envs for rate in rounds])
+        for name, rounds in rates.items()
+    }
     step_ms = {name: [1e3 / (rate * subject.period_steps) for rate in rounds] for name, rounds in rates.items()}
     found = bottleneck(step_ms, can_overlap=can_overlap(job))
-    updates_per_s = [rate * subject.updates_per_period for rate in rates[FULL]]
     return {
         "full": {
-            "steps_per_s": median_of(per_s[FULL]).as_dict(),
-            "updates_per_s": median_of(updates_per_s).as_dict(),
-            "ms_per_vector_step": median_of(step_ms[FULL]).as_dict(),
+            "steps_per_s": per_s[FULL],
+            "updates_per_s": median_of([rate * subject.updates_per_period for rate in rates[FULL]]),
+            "ms_per_vector_step": median_of(step_ms[FULL]),
         },
-        "variants": {name: {"steps_per_s": median_of(rounds).as_dict()} for name, rounds in per_s.items()},
+        "variants": {name: {"steps_per_s": rate} for name, rate in per_s.items()},
         "parts": {name: cost_of(step_ms, part) for name, part in PARTS.items()},
         "learner": cost_of(step_ms, WHOLE_LEARNER),
-        "overlap": {
-            "beside": what_runs_beside_what(job),
-            **overlap(step_ms, can_overlap=can_overlap(job)),
-        },
+        "overlap": {"beside": what_runs_beside_what(job), **overlap(step_ms, can_overlap=can_overlap(job))},
         "remarks": remarks(job, keeps_features=subject.trainer.source.keeps_features),
         "bottleneck": found,
         "advice": advise(job, found["part"], found["then"], asked=asked),
     }
-
-
-def _contender(variant: Variant, subject: Subject) -> Contender:
-    def train(periods: int) -> None:
-        with variant(subject):
-            subject.play(periods * subject.period_steps)
-
-    return train
 
 
 def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
@@ -166,33 +152,27 @@ def write_trace(subject: Subject, path: Path) -> int:
     steps = TRACED_STEPS if trainer.source.memory is None else max(TRACED_STEPS, period)
     if trainer.source.memory is None and period > TRACED_STEPS:
         subject.play(period - TRACED_STEPS)
-    marks: list[tuple[object, str, Callable[..., Any]]] = [
-        (trainer.world, "start_step", _marked("act", trainer.world.start_step)),
-        (trainer.source, "batches_due", _marked_batches(trainer.source.batches_due)),
-        (trainer.learner, "precompute_targets", _marked("learn", trainer.learner.precompute_targets)),
-        (trainer.learner, "update", _marked("learn", trainer.learner.update)),
-        (trainer.world, "finish_step", _marked("keep", trainer.world.finish_step)),
-    ]
     activities = [ProfilerActivity.CPU]
     if trainer.learner.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # about what the profiler can't do on this machine
-        for owner, name, marked in marks:
-            stack.enter_context(replaced(owner, name, marked))
-        with torch.profiler.profile(activities=activities) as profiler:
-            subject.play(steps)
+    with (
+        warnings.catch_warnings(action="ignore"),  # about what the profiler can't do on this machine
+        together(
+            _marked("act", trainer.world, "start_step"),
+            patch.object(trainer.source, "batches_due", _marked_batches(trainer.source.batches_due)),
+            _marked("learn", trainer.learner, "precompute_targets"),
+            _marked("learn", trainer.learner, "update"),
+            _marked("keep", trainer.world, "finish_step"),
+        ),
+        torch.profiler.profile(activities=activities) as profiler,
+    ):
+        subject.play(steps)
     profiler.export_chrome_trace(str(path))
     return steps
 
 
-def _marked(phase: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with record_function(phase):
-            return method(*args, **kwargs)
-
-    return call
+def _marked(phase: str, owner: object, name: str) -> Any:
+    return patch.object(owner, name, record_function(phase)(getattr(owner, name)))
 
 
 def _marked_batches(method: Callable[..., Iterator[Sequence[AnyBatch]]]) -> Callable[..., Iterator[Sequence[AnyBatch]]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.bench.knockout.profiling import profiled_job
+from redline.bench.profiling import profiled_job
 from redline.cli.flags import parse_train
 from redline.errors import UserError
 from redline.runtime.resolve import check_topology

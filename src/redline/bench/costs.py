@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import comb
 from statistics import median
 from typing import Any
 
-from redline.bench.knockout.variants import FULL
+from redline.bench.knockouts import FULL
 from redline.bench.measuring import COVERAGE, Rate
 
 Rounds = Mapping[str, Sequence[float]]  # variant → milliseconds per vector step, round by round
-Cost = dict[str, dict[str, float]]
+Cost = dict[str, Rate]
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,9 @@ class Part:
     cheaper: str  # the variant without it
     is_plural: bool = False
 
-    @property
-    def cost(self) -> str:
-        """The verb that follows its words."""
-        return "cost" if self.is_plural else "costs"
-
 
 FEWEST_ROUNDS = 5  # their extremes are a 90 % interval of the median
-NOT_JUDGED = f"not judged: use --rounds {FEWEST_ROUNDS} or more"
+NOT_JUDGED = f"not judged: use --rounds {FEWEST_ROUNDS} or more."
 ENV_AND_LEARNER = "env_and_learner"  # named instead of a part where these two hide each other
 
 LEARNER_PARTS: Mapping[str, Part] = {
@@ -57,13 +53,9 @@ def median_of(rounds: Sequence[float]) -> Rate:
     either end bounds it. With fewer than `FEWEST_ROUNDS`, low and high are the extremes.
     """
     ordered, count = sorted(rounds), len(rounds)
-    outside = 0.0  # probability that the true median lies beyond the bound at one end
-    place = -1
-    while outside + comb(count, place + 1) / 2**count <= (1 - COVERAGE) / 2:
-        place += 1
-        outside += comb(count, place) / 2**count
-    place = max(place, 0)
-    return Rate(median=median(ordered), low=ordered[place], high=ordered[count - 1 - place])
+    below = accumulate(comb(count, place) / 2**count for place in range(count))  # P(at most `place` rounds are below)
+    place = max(sum(chance <= (1 - COVERAGE) / 2 for chance in below) - 1, 0)
+    return {"median": median(ordered), "low": ordered[place], "high": ordered[count - 1 - place]}
 
 
 def low_high(rounds: int) -> str:
@@ -80,7 +72,7 @@ def cost_of(rounds: Rounds, part: Part) -> Cost:
     """Return the cost of a part, in milliseconds per vector step and as a share of the whole."""
     spent_ms = cost_rounds(rounds, part)
     shares = [spent / whole for spent, whole in zip(spent_ms, rounds[FULL], strict=True)]
-    return {"ms_per_vector_step": median_of(spent_ms).as_dict(), "share": median_of(shares).as_dict()}
+    return {"ms_per_vector_step": median_of(spent_ms), "share": median_of(shares)}
 
 
 def hidden_by_each_other(rounds: Rounds) -> Rate:
@@ -94,14 +86,14 @@ def overlap(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
     costs = [cost_rounds(rounds, part) for part in PARTS.values()]
     total = median_of([sum(spent) for spent in zip(*costs, strict=True)])
     hidden, whole = hidden_by_each_other(rounds), median_of(rounds[FULL])
-    found = _about_hidden(hidden, can_overlap=can_overlap) if is_judged(rounds) else f"Overlap is {NOT_JUDGED}."
+    found = _about_hidden(hidden, can_overlap=can_overlap) if is_judged(rounds) else f"Overlap is {NOT_JUDGED}"
     return {
-        "sum_of_parts_ms": total.as_dict(),
-        "whole_ms": whole.as_dict(),
-        "env_and_learner_ms": median_of(cost_rounds(rounds, BOTH)).as_dict(),
-        "hidden_ms": hidden.as_dict(),
-        "sentence": f"The parts sum to {total.median:.2f} of {whole.median:.2f} ms. {found} The whole also includes "
-        "what no variant leaves out, such as storing transitions and counting.",
+        "sum_of_parts_ms": total,
+        "whole_ms": whole,
+        "env_and_learner_ms": median_of(cost_rounds(rounds, BOTH)),
+        "hidden_ms": hidden,
+        "sentence": f"The parts sum to {total['median']:.2f} of {whole['median']:.2f} ms. {found} The whole also "
+        "includes what no variant leaves out, such as storing transitions and counting.",
     }
 
 
@@ -111,24 +103,20 @@ def is_judged(rounds: Rounds) -> bool:
 
 
 def _about_hidden(hidden: Rate, *, can_overlap: bool) -> str:
-    if hidden.low > 0 and can_overlap:
+    middle = hidden["median"]
+    if hidden["low"] > 0:
+        how = "work at the same time:" if can_overlap else "take turns, yet"
         return (
-            f"Envs and learner work at the same time: {hidden.median:.2f} ms are saved only by leaving out both, so "
-            "neither cost includes them."
+            f"Envs and learner {how} {middle:.2f} ms are saved only by leaving out both, so neither cost includes them."
         )
-    if hidden.low > 0:
+    if hidden["high"] < 0:
         return (
-            f"Envs and learner take turns, yet {hidden.median:.2f} ms are saved only by leaving out both, so neither "
-            "cost includes them."
-        )
-    if hidden.high < 0:
-        return (
-            f"Envs and learner slow each other down: {-hidden.median:.2f} ms are saved by leaving out either, so both "
-            "costs include them."
+            f"Envs and learner slow each other down: {-middle:.2f} ms are saved by leaving out either, so both costs "
+            "include them."
         )
     return (
         "No overlap of envs and learner stands out from the noise: leaving out both saves the sum of the two "
-        f"(within {max(-hidden.low, hidden.high):.2f} ms)."
+        f"(within {max(-hidden['low'], hidden['high']):.2f} ms)."
     )
 
 
@@ -138,52 +126,47 @@ def bottleneck(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
     If the parts of the learner together cost more than that part, the sentence says so.
     """
     if not is_judged(rounds):
-        return {"part": None, "then": None, "sentence": f"{_capital(NOT_JUDGED)}."}
+        return {"part": None, "then": None, "sentence": NOT_JUDGED.capitalize()}
     costs = {name: cost_of(rounds, part) for name, part in PARTS.items()}
-    learner, hidden = cost_of(rounds, WHOLE_LEARNER), hidden_by_each_other(rounds)
+    learner, hidden, whole = cost_of(rounds, WHOLE_LEARNER), hidden_by_each_other(rounds), median_of(rounds[FULL])
     certain = {name: cost for name, cost in costs.items() if _is_certain(cost)}
     part = _dearest(certain)
-    together = [learner] if _is_certain(learner) else []
-    dearest_ms = max(map(_milliseconds, [*certain.values(), *together]), default=0.0)
-    if can_overlap and hidden.low > 0 and hidden.median > dearest_ms:
-        return {"part": ENV_AND_LEARNER, "then": part, "sentence": _side_by_side(rounds, hidden, part)}
+    most = "" if part is None else _costs_most(PARTS[part], costs[part], whole)
+    dearest_ms = max([_ms(cost) for cost in (*certain.values(), learner) if _is_certain(cost)], default=0.0)
+    if can_overlap and hidden["low"] > 0 and hidden["median"] > dearest_ms:
+        sentence = (
+            f"No part alone holds the rest up: envs and learner work side by side for {hidden['median']:.2f} of "
+            f"{whole['median']:.2f} ms per vector step. Making one of them cheaper does not help: both must become "
+            f"cheaper.{f' Of the rest, {most}' if most else ''}"
+        )
+        return {"part": ENV_AND_LEARNER, "then": part, "sentence": sentence}
     if part is None:
         sentence = "Nothing stands out: no part costs more than the noise of this machine; try more --rounds."
         return {"part": None, "then": None, "sentence": sentence}
-    sentence, then = f"{_capital(_costs_most(rounds, part))}.", None
-    words = f"{_milliseconds(learner):.2f} ms ({_share(learner)})"
+    sentence, then = most[0].upper() + most[1:], None
+    words = f"{_ms(learner):.2f} ms ({_share(learner)})"
     if part in LEARNER_PARTS:
         sentence += f" The learner as a whole costs {words}."
-    elif _milliseconds(learner) > _milliseconds(costs[part]):
+    elif _ms(learner) > _ms(costs[part]):
         then = _dearest({name: costs[name] for name in LEARNER_PARTS})
         sentence += f" The parts of the learner cost more together: {words}."
     return {"part": part, "then": then, "sentence": sentence}
 
 
-def _side_by_side(rounds: Rounds, hidden: Rate, part: str | None) -> str:
-    whole = median_of(rounds[FULL]).median
-    sentence = (
-        f"No part alone holds the rest up: envs and learner work side by side for {hidden.median:.2f} of {whole:.2f} "
-        "ms per vector step. Making one of them cheaper does not help: both must become cheaper."
-    )
-    return sentence if part is None else f"{sentence} Of the rest, {_costs_most(rounds, part)}."
-
-
-def _costs_most(rounds: Rounds, name: str) -> str:
-    part, cost, whole = PARTS[name], cost_of(rounds, PARTS[name]), median_of(rounds[FULL]).median
-    spent = f"{_milliseconds(cost):.2f} of {whole:.2f} ms per vector step ({_share(cost)})"
-    return f"{part.words} {part.cost} most: {spent}"
+def _costs_most(part: Part, cost: Cost, whole: Rate) -> str:
+    verb = "cost" if part.is_plural else "costs"
+    return f"{part.words} {verb} most: {_ms(cost):.2f} of {whole['median']:.2f} ms per vector step ({_share(cost)})."
 
 
 def _dearest(costs: Mapping[str, Cost]) -> str | None:
-    return max(costs, key=lambda name: _milliseconds(costs[name]), default=None)
+    return max(costs, key=lambda name: _ms(costs[name]), default=None)
 
 
 def _is_certain(cost: Cost) -> bool:
     return cost["ms_per_vector_step"]["low"] > 0
 
 
-def _milliseconds(cost: Cost) -> float:
+def _ms(cost: Cost) -> float:
     return cost["ms_per_vector_step"]["median"]
 
 
@@ -194,7 +177,3 @@ def _share(cost: Cost) -> str:
 def percent(share: float) -> str:
     """Return a share in words."""
     return f"{round(100 * share)} %".replace("-", "−")
-
-
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]

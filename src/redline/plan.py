@@ -1,4 +1,4 @@
-"""How many bytes a replay memory takes in every layout, and which layouts fit a machine.
+"""Plans: how many bytes a replay memory takes in every layout, and a run on disk, before it starts.
 
 Pure arithmetic; measurements are passed in.
 """
@@ -12,7 +12,9 @@ from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
+from redline.episodes.estimate import MeasuredRecordings, estimate_bytes
 from redline.replay import ReplayLayout, largest_capacity, with_budget
+from redline.runtime.loop import METRICS_INTERVAL_S
 from redline.runtime.replay_sizing import CAPACITY, Measured, layout_for
 from redline.types import EnvSpec
 from redline.units import size
@@ -20,6 +22,14 @@ from redline.units import size
 # action int64, reward, done and time-out float32: what Stable-Baselines3 keeps beside the observations
 STEP_BYTES = 20
 CODECS = ("raw", "lz4", "zstd")
+# rows as runs wrote them on a machine with two cores and no GPU; a hardware row has a few bytes for every core
+EPISODE_ROW_BYTES = 190
+METRICS_ROW_BYTES = 1_300
+HARDWARE_ROW_BYTES = 1_000
+CORE_BYTES = 30
+
+
+# The replay memory
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,15 @@ class Layout:
     label: str
     basis: str  # "computed", or "measured" here by playing
     bytes_per_transition: int  # rounded up
-    own: OwnLayout | None = None  # how Redline itself reserves it
+    own: ReplayLayout | None = None  # how Redline itself stores it
+    frame_bytes: float = 0.0  # measured, of a transition
+
+    def own_at(self, capacity: int, path: Path | None = None) -> ReplayLayout | None:
+        """Return what a run would reserve, if this is a layout of Redline's."""
+        if self.own is None:
+            return None
+        layout = replace(self.own, capacity=capacity, path=path)
+        return with_budget(layout, self.frame_bytes) if layout.is_packed else layout
 
     def total_bytes(self, capacity: int) -> int:
         """Return the size of `capacity` transitions."""
@@ -54,37 +72,20 @@ class Layout:
 
     def reserved_bytes(self, capacity: int) -> int:
         """Return what must be free for `capacity` transitions."""
-        return self.own.at(capacity).num_bytes if self.own else self.total_bytes(capacity)
+        own = self.own_at(capacity)
+        return self.total_bytes(capacity) if own is None else own.num_bytes
 
     def fits_disk(self, capacity: int, room: Room) -> bool:
         """Tell whether the disk can hold the transitions, and RAM their index."""
-        if self.own is None:
+        own = self.own_at(capacity, path=Path(room.disk_path))
+        if own is None:
             return self.total_bytes(capacity) <= room.disk_bytes
-        layout = self.own.at(capacity, path=Path(room.disk_path))
-        return layout.disk_bytes <= room.disk_bytes and layout.ram_bytes <= room.ram_for_replay_bytes
+        return own.disk_bytes <= room.disk_bytes and own.ram_bytes <= room.ram_for_replay_bytes
 
     def largest_capacity(self, free_bytes: int) -> int:
         """Return how many transitions fit, in two significant digits."""
         bound = max(free_bytes, 0) // self.bytes_per_transition
         return largest_capacity(bound, lambda capacity: self.reserved_bytes(capacity) <= free_bytes)
-
-
-@dataclass(frozen=True)
-class OwnLayout:
-    """A layout of Redline's, at any capacity."""
-
-    base: ReplayLayout
-    frame_bytes_per_transition: float  # measured
-
-    @property
-    def codec_flags(self) -> list[str]:
-        """The flags for its codec; vectors have none."""
-        return ["--replay.codec", self.base.codec] if self.base.is_picture else []
-
-    def at(self, capacity: int, path: Path | None = None) -> ReplayLayout:
-        """Return what a run would reserve."""
-        layout = replace(self.base, capacity=capacity, path=path)
-        return with_budget(layout, self.frame_bytes_per_transition) if layout.is_packed else layout
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ class Row:
     def fits(self) -> str:
         """The best place that has room: ram, disk or nowhere."""
         return "ram" if self.fits_ram else "disk" if self.fits_disk else "nowhere"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one plain object."""
+        figures = {name: value for name, value in vars(self).items() if name != "layout"}
+        told = {name: getattr(self.layout, name) for name in ("label", "basis", "bytes_per_transition")}
+        return {**told, **figures, "fits": self.fits}
 
 
 @dataclass(frozen=True)
@@ -141,21 +148,7 @@ class MemoryPlan:
                 "disk_free_bytes": self.room.disk_bytes,
                 "disk_path": self.room.disk_path,
             },
-            "layouts": {
-                row.layout.name: {
-                    "label": row.layout.label,
-                    "basis": row.layout.basis,
-                    "bytes_per_transition": row.layout.bytes_per_transition,
-                    "total_bytes": row.total_bytes,
-                    "reserved_bytes": row.reserved_bytes,
-                    "fits": row.fits,
-                    "fits_ram": row.fits_ram,
-                    "fits_shm": row.fits_shm,
-                    "fits_disk": row.fits_disk,
-                    "largest_capacity_in_ram": row.largest_capacity_in_ram,
-                }
-                for row in self.rows
-            },
+            "layouts": {row.layout.name: row.to_json() for row in self.rows},
             "recommended": asdict(self.recommendation),
         }
 
@@ -199,7 +192,8 @@ def recommend(rows: tuple[Row, ...], *, env_flags: Sequence[str], capacity: int,
     needed = size(best.reserved_bytes)
 
     def command(capacity: int, *more: str) -> str:
-        codec = best.layout.own.codec_flags if best.layout.own else []
+        own = best.layout.own
+        codec = ["--replay.codec", own.codec] if own is not None and own.is_picture else []  # vectors have none
         return shlex.join(["redline", "train", *env_flags, "--replay.capacity", f"{capacity:_}", *codec, *more])
 
     if best.fits_ram:
@@ -222,7 +216,8 @@ def _frames_once(spec: EnvSpec, measured: Measured) -> Layout:
         f"{label}, {measured.codec}" if base.is_picture else label,
         "measured",
         ceil(measured.bytes_per_transition),
-        OwnLayout(base, measured.bytes_per_frame * measured.frames_per_transition),
+        base,
+        measured.bytes_per_frame * measured.frames_per_transition,
     )
 
 
@@ -237,3 +232,84 @@ def _row(layout: Layout, capacity: int, room: Room) -> Row:
         fits_disk=layout.fits_disk(capacity, room),
         largest_capacity_in_ram=layout.largest_capacity(room.ram_for_replay_bytes),
     )
+
+
+# The disk
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """What a run of `steps` steps will leave on disk."""
+
+    env: str
+    algorithm: str
+    steps: int
+    steps_per_s: float  # assumed: some files grow with time
+    record: str
+    has_values: bool
+    num_actions: int
+    cores: int
+    measured: MeasuredRecordings
+    checkpoints_bytes: int  # does not grow with the steps
+    replay_bytes: int
+    free_bytes: int
+    path: str
+
+    @property
+    def recordings_bytes(self) -> int:
+        """Recordings of all kept episodes."""
+        of_all, of_kept = (
+            estimate_bytes(
+                steps=self.steps,
+                num_actions=self.num_actions,
+                mean_length_steps=self.measured.mean_length_steps,
+                values=self.has_values,
+                record=record,
+            )
+            for record in ("all", self.record)
+        )
+        return ceil(self.measured.bytes_per_step * self.steps * of_kept / of_all)
+
+    @property
+    def rows_bytes(self) -> int:
+        """Rows of episodes, metrics and hardware; events are few."""
+        seconds = self.steps / self.steps_per_s
+        metrics = seconds / METRICS_INTERVAL_S * METRICS_ROW_BYTES
+        hardware = seconds * (HARDWARE_ROW_BYTES + CORE_BYTES * self.cores)  # one a second
+        return ceil(self.steps / self.measured.mean_length_steps * EPISODE_ROW_BYTES + metrics + hardware)
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything together."""
+        return self.recordings_bytes + self.checkpoints_bytes + self.replay_bytes + self.rows_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the disk has room for all of it."""
+        return self.total_bytes <= self.free_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as one plain object; bytes are integers."""
+        measured = self.measured
+        return {
+            "env": self.env,
+            "algorithm": self.algorithm,
+            "steps": self.steps,
+            "steps_per_s": self.steps_per_s,
+            "record": self.record,
+            "record_values": self.has_values,
+            "basis": "measured" if measured.is_measured else "computed",
+            "played_episodes": measured.num_episodes if measured.is_measured else 0,
+            "played_steps": measured.num_steps,
+            "mean_length_steps": measured.mean_length_steps,
+            "recordings_bytes_per_episode": ceil(measured.bytes_per_episode),
+            "recordings_bytes_per_step": measured.bytes_per_step,
+            "recordings_bytes": self.recordings_bytes,
+            "checkpoints_bytes": self.checkpoints_bytes,
+            "replay_bytes": self.replay_bytes,
+            "rows_bytes": self.rows_bytes,
+            "total_bytes": self.total_bytes,
+            "free_bytes": self.free_bytes,
+            "disk_path": self.path,
+            "fits": self.fits,
+        }

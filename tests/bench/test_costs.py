@@ -2,8 +2,8 @@
 
 import pytest
 
-from redline.bench.knockout.costs import ENV_AND_LEARNER, PARTS, bottleneck, cost_of, low_high, median_of, overlap
-from redline.bench.knockout.variants import VARIANTS
+from redline.bench.costs import ENV_AND_LEARNER, PARTS, bottleneck, cost_of, low_high, median_of, overlap
+from redline.bench.knockouts import VARIANTS
 
 # milliseconds per vector step; envs and learner hide 2 ms of each other
 QUIET = {
@@ -104,6 +104,5 @@ def test_four_rounds_are_too_few_for_a_verdict() -> None:
 
 def test_the_interval_of_a_median_leaves_out_few_rounds_at_either_end() -> None:
     found = median_of([float(value) for value in range(8)])  # P(at most one of 8 below) = 9 / 256, of two 37 / 256
-    assert (found.low, found.median, found.high) == (1.0, 3.5, 6.0)
-    lonely = median_of([7.0])
-    assert (lonely.low, lonely.median, lonely.high) == (7.0, 7.0, 7.0)
+    assert found == {"low": 1.0, "median": 3.5, "high": 6.0}
+    assert median_of([7.0]) == {"low": 7.0, "median": 7.0, "high": 7.0}

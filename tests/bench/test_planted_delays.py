@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from redline.bench.knockout import profiling
+from redline.bench import profiling
 from redline.cli.main import main
 from redline.runtime.building import build_trainer
 from redline.runtime.resolve import ResolvedJob

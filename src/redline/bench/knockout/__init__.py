@@ -1,1 +1,0 @@
-"""Knock-outs: a training measured again and again, each time with one part left out."""

@@ -1,1 +1,0 @@
-"""Plans: what a run will need, computed or measured before it starts."""
