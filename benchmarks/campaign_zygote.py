@@ -14,6 +14,7 @@ import sys
 import threading
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 LIMITS = {
@@ -46,8 +47,8 @@ def serve() -> None:
 
 def load() -> None:
     """Import every command, and what they import late."""
-    main = import_module("redline.cli.main")
-    for name in (*(f"redline.cli.{command}" for command in main.COMMANDS), *LATE_IMPORTS):
+    rooms = iter_modules(import_module("redline.cli").__path__)
+    for name in (*(f"redline.cli.{room.name}" for room in rooms), *LATE_IMPORTS):
         try:
             import_module(name)
         except ImportError as error:  # an extra that is not installed

@@ -53,10 +53,10 @@ def main():
     return 0
 
 program = types.ModuleType("redline.cli.main")
-program.main, program.COMMANDS = main, {}
+program.main = main
 sys.modules["redline.cli.main"] = program
 import campaign_zygote
-campaign_zygote.LATE_IMPORTS = ()
+campaign_zygote.load = lambda: None
 campaign_zygote.serve()
 """
 
