@@ -17,7 +17,7 @@ class AlteredError(DamagedError):
     """A file says something else than what Redline wrote into it."""
 
 
-class ForeignFileError(UserError):
+class ForeignFileError(UserError, OSError):
     """A link, a pipe or a folder stands where a run keeps a file: writing there would change something else."""
 
 

@@ -145,7 +145,10 @@ def open_own(path: Path, flags: int) -> int:
     check_own(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        descriptor = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+        try:
+            descriptor = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644, dir_fd=folder)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         try:
             _check_own(path, os.fstat(descriptor), os.fstat(folder), is_folder=False)  # no longer what it was?
         except ForeignFileError:
@@ -257,6 +260,8 @@ def explained(kind: type[UserError], path: Path, *, before: str = "", after: str
     """Turn an OSError into an error for the user, with its explanation between two texts."""
     try:
         yield
+    except ForeignFileError:
+        raise
     except OSError as error:
         raise kind(f"{before}{explain(error, path)}{after}") from error
 

@@ -224,7 +224,7 @@ def describe_ratio(gauges: Gauges) -> str:
 
 def _limit(gauges: Gauges) -> str:
     if gauges.remaining_s is None:
-        return "time left unknown"
+        return "time left unknown" if gauges.updates else "time left: known after the warm-up"
     return f"limit reached in {duration(gauges.remaining_s)}"
 
 

@@ -1,5 +1,6 @@
 """Entry point: finds the command, and turns an error that a user can mend into one line and an exit code."""
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from redline.cli.spinning import SHORT_SPIN, choose_spin
 from redline.cli.streams import guard_streams, output_error
 from redline.errors import UserError, unknown_name
 
+HELP = ("-h", "--help", "help")
 LONGEST_WORD = 300  # that is printed of what somebody typed; paths are shorter
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
 
@@ -84,13 +86,10 @@ def _run(args: Sequence[str]) -> int:
         for name, value in choose_spin(args).items():
             os.environ.setdefault(name, value)
     as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
-    if not args or args[0] in ("-h", "--help", "help"):
-        print(_help())
-        return DONE if args else BAD_INPUT
-    if args[0] in ("-V", "--version"):
-        print(f"redline {__version__}")
-        return DONE
     try:
+        if not args or args[0] in (*HELP, "-V", "--version"):
+            print(f"redline {__version__}" if args and args[0] not in HELP else _help())
+            return DONE if args else BAD_INPUT
         if args[0] not in COMMANDS:
             raise unknown_name("command", args[0], COMMANDS)
         if args[0] in ("train", "resume") and "torch" not in sys.modules and sys.stderr.isatty():
@@ -104,6 +103,24 @@ def _run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stdout = None  # its reader is gone: keep Python from flushing at exit
         return DONE
+    except (OSError, MemoryError, RuntimeError) as error:
+        if (shortage := _shortage(error)) is None:
+            raise
+        return refuse(shortage, as_json=as_json, code=FAILED)
+
+
+def _shortage(error: Exception) -> str | None:
+    """Say what the machine or a limit does not give, if that is what the error is about."""
+    if isinstance(error, MemoryError):
+        return "out of memory: free some, or use smaller settings"
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many open files: raise the limit with ulimit -n 1024"
+    if number == errno.EAGAIN or "can't start new thread" in str(error):
+        return "no more processes or threads are allowed: see ulimit -u and the pids limit of the container"
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EFBIG):
+        return f"{getattr(error, 'filename', None) or 'a file'}: {str(getattr(error, 'strerror', error)).lower()}"
+    return None
 
 
 def find_command(name: str) -> Callable[[Sequence[str]], int]:

@@ -124,6 +124,8 @@ def remove_files(out: Path) -> None:
             path.unlink()
     with suppress(OSError):  # the folder holds something else
         out.rmdir()
+        if out.parent == Path("monitor"):  # ours, unless other recordings are in it
+            out.parent.rmdir()
 
 
 def open_recording(flags: MonitorFlags, out: Path, pid: int, events: RecordWriter, *, is_new: bool) -> HardwareRecorder:

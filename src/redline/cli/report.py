@@ -59,12 +59,14 @@ def run(args: Sequence[str]) -> int:
             relation = relate([summary for _, summary in compared], left_out)
         page = build_page(pairs, relation, unix_s=time.time(), folder=flags.out.parent, progress=progress)
         text = page.html.encode()
-        write_file("--out", flags.out, [text])
+        pictures = [] if flags.png is None else write_pictures(flags.png, page)
+        num_episodes = None if flags.episodes is None else write_episodes(flags.episodes, runs)
+        write_file("--out", flags.out, [text])  # last: a page that is there says that all went well
         facts = {
             "out": flags.out,
             "bytes": len(text),
-            "episodes": None if flags.episodes is None else write_episodes(flags.episodes, runs),
-            "png": [] if flags.png is None else write_pictures(flags.png, page),
+            "episodes": num_episodes,
+            "png": pictures,
             "runs": [{"path": found.path, "problems": found.problems, **asdict(summary)} for found, summary in pairs],
             "relation": None if relation is None else asdict(relation),
         }

@@ -20,7 +20,7 @@ from redline.types import Array
 
 EPISODE = 2  # kind of block
 CHECK_EVERY_STEPS = 64
-MAX_ACTIONS = 64_000_000  # of one record; an episode can be as long as --env.max-episode-frames
+MAX_ACTIONS = 16_000_000  # of one record: weeks of play
 MAX_DESCRIPTION_BYTES = 64 * 1024
 MAX_VALUES_BYTES = 256 * 1024**2
 
@@ -58,7 +58,8 @@ class Trace:
     actions_from: int  # steps from the seeded reset to the first of `actions`
     actions: Array  # [seed_offset_steps + length_steps − actions_from]
     checks_from: int  # number of the first check: earlier ones were not made
-    checks: Array  # [C, 2] uint32: checksum of the frame, and of the rewards since the check before
+    checks: Array  # [C, 2] uint32: checksum of the frame, and of rewards and actions since the check before
+    checks_actions: bool = True  # False in recordings of older versions, whose checks are of the rewards alone
     values: Array | None = None  # [length_steps, A] float16: what the agent thought before each action, NaN: nothing
 
     @property
@@ -91,6 +92,7 @@ class Header(msgspec.Struct, frozen=True):
     checks_from: Count
     values_per_step: Count
     sizes: tuple[Count, Count, Count]  # bytes of actions, checks and values
+    checks_actions: bool = False
 
     @property
     def end_steps(self) -> int:
@@ -103,9 +105,10 @@ def frame_checksum(frame: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(frame).data)
 
 
-def reward_checksum(rewards: Array) -> int:
-    """Return the checksum of rewards [T], as float32."""
-    return zlib.crc32(np.ascontiguousarray(rewards, "<f4").data)
+def stretch_checksum(rewards: Array, actions: Array | None) -> int:
+    """Return the checksum of the rewards [T] and actions [T] of some steps; older recordings leave the actions out."""
+    checksum = zlib.crc32(np.ascontiguousarray(rewards, "<f4").data)
+    return checksum if actions is None else zlib.crc32(np.ascontiguousarray(actions, "<u4").data, checksum)
 
 
 def num_checks(length_steps: int) -> int:
@@ -135,6 +138,7 @@ def encode_trace(trace: Trace) -> bytes:
         "checks_from": trace.checks_from,
         "values_per_step": 0 if trace.values is None else trace.values.shape[1],
         "sizes": [len(part) for part in parts],
+        "checks_actions": trace.checks_actions,
     }
     text = json.dumps(meta, separators=(",", ":"), allow_nan=False).encode()
     return b"".join([_DESCRIPTION_LENGTH.pack(len(text)), text, *parts])
@@ -185,6 +189,7 @@ def decode_trace(payload: bytes) -> Trace:
         actions=np.frombuffer(actions, _ACTION_TYPES[header.action_bytes]),
         checks_from=header.checks_from,
         checks=np.frombuffer(parts[header.sizes[0] : values_at], "<u4").reshape(-1, 2),
+        checks_actions=header.checks_actions,
         values=values,
     )
 

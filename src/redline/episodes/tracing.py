@@ -9,7 +9,7 @@ import numpy as np
 
 from redline.envs.ledger import EpisodesUnderWay
 from redline.envs.vector import VectorEnv
-from redline.episodes.episode import CHECK_EVERY_STEPS, Trace, frame_checksum, reward_checksum
+from redline.episodes.episode import CHECK_EVERY_STEPS, Trace, frame_checksum, stretch_checksum
 from redline.errors import UserError
 from redline.types import Array, FloatArray, IntArray, VectorStep
 
@@ -129,7 +129,9 @@ class Tracer:
         number = -(-length // CHECK_EVERY_STEPS) - 1
         if number >= self._checks_from[lane]:
             rewards = self._rewards[lane, : length - number * CHECK_EVERY_STEPS]
-            self._checks[lane].append((frame_checksum(frame), reward_checksum(rewards)))
+            end = int(self._under_way.seed_offset_steps[lane]) + length
+            actions = self._env.actions_since_seed(lane, end - len(rewards), end)
+            self._checks[lane].append((frame_checksum(frame), stretch_checksum(rewards, actions)))
 
     def _trace(self, lane: int, *, is_truncated: bool) -> Trace:
         under_way = self._under_way

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.episodes.episode import CHECK_EVERY_STEPS, RecordingError, Trace, frame_checksum, reward_checksum
+from redline.episodes.episode import CHECK_EVERY_STEPS, RecordingError, Trace, frame_checksum, stretch_checksum
 from redline.episodes.library import Entry, Library, chains
 from redline.episodes.replaying import Replay, Replayed, RequestedStop
 from redline.episodes.setting import Setting
@@ -143,11 +143,12 @@ def _compare(trace: Trace, actions: Sequence[int], play: Callable[[int], Replaye
             return f"{end} at step {number:,}, recorded were {trace.length_steps:,}"
         check = (number - 1) // CHECK_EVERY_STEPS - trace.checks_from
         if check >= 0 and (place == CHECK_EVERY_STEPS - 1 or step.ended):
-            frame_crc32, reward_crc32 = trace.checks[check].tolist()
+            frame_crc32, stretch_crc32 = trace.checks[check].tolist()
+            taken = np.array(actions[number - place - 1 : number]) if trace.checks_actions else None
             if frame_crc32 != frame_checksum(step.frame):
                 return f"the observation at step {number:,} differs"
-            if reward_crc32 != reward_checksum(rewards[: place + 1]):
-                return f"a reward within the {place + 1} steps up to step {number:,} differs"
+            if stretch_crc32 != stretch_checksum(rewards[: place + 1], taken):
+                return f"a reward or an action within the {place + 1} steps up to step {number:,} differs"
     if trace.is_truncated == step.terminated:
         return "it was cut by a limit" if not step.terminated else "it was not cut by a limit"
     if total != trace.total_reward:

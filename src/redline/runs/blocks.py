@@ -226,5 +226,5 @@ def cut_blocks_after(path: Path, steps: int) -> int:
 
 
 def _blocks_if_any(path: Path) -> Iterator[Block]:
-    if path.exists():
+    if path.is_file():
         yield from (found for found in iterate_blocks(path) if isinstance(found, Block))

@@ -144,10 +144,14 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def check_layout(run: Path) -> None:
     """Refuse a run in which links, pipes or folders stand in place of its files: nothing outside it is written to."""
     names = [f"{name}{lost}.jsonl" for name in RECORDS for lost in ("", ".lost")]
-    for folder in (CHECKPOINTS, REPLAY, str(RECORDINGS.parent), "tensorboard"):
+    for folder in (CHECKPOINTS, REPLAY, "tensorboard"):
         check_own(run / folder, is_folder=True)
-    for file in (RUN_JSON, LOCK_NAME, *names, str(RECORDINGS), str(lost_recordings(RECORDINGS))):
+    for file in (RUN_JSON, LOCK_NAME, *names):
         check_own(run / file)
+    # a run goes on without recordings if something else stands there, unless it leads elsewhere
+    for path in (RECORDINGS.parent, RECORDINGS, lost_recordings(RECORDINGS)):
+        if (run / path).is_symlink() or ((run / path).is_file() and path.suffix):
+            check_own(run / path)
 
 
 class RunDirectory:

@@ -29,6 +29,7 @@ from redline.runtime.config import Job, flag_of, to_settings
 from redline.runtime.counters import Counters, Scores, counters_from_json
 from redline.runtime.gauges import Display
 from redline.runtime.loop import Every
+from redline.runtime.processes.process_pool import check_room
 from redline.runtime.processes.shared_parts import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
 from redline.runtime.resolve import ResolvedJob, carry_over, resolve_job
@@ -86,6 +87,7 @@ def start_run(
 def _build(resolved: ResolvedJob, *, env_seed: int, sets_process: bool, on_error: ExitStack) -> Trainer | None:
     """Return the trainer of an inline run; for an async run, check the room that its processes need."""
     if resolved.job.topology == "async":
+        check_room(actors=resolved.job.actors, learner_threads=resolved.job.learner.threads)
         check_memory(resolved)
         check_rings(resolved.job, resolved.spec)
         return None

@@ -201,8 +201,8 @@ class Loop:
         total_steps = limits.total_steps(frames_per_step=self.trainer.spec.frames_per_step)
         if total_steps is not None and counters.steps >= total_steps:
             return 1.0, 0.0
-        if total_steps is not None and steps_per_s > 0:
-            options.append(((total_steps - counters.steps) / steps_per_s, counters.steps / total_steps))
+        if total_steps is not None and (rate := self._learning_speed(steps_per_s)):
+            options.append(((total_steps - counters.steps) / rate, counters.steps / total_steps))
         if limits.max_minutes is not None:
             invocation_s, total_s = time.monotonic() - self._started_s, limits.max_minutes * 60
             options.append((total_s - invocation_s, invocation_s / total_s))
@@ -210,9 +210,16 @@ class Loop:
             left = limits.max_episodes - counters.episodes
             options.append((left * counters.time_s / counters.episodes, counters.episodes / limits.max_episodes))
         if not options:
-            return None, None
+            return (None if total_steps is None else counters.steps / total_steps), None
         remaining_s, progress = min(options)
         return min(progress, 1.0), max(remaining_s, 0.0)
+
+    def _learning_speed(self, steps_per_s: float) -> float | None:
+        """Return the steps per second to expect: none in the warm-up, which is many times faster than learning."""
+        counters = self.trainer.counters
+        if counters.time_s - counters.warmup_time_s < RATE_WINDOW_S:  # the newest rate is in part of the warm-up
+            return counters.learning_steps_per_s
+        return steps_per_s
 
 
 def busy_shares(spent_s: Mapping[str, float], waited_s: Mapping[str, float], *, seconds: float) -> dict[str, float]:

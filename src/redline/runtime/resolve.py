@@ -76,7 +76,9 @@ def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
 
 
 def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[Limits, list[Adjustment]]:
-    """Round the limits up to whole vector steps: all envs step together."""
+    """Round the limits up to whole vector steps where all envs step together: not those of several actors."""
+    if job.topology == "async":
+        return job.limits, []
     adjustments, changes = [], {}
     for name, per_step in (("max_steps", 1), ("max_frames", frames_per_step)):
         asked = getattr(job.limits, name)

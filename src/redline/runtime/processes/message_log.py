@@ -41,6 +41,7 @@ class RoleReadings:
         self._pool = pool
         self._marks = deque([_mark(pool.status)])
         self._usages: dict[int, ProcessUsage] = {}
+        self._helpers: dict[int, ProcessUsage] = {}
         self._own = ProcessUsage()
         self._newest: tuple[RoleGauges, ...] = ()
 
@@ -65,6 +66,12 @@ class RoleReadings:
         )
         self._newest = (supervisor, *(self._role(member, self._marks[0], now) for member in members))
         return self._newest
+
+    def helpers_rss_bytes(self) -> int:
+        """Return the memory of the processes that Python starts beside those of the run."""
+        pids = self._pool.helper_pids()
+        self._helpers = {pid: self._helpers.get(pid) or ProcessUsage(pid) for pid in pids}
+        return sum(usage.rss_bytes for helper in self._helpers.values() if (usage := helper.sample()) is not None)
 
     def _role(self, member: Member, before: _Mark, now: _Mark) -> RoleGauges:
         seconds = max(now.time_s - before.time_s, 1e-9)
@@ -171,7 +178,7 @@ class MessageLog:
             roles=roles,
             actor_weights_age_updates=fmean(ages) if ages else 0.0,
             cpu_percent=sum(role.cpu_percent or 0.0 for role in roles),
-            rss_bytes=sum(role.rss_bytes or 0 for role in roles),
+            rss_bytes=sum(role.rss_bytes or 0 for role in roles) + self._readings.helpers_rss_bytes(),
         )
         self.log.display.show(self.gauges)
 

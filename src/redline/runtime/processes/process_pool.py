@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import signal
 import threading
 import time
@@ -25,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from redline.errors import UserError
 from redline.jsonl import as_json_value
 from redline.runtime.processes.shared_status import LEARNER, STARTING_S, SharedStatus
 
@@ -44,6 +46,34 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 Message = dict[str, Any]
 
 server_pid: int | None = None  # of the fork server
+
+
+def check_room(*, actors: int, learner_threads: int) -> None:
+    """Refuse a run whose processes would need more descriptors or threads than the limits allow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 48 + 8 * actors  # the supervisor's, measured
+    if soft < needed:
+        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < needed:
+            raise UserError(f"{actors} actors need {needed} open files, {hard} are allowed: ulimit -n {needed}")
+    threads = 12 + 3 * actors + learner_threads
+    if (left := _pids_left()) is not None and left < threads:
+        raise UserError(
+            f"{actors} actors need about {threads} processes and threads, the pids limit leaves {left}: "
+            "use --topology inline, or raise the limit of the container"
+        )
+
+
+def _pids_left() -> int | None:
+    """Return how many processes and threads the control group still allows; None if it has no limit."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            number, controllers, place = line.split(":", 2)
+            if number == "0" or "pids" in controllers.split(","):
+                folder = Path("/sys/fs/cgroup", controllers and "pids", place.lstrip("/"))
+                return int((folder / "pids.max").read_text()) - int((folder / "pids.current").read_text())
+    return None
 
 
 class Outbox:
@@ -145,12 +175,19 @@ class ProcessPool:
             target=run_child, args=(f"redline-{name}", inbox.outbox, work), name=name, daemon=True
         )
         self._end_stopped_server()
-        resource_tracker.ensure_running()  # it would unblock the signals again
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            process.start()  # the first one also starts the fork server, which ignores them and unblocks
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            resource_tracker.ensure_running()  # it would unblock the signals again
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+            try:
+                process.start()  # the first one also starts the fork server, which ignores them and unblocks
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except (OSError, EOFError) as error:  # the fork server ends where it can't fork
+            why = str(error.strerror).lower() if isinstance(error, OSError) else "no more processes are allowed"
+            raise UserError(
+                f"the {name} can't be started: {why}; --topology inline needs no more processes, "
+                "ulimit -a and the pids limit of the container show what is allowed"
+            ) from error
         inbox.outbox.close()
         self.members[name] = Member(name, slot, process, inbox, restarts)
         return self.members[name]
@@ -196,6 +233,12 @@ class ProcessPool:
             why, was_killed = _describe_exit(code), code < 0 or code == SERVER_LOST
         messages = self.end(member)
         return Loss(member, why, messages, member.errors[0] if member.errors else None, was_killed)
+
+    def helper_pids(self) -> set[int]:
+        """Return the processes beside those of the run: the fork server, and multiprocessing's resource tracker."""
+        parents = {_parent_of(member.pid) for member in self.members.values()}
+        tracker = getattr(resource_tracker, "_resource_tracker", None)
+        return {pid for pid in (*parents, getattr(tracker, "_pid", None)) if pid is not None} - {os.getpid()}
 
     def _end_stopped_server(self, *, after_s: float = 0.0) -> None:
         """Kill a suspended fork server: it could start no process, and report no exit."""
