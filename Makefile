@@ -1,7 +1,9 @@
-# make setup | train | test | test-browser | test-slow | bench; ARGS passes flags on, EXTRAS=bench adds the peers we measure against
+# make setup | train | test | test-browser | test-slow | campaign | bench; ARGS passes flags on, EXTRAS=bench adds the peers we measure against
 PYTHON ?= python3
 EXTRAS ?=
 ARGS ?=
+MINUTES ?= 60
+SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 PONG := --recipe pong
@@ -12,7 +14,7 @@ COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
 STAMP := $(VENV)/.installed-$(subst $(COMMA),-,$(INSTALL))
 
-.PHONY: setup train test check unit-parts unit-runs test-browser test-slow format bench chromium
+.PHONY: setup train test check unit-parts unit-runs test-browser test-slow campaign format bench chromium
 
 setup: $(STAMP)
 
@@ -57,6 +59,10 @@ chromium:
 
 test-slow: setup
 	$(BIN)/pytest -m slow --timeout 3600 $(ARGS)
+
+# goes on where the last one of this seed and version ended
+campaign: setup
+	$(BIN)/python benchmarks/campaign.py --minutes $(MINUTES) --seed $(SEED) --rows campaign-$(SEED).jsonl $(ARGS)
 
 format: setup
 	$(BIN)/ruff format src tests benchmarks

@@ -1,0 +1,225 @@
+"""Signals to random processes of a command at random moments; afterwards it is resumed and compared."""
+
+import random
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from campaign_oracles import BAD_INPUT, DONE, FAILED, RESUMABLE, Fault, judge
+from campaign_place import Place
+from campaign_process import Order, Outcome, Running, wait_for
+from campaign_truth import judge_episodes, newest_checkpoint, weights_digest
+from campaign_workshop import ASYNC, SMALL_DQN, SMALL_PPO, STUDY, Subject, Workshop
+
+# long enough to be struck, with checkpoints all the time
+OFTEN = ("--checkpoint-minutes", "0.003")
+SUBJECTS = {
+    "dqn": (*SMALL_DQN, *OFTEN, "--max-steps", "3000"),
+    "ppo": (*SMALL_PPO, *OFTEN, "--max-steps", "6144"),
+    "async": (*SMALL_DQN, *ASYNC, *OFTEN, "--max-steps", "100000"),
+    "recording": (),
+    "study": STUDY,
+}
+CHOICES = ("dqn", "dqn", "dqn", "ppo", "ppo", "async", "async", "async", "recording", "study")
+SIGNALS = (
+    "SIGKILL",
+    "SIGKILL",
+    "SIGKILL",
+    "SIGTERM",
+    "SIGINT",
+    "SIGHUP",
+    "SIGSTOP",
+    "SIGQUIT",
+    "SIGTERM twice",
+    "SIGINT twice",
+)
+MOMENTS = ("starting", "training", "training", "saving", "resuming")
+EXACT = ("dqn", "ppo")
+NUM_ENVS = 4
+FURTHER_STEPS = 400  # that an async run goes on after it was struck
+STARTING_S, TRAINING_S, RESUMING_S, PAUSE_S = 1.5, 2.0, 1.0, 2.0
+SAVING_WITHIN_S, BEGIN_WITHIN_S = 5.0, 60.0
+GO_ON_S = 4.0  # that a run which survived goes on before it is asked to end
+END_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One signal to one process of one command."""
+
+    subject: str
+    signal: str
+    moment: str
+    is_any_process: bool  # else the command's own
+    seed: str
+
+    def row(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        who = "any process" if self.is_any_process else "the command"
+        return {"subject": self.subject, "signal": self.signal, "moment": self.moment, "to": who}
+
+
+def draw_strike(_: Workshop, *, seed: int, index: int) -> Strike:
+    """Return strike number `index` of a seed."""
+    rng = random.Random(f"{seed}:kill:{index}")  # noqa: S311  not for secrets
+    return Strike(rng.choice(CHOICES), rng.choice(SIGNALS), rng.choice(MOMENTS), rng.random() < 0.6, f"{seed}:{index}")
+
+
+def reference_of(workshop: Workshop, name: str) -> Subject:
+    """Return the undisturbed run, made once."""
+    return workshop.reference(f"whole-{name}", SUBJECTS[name])
+
+
+def run_strike(strike: Strike, workshop: Workshop, place: Place) -> list[Fault]:
+    """Start the command, strike, see it end, resume it and compare."""
+    rng = random.Random(strike.seed)  # noqa: S311
+    begun = workshop.zygote.start(Order(_command(strike.subject), limit_s=END_LIMIT_S), place)
+    is_early = strike.moment == "starting" or not _wait_for_moment(strike, begun, place, rng)
+    if is_early:
+        begun.has_ended(rng.uniform(0.0, STARTING_S))
+    if strike.moment == "resuming" and not is_early:
+        begun.send(signal.SIGKILL)
+        faults = judge(begun.finish(), allowed=(-signal.SIGKILL,))
+        begun = workshop.zygote.start(Order(_resume(strike.subject, place), limit_s=END_LIMIT_S), place)
+        begun.has_ended(rng.uniform(0.0, RESUMING_S))
+    else:
+        faults = []
+    struck = _strike(strike, begun, workshop, rng)
+    if struck is not None and not begun.has_ended(GO_ON_S):
+        begun.send(signal.SIGTERM)
+    outcome = begun.finish()
+    faults += judge(outcome, allowed=_allowed(strike))
+    faults += _judge_code(strike, outcome)
+    if not faults and strike.subject != "recording":
+        faults += _resume_and_compare(strike, outcome, workshop, place)
+    if changed := place.changes(place.outside):
+        faults.append(Fault("outside", f"{strike.subject}: {', '.join(changed)}"))
+    return faults
+
+
+def _command(subject: str) -> tuple[str, ...]:
+    if subject == "recording":
+        return ("monitor", "--out", "run", "--hz", "20", "--", sys.executable, "-c", "import time; time.sleep(3)")
+    if subject == "study":
+        return ("tune", *STUDY, "--study", "study", "--json")
+    return ("train", *SUBJECTS[subject], "--log-dir", "runs", "--json")
+
+
+def _resume(subject: str, place: Place) -> tuple[str, ...]:
+    if subject == "recording":
+        return _command(subject)
+    return (
+        ("tune", "--resume", "study", "--json")
+        if subject == "study"
+        else ("resume", "runs", "--checkpoint-minutes", "5", "--json")
+    )
+
+
+def find_run(place: Place) -> Path | None:
+    """Return the run directory, None before there is one."""
+    runs = sorted(place.cwd.glob("runs/*/*/*/run.json"))
+    return runs[0].parent if runs else None
+
+
+def _wait_for_moment(strike: Strike, running: Running, place: Place, rng: random.Random) -> bool:
+    """Wait until training has begun, and then for a random time or for the next checkpoint."""
+    if strike.subject in ("recording", "study"):
+        running.has_ended(rng.uniform(0.0, 3.0))
+        return True
+    if not wait_for(lambda: _has_begun(place), running, BEGIN_WITHIN_S):
+        return False
+    if strike.moment == "saving":
+        wait_for(lambda: _is_saving(place), running, SAVING_WITHIN_S, poll_s=0.0005)
+        time.sleep(rng.uniform(0.0, 0.01))
+    else:
+        running.has_ended(rng.uniform(0.0, TRAINING_S))
+    return True
+
+
+def _has_begun(place: Place) -> bool:
+    run = find_run(place)
+    return run is not None and newest_checkpoint(run) >= 0
+
+
+def _is_saving(place: Place) -> bool:
+    run = find_run(place)
+    return run is not None and any((run / "checkpoints").glob(".*"))
+
+
+def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Random) -> int | None:
+    """Send the signal; return the pid that got it, None if the command has ended."""
+    if running.has_ended():
+        return None
+    others = sorted(set(workshop.zygote.others()) - {running.pid})
+    pid = rng.choice(others) if strike.is_any_process and others else running.pid
+    name, _, is_twice = strike.signal.partition(" ")
+    number = signal.Signals[name]
+    running.send(number, pid)
+    if is_twice:
+        time.sleep(rng.uniform(0.0, 0.3))
+        running.send(number, pid)
+    if number is signal.SIGSTOP:
+        time.sleep(rng.uniform(0.1, PAUSE_S))
+        running.send(signal.SIGCONT, pid)
+    return pid
+
+
+def _allowed(strike: Strike) -> set[int]:
+    """Return the exit codes besides the usual four: of the signals that nobody can or has to catch."""
+    allowed = {-signal.SIGQUIT} if strike.signal == "SIGQUIT" else set()
+    if strike.signal == "SIGKILL":
+        allowed.add(-signal.SIGKILL)
+    if strike.subject == "recording":
+        allowed |= {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129, 137, 128 + signal.SIGQUIT}
+    return allowed
+
+
+def _judge_code(strike: Strike, outcome: Outcome) -> list[Fault]:
+    """A run that is told to stop says by its exit code that it can be resumed."""
+    if strike.is_any_process or strike.subject in ("recording",) or strike.signal not in ("SIGTERM", "SIGHUP"):
+        return []
+    if outcome.code in (DONE, RESUMABLE):
+        return []
+    return [Fault("exit code", f"{strike.signal} while {strike.moment}: {strike.subject} ended with {outcome.code}")]
+
+
+def _resume_and_compare(strike: Strike, before: Outcome, workshop: Workshop, place: Place) -> list[Fault]:
+    run = find_run(place)
+    if strike.subject == "study":
+        if not (place.cwd / "study").exists():
+            return []
+        return judge(workshop.zygote.run(Order(_resume("study", place), limit_s=120.0, ask_after_s=60.0), place))
+    if run is None:
+        return []
+    saved = newest_checkpoint(run)
+    further = () if strike.subject in EXACT else ("--max-steps", str(max(saved, 0) + FURTHER_STEPS))
+    outcome = workshop.zygote.run(Order((*_resume(strike.subject, place), *further), limit_s=120.0), place)
+    faults = judge(outcome)
+    if saved < 0:
+        return (
+            faults
+            if outcome.code in (BAD_INPUT, FAILED)
+            else [*faults, Fault("lost run", "resumed without a checkpoint")]
+        )
+    if outcome.code != DONE:
+        why = outcome.err.strip().splitlines()[-1:] or [""]
+        return [
+            *faults,
+            Fault(
+                "lost run", f"{strike.subject}: resume ended with {outcome.code} after {before.code}: {why[0][:160]}"
+            ),
+        ]
+    faults += judge_episodes(run, num_envs=NUM_ENVS if strike.subject in EXACT else None)
+    if strike.subject in EXACT:
+        reference = reference_of(workshop, strike.subject)
+        if weights_digest(run, reference.further_steps) != reference.weights:
+            faults.append(Fault("weights", f"{strike.subject}: other weights than those of the undisturbed run"))
+    return faults
+
+
+def size_of(strike: Strike) -> int:
+    """Return how large a case is: signals to the command itself are simpler than those to others."""
+    return len(strike.subject) + 20 * strike.is_any_process + 10 * MOMENTS.index(strike.moment)

@@ -1,0 +1,107 @@
+"""A process that has imported Redline and runs its commands in forks of itself: a command costs milliseconds.
+
+Orders come as lines of JSON on stdin. Each is answered by the pid of the fork, and by its exit code when it has ended.
+"""
+
+import atexit
+import faulthandler
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+LIMITS = {
+    "memory": resource.RLIMIT_AS,
+    "descriptors": resource.RLIMIT_NOFILE,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "core": resource.RLIMIT_CORE,
+}
+CLOSED = "closed"  # in place of the file for stdout
+UNFLUSHED = 120  # Python's exit code if the last output can't be written
+# loaded by commands only when they are needed
+LATE_IMPORTS = ("torch.utils.tensorboard", "gymnasium.envs.classic_control", "matplotlib.pyplot", "optuna", "av")
+
+
+def serve() -> None:
+    """Obey orders until stdin ends."""
+    load()
+    gc.freeze()  # forks share what is loaded
+    with os.fdopen(os.dup(0), encoding="utf-8") as orders:
+        answer({"ready": os.getpid()})
+        while line := orders.readline():
+            order: dict[str, Any] = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                leave(order)
+            answer({"pid": pid})
+            _, status, usage = os.wait4(pid, 0)
+            answer({"code": os.waitstatus_to_exitcode(status), "peak_bytes": usage.ru_maxrss * 1024})
+
+
+def load() -> None:
+    """Import every command, and what they import late."""
+    rooms = iter_modules(import_module("redline.cli").__path__)
+    for name in (*(f"redline.cli.{room.name}" for room in rooms), *LATE_IMPORTS):
+        try:
+            import_module(name)
+        except ImportError as error:  # an extra that is not installed
+            print(f"{name}: {error}", file=sys.stderr)
+
+
+def answer(fact: dict[str, int]) -> None:
+    """Tell the campaign."""
+    os.write(1, json.dumps(fact).encode() + b"\n")
+
+
+def obey(order: dict[str, Any]) -> int:
+    """Become the command: its folder, environment, limits and streams; return its exit code."""
+    os.setsid()
+    os.environ.update(order["environ"])
+    os.chdir(order["cwd"])
+    for group in order["cgroups"]:
+        (Path(group) / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, path in ((1, order["out"]), (2, order["err"])):
+        if path == CLOSED:
+            os.close(number)
+            sys.stdout = None  # as Python starts with a closed descriptor
+        else:
+            os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
+    faulthandler.register(signal.SIGUSR2, file=2)  # where it hangs
+    for name, value in order["limits"].items():
+        resource.setrlimit(LIMITS[name], (value, value))
+    sys.argv = ["redline", *order["argv"]]
+    code: int = import_module("redline.cli.main").main()  # as the console script does
+    return code
+
+
+def leave(order: dict[str, Any]) -> None:
+    """Obey, and end as Python ends, but without taking apart what was loaded: that costs most of a second."""
+    code: object = 1
+    try:
+        code = obey(order)
+    except SystemExit as wanted:
+        code = wanted.code
+    except BaseException:  # Python would print it too
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except OSError as error:
+        os.write(2, f"Exception ignored in the last flush: {error}\n".encode())
+        code = UNFLUSHED
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+if __name__ == "__main__":
+    serve()
