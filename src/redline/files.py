@@ -252,6 +252,9 @@ def explain(error: OSError, path: Path) -> str:
     if error.errno not in FULL:
         return reason
     mount = mount_point(path)
+    facts = os.statvfs(mount)
+    if facts.f_files and not facts.f_favail:
+        return f"{reason}; {mount} can hold no more files: remove some or use another --log-dir"
     return f"{reason}; {mount} has {free_bytes(mount) / 1e6:,.1f} MB free: make room or use another --log-dir"
 
 

@@ -134,6 +134,8 @@ def test_ctrl_c_ends_the_recording_of_a_process_and_not_the_process(tmp_path: Pa
         (["--pid", "1", "--", "true"], "not both"),
         (["--pid", "4194305"], "there is no process 4194305"),
         (["--pid", "-5"], "there is no process -5"),
+        (["--pid", "0"], "there is no process 0"),
+        (["--", "/nowhere"], "/nowhere can't be run"),
         (["--hz", "50", "--", "true"], "hz is 50: use 0.05 to 20"),
         (["--out", "/proc/nothing", "--", "true"], "use another --out"),
         (["--", "no-such-program"], "no-such-program can't be run"),
@@ -151,6 +153,7 @@ def test_bad_input_is_one_line(
     assert said in shown.err
     assert len(shown.err.splitlines()) == 1
     assert shown.out == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_holds_a_recording_is_refused(tmp_path: Path, capfd: Any) -> None:

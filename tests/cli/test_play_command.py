@@ -225,6 +225,30 @@ def test_one_other_action_is_found(pong: Path, copy: Callable[[Path], Path], ans
     assert "episode 1 (actor, lane" in capsys.readouterr().out
 
 
+def test_a_single_action_that_changes_nothing_else_is_found(
+    pong: Path, copy: Callable[[Path], Path], answer: Answer
+) -> None:
+    run = copy(pong)
+
+    def same_effect(trace: Trace) -> Trace:
+        actions = trace.actions.copy()
+        actions[-1] = {2: 4, 4: 2, 3: 5, 5: 3, 0: 1, 1: 0}[int(actions[-1])]  # with and without fire
+        return dataclasses.replace(trace, actions=actions)
+
+    rewrite(run, same_effect, place=0)
+    (wrong,) = answer(run, "--verify", code=FAILED)["mismatches"][:1]
+    assert "differs" in wrong["what"]
+
+
+def test_a_forged_return_blames_no_other_episode(pong: Path, copy: Callable[[Path], Path], answer: Answer) -> None:
+    run = copy(pong)
+    rewrite(run, lambda trace: dataclasses.replace(trace, total_reward=trace.total_reward + 5.0), place=0)
+    found = answer(run, "--verify", code=FAILED)
+    assert [wrong["id"] for wrong in found["mismatches"]] == ["1"]
+    assert "its return is" in found["mismatches"][0]["what"]
+    assert found["verified"] == found["episodes"] - 1
+
+
 def test_another_emulator_or_rom_is_said_plainly(
     pong: Path, copy: Callable[[Path], Path], answer: Answer, capsys: Output
 ) -> None:

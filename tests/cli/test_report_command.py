@@ -132,6 +132,13 @@ def test_every_chart_becomes_a_picture(tmp_path: Path, capsys: Output) -> None:
         assert picture.size[0] == 860
 
 
+def test_pictures_that_fail_leave_no_page(tmp_path: Path, small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(900_000))
+    page = tmp_path / "page.html"
+    assert main(["report", str(make_run(tmp_path / "run")), "--out", str(page), "--png", str(small_disk / "png")]) == 2
+    assert not page.exists()
+
+
 def test_episodes_are_written_with_their_hardware(tmp_path: Path, capsys: Output) -> None:
     rows = tmp_path / "episodes.jsonl"
     found = report(capsys, make_run(tmp_path / "run"), "--out", tmp_path / "page.html", "--episodes", rows)

@@ -116,9 +116,23 @@ def test_the_machine_is_read_where_the_run_is(tmp_path: Path) -> None:
     assert gauges.rss_bytes > 1_000_000
 
 
+def test_the_warm_up_tells_nothing_of_the_time_that_is_left() -> None:
+    trainer = Trainer(max_steps=10_000)
+    loop = loop_of(trainer)
+    trainer.go_on(1.0, steps=1_000)
+    trainer.counters.warmup_time_s, trainer.counters.warmup_steps = 1.0, 1_000
+    gauges = loop.read()
+    assert (gauges.progress, gauges.remaining_s) == (0.1, None)
+    trainer.counters.updates = 100
+    trainer.go_on(5.0, steps=500)  # ten times as slow, by which the rest is judged at once
+    gauges = loop.read()
+    assert (gauges.progress, gauges.remaining_s) == (0.15, 85.0)
+
+
 def test_the_nearest_limit_tells_what_is_left() -> None:
     trainer = Trainer(max_steps=10_000, max_episodes=100)
     loop = loop_of(trainer)
+    trainer.counters.updates = 1
     trainer.go_on(10.0, steps=1_000)
     trainer.counters.episodes = 50
     gauges = loop.read()

@@ -50,6 +50,13 @@ def test_nothing_is_left_open() -> None:
     assert trained("--topology", "async", "--evaluator.every-minutes", "0").evaluator.every_minutes == 0.0
 
 
+def test_limits_of_several_actors_are_not_rounded_so_a_resume_keeps_them() -> None:
+    job = replace(trained("--topology", "async"), limits=Limits(max_steps=10_000, max_frames=20_001))
+    for steps in (0, 3, 1_001):
+        resolved = resolve_job(job, steps=steps)
+        assert resolved.job.limits == job.limits
+
+
 def test_what_is_settled_stays_as_it_is() -> None:
     for flags in ((), ("--topology", "async", "--actors", "2"), ("--topology", "async", "--pacing", "lockstep")):
         assert resolve_job(trained(*flags)).job == trained(*flags)

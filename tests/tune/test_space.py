@@ -104,6 +104,13 @@ def test_bad_spaces_get_one_line_that_names_file_and_key(text: str, said: str) -
     assert "\n" not in str(refusal.value)
 
 
+def test_a_file_with_thousands_of_tables_inside_each_other_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a." * 3_000 + "b = 1\n")
+    with pytest.raises(UserError, match=r"tables inside each other|is not TOML"):
+        read_toml(path, "space")
+
+
 def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
     path = tmp_path / "space.toml"
     with pytest.raises(UserError, match="can't be read"):

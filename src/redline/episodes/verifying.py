@@ -111,27 +111,32 @@ def verify_line(
 
     judged = {entry.index for entry in group}
     verdicts: list[Verdict] = []
-    mismatch: str | None = None
+    lasting: str | None = None  # since then the replay is no longer where the recordings are
     replay.begin(line[0].header.seed)
     for entry in line:
-        if mismatch is None:
+        mismatch = None if lasting is None else f"after an episode that differs: {lasting}"
+        if lasting is None:
             try:
                 trace = library.load(entry)
                 before, own = np.split(trace.actions, [trace.seed_offset_steps - trace.actions_from])
                 for action in before.tolist():
                     play(action)
-                mismatch = _compare(trace, own.tolist(), play)
-            except (RecordingError, UserError) as error:
+                mismatch = lasting = _compare(trace, own.tolist(), play)
+            except _WrongTotalError as error:
                 mismatch = str(error)
+            except (RecordingError, UserError) as error:
+                mismatch = lasting = str(error)
         if entry.index in judged:
             verdicts.append(Verdict(entry, mismatch))
-        if mismatch is not None and not mismatch.startswith("after "):
-            mismatch = f"after an episode that differs: {mismatch}"
     return verdicts
 
 
+class _WrongTotalError(Exception):
+    """All steps agree, but not what the recording says of them as a whole: episodes that follow are not concerned."""
+
+
 def _compare(trace: Trace, actions: Sequence[int], play: Callable[[int], Replayed]) -> str | None:
-    """Play an episode and return the first difference."""
+    """Play an episode and return the first difference between its steps; raise _WrongTotalError if only its sum is."""
     total, rewards = 0.0, np.zeros(CHECK_EVERY_STEPS, np.float32)
     for number, action in enumerate(actions, start=1):
         step = play(action)
@@ -150,7 +155,7 @@ def _compare(trace: Trace, actions: Sequence[int], play: Callable[[int], Replaye
             if stretch_crc32 != stretch_checksum(rewards[: place + 1], taken):
                 return f"a reward or an action within the {place + 1} steps up to step {number:,} differs"
     if trace.is_truncated == step.terminated:
-        return "it was cut by a limit" if not step.terminated else "it was not cut by a limit"
+        raise _WrongTotalError(f"it was {'not ' if step.terminated else ''}cut by a limit")
     if total != trace.total_reward:
-        return f"its return is {total:g}, recorded was {trace.total_reward:g}"
+        raise _WrongTotalError(f"its return is {total:g}, recorded was {trace.total_reward:g}")
     return None

@@ -12,16 +12,26 @@ from redline.files import explain, read_bounded, replace_file
 from redline.jsonl import plain_text
 
 MAX_BYTES = 1_000_000
+MAX_TABLES = 32
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Read a TOML file; `what` names it in the line that says what is wrong with it."""
     try:
-        return tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, follow_links=True).decode())
+        content = tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, follow_links=True).decode())
     except OSError as error:
         raise UserError(f"{what} {path} can't be read: {(error.strerror or str(error)).lower()}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{what} {path} is not TOML: {plain_text(error)}") from None
+    if _is_deeper(content, MAX_TABLES):
+        raise UserError(f"{what} {path} has more than {MAX_TABLES} tables inside each other: is it the right file?")
+    return content
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Tell whether tables and lists lie inside each other more than so many times."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deeper(item, levels - 1) for item in items)
 
 
 def canonical_key(key: str) -> str:

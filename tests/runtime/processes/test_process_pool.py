@@ -23,7 +23,7 @@ from child_work import PATIENCE_S, look_until
 from redline.errors import UserError
 from redline.runtime.config import Job
 from redline.runtime.processes import process_pool as pool_module
-from redline.runtime.processes.process_pool import PRELOAD, Loss, Member, Message, Outbox, ProcessPool
+from redline.runtime.processes.process_pool import PRELOAD, Loss, Member, Message, Outbox, ProcessPool, check_room
 from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, SharedStatus
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -379,3 +379,30 @@ def test_a_fork_server_that_is_stopped_is_ended_with_all_that_it_forked_and_anot
     assert all(loss.was_killed for loss in losses)
     look_until(lambda: not any(is_there(member.pid) for member in members))
     assert psutil.Process(start_living(pool).pid).ppid() != server
+
+
+FEW_DESCRIPTORS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, int(sys.argv[1])))
+from redline.errors import UserError
+from redline.runtime.processes.process_pool import check_room
+try:
+    check_room(actors=2, learner_threads=1)
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("allowed", "said"), [(32, "2 actors need 64 open files, 32 are allowed: ulimit -n 64"), (256, "64")]
+)
+def test_descriptors_are_asked_for_before_anything_starts(allowed: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS, str(allowed)], check=True, capture_output=True)
+    assert done.stdout.decode().strip() == said
+
+
+def test_a_pids_limit_that_is_too_low_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_pids_left", lambda: 18)
+    with pytest.raises(UserError, match="2 actors need about 19 processes and threads, the pids limit leaves 18"):
+        check_room(actors=2, learner_threads=1)
