@@ -1,12 +1,15 @@
 """Stop anywhere, resume, and nothing is different: bit for bit where that is promised, in so many words where not."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save as encode_tensors
 
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
@@ -15,7 +18,8 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.jsonl import read_records
 from redline.networks import Small
-from redline.replay import ReplayConfig
+from redline.replay import ReplayConfig, ReplayError
+from redline.runs.manifest import describe_file, encode_json, encode_manifest, read_manifest
 from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run
@@ -195,6 +199,80 @@ def test_damaged_replay_costs_experience_and_no_weights(tmp_path: Path, listener
     assert any("transitions of the saved replay are damaged" in note for note in listener.notes)  # type: ignore[attr-defined]
     play(session)
     assert session.trainer.counters.steps == 2_000
+
+
+# A stranger can give a checkpoint any content, with checksums that fit
+
+
+def remake(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change one file of a checkpoint, or what its manifest says of the replay; all checksums are right again."""
+    manifest = read_manifest(folder)
+    if name == "replay":
+        manifest["replay"] = change(manifest["replay"])
+    else:
+        path = folder / name
+        is_json = path.suffix == ".json"
+        changed = change(json.loads(path.read_text()) if is_json else load_tensors(path))
+        path.write_bytes(encode_json(changed) if is_json else encode_tensors(changed))
+        manifest["files"][name] = describe_file(path.read_bytes())
+    facts = {key: manifest[key] for key in ("steps", "score", "files", "replay")}
+    (folder / "manifest.json").write_bytes(encode_manifest(**facts))
+
+
+Tensors = dict[str, torch.Tensor]
+
+
+def of_another_shape(tensors: Tensors) -> Tensors:
+    return {name: torch.zeros(7, 7) for name in tensors}
+
+
+def with_nan(tensors: Tensors) -> Tensors:
+    return {name: torch.full_like(value, float("nan")) for name, value in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("state.json", lambda state: state | {"recent_returns": "x"}),
+        ("state.json", lambda state: state | {"recent_returns": [[1]]}),
+        ("state.json", lambda state: state | {"counters": []}),
+        ("state.json", lambda state: {key: state[key] for key in state if key != "counters"}),
+        ("state.json", lambda state: state | {"num_envs": "many"}),
+        ("optimizer.safetensors", lambda _: {}),
+        ("optimizer.safetensors", of_another_shape),
+        ("optimizer.safetensors", with_nan),
+        ("weights.safetensors", lambda _: {}),
+        ("weights.safetensors", of_another_shape),
+        ("weights.safetensors", with_nan),
+        ("arrays.safetensors", lambda _: {}),
+        ("arrays.safetensors", of_another_shape),
+        ("replay", lambda _: {}),
+        ("replay", lambda replay: replay | {"blocks": 5}),
+        ("replay", lambda replay: replay | {"heads": {}}),
+        ("replay", lambda replay: replay | {"lanes": "x"}),
+        ("replay", lambda replay: replay | {"frames_per_chunk": -1}),
+    ],
+)
+def test_checkpoint_remade_with_wrong_content_is_refused(
+    name: str, change: Callable[[Any], Any], stopped_run: Path, tmp_path: Path, listener: Display
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped_run, run)
+    remake(run / "checkpoints" / "500", name, change)
+    saved = read_run(run)
+    with pytest.raises((UserError, ReplayError)):
+        resume_run(saved, saved.job, listener)
+
+
+@pytest.fixture(scope="module")
+def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    class Silent:
+        is_closed = False
+
+        def note(self, text: str) -> None: ...
+        def show(self, gauges: object) -> None: ...
+
+    return play(start_run(cartpole(tmp_path_factory.mktemp("runs")), "dqn", Silent()), until_steps=500)
 
 
 def test_every_setting_that_may_change_is_documented() -> None:

@@ -1,5 +1,6 @@
 """Search spaces: what they may say, and that every bound is tried before anything starts."""
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -109,6 +110,13 @@ def test_a_file_with_thousands_of_tables_inside_each_other_gets_one_line(tmp_pat
     path.write_text("a." * 3_000 + "b = 1\n")
     with pytest.raises(UserError, match=r"tables inside each other|is not TOML"):
         read_toml(path, "space")
+
+
+@pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/dev/null", "."])
+def test_pipes_and_devices_are_no_files_of_settings(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"can't be read: (not a regular file|is a directory)"):
+        read_toml(tmp_path / path, "config file")
 
 
 def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
