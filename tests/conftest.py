@@ -1,6 +1,7 @@
 """What the tests of several rooms need: the program as a user runs it, and a display that only listens."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,10 @@ replay_sizing.MEASURED_STEPS = 200  # of a game, to learn how small its frames b
 host.commit = cache(host.commit)  # three processes of git for every run otherwise
 # under pytest tyro checks one cached answer in ten, and raises KeyError if the check itself empties the cache
 _unsafe_cache.sys = SimpleNamespace(modules={})
+
+for number in (signal.SIGINT, signal.SIGHUP):  # a shell that starts the tests in the background lets them be ignored
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 PROGRAM = (sys.executable, "-m", "redline.cli.main")
 

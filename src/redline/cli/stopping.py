@@ -13,7 +13,7 @@ REPEATED_S = 1.0  # one request may come twice: to a process, and to the group t
 class StopRequest(AbstractContextManager["StopRequest"]):
     """Remembers the first signal; a second one interrupts at once, a third one ends the process.
 
-    A signal that the process was started to ignore stays ignored: SIGHUP under nohup, SIGINT in the background.
+    Under nohup, which lets a process ignore SIGHUP, that stays so.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class StopRequest(AbstractContextManager["StopRequest"]):
         self._before = {
             number: handler
             for number, handler in handlers.items()
-            if handler is not signal.SIG_IGN or number == signal.SIGTERM
+            if handler is not signal.SIG_IGN or number != signal.SIGHUP
         }
 
     def __enter__(self) -> Self:

@@ -171,7 +171,7 @@ def test_the_longest_episode_of_atari_has_room_with_the_values_of_all_actions() 
 
 
 def test_episodes_without_end_do_not_take_memory_without_end() -> None:
-    endless = replace(ATARI, env=replace(ATARI.env, max_episode_frames=10**12))
+    endless = replace(ATARI, env=replace(ATARI.env, max_episode_frames=2**31 - 1))
     assert room_of(endless) == LARGEST_BYTES
 
 

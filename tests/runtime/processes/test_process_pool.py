@@ -345,6 +345,16 @@ def test_processes_that_are_replaced_again_and_again_leave_no_descriptor_and_no_
     assert not any(name.startswith("redline-") for name in names)
 
 
+def test_the_fork_server_and_the_resource_tracker_count_as_a_part_of_the_run(pool: ProcessPool) -> None:
+    member = start(pool, child_work.never_begin)
+    server = psutil.Process(member.pid).ppid()
+    own = {child.pid for child in psutil.Process().children()}
+    helpers = pool.helper_pids()
+    assert server in helpers
+    assert len(helpers) == 2
+    assert helpers <= own
+
+
 def test_a_pool_whose_supervisor_is_the_first_process_of_a_container_starts_like_any_other() -> None:
     first = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*first, "true"], capture_output=True, check=False).returncode:
