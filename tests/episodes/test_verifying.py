@@ -109,7 +109,10 @@ def test_what_was_not_so_is_said(breakout: Played, changes: dict[str, object], s
 
 def test_other_pixels_and_other_rewards_are_told_apart(breakout: Played, tmp_path: Path) -> None:
     steps, trace = breakout[0]
-    for column, said in ((0, "the observation at step 64"), (1, "a reward within the 64 steps up to step 64")):
+    for column, said in (
+        (0, "the observation at step 64"),
+        (1, "an action within the 64 steps up to step 64"),
+    ):
         checks = trace.checks.copy()
         checks[0, column] ^= 1
         run = write_recorded_run(tmp_path / said, [(steps, replace(trace, checks=checks))], env_id="ALE/Breakout-v5")

@@ -293,7 +293,7 @@ def test_an_env_that_nobody_closed_leaves_its_folder_free(tmp_path: Path) -> Non
 
 def test_an_env_whose_episodes_cannot_be_written_records_nothing(tmp_path: Path) -> None:
     (tmp_path / "episodes.jsonl").mkdir()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(OSError, match=r"episodes.jsonl is a folder"):
         MonitorEnv(Corridor(1), tmp_path)
     assert read_records(tmp_path / "events.jsonl")[-1]["event"] == "monitor-stop"
 

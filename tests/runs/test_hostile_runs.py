@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,8 @@ FILES = [
     "metrics.lost.jsonl",
     "episodes.lost.jsonl",
     "run.lock",
-    "recordings/episodes.rec",
-    "recordings/episodes.lost.rec",
 ]
+RECORDINGS = ["recordings/episodes.rec", "recordings/episodes.lost.rec"]
 FOLDERS = ["checkpoints", "replay", "recordings", "tensorboard"]
 
 
@@ -51,8 +51,10 @@ def folder(path: Path, outside: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("put", [link, hard_link, pipe, folder])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [*product(FILES, [link, hard_link, pipe, folder]), *product(RECORDINGS, [link, hard_link])],
+)
 def test_run_with_something_else_in_place_of_a_file_is_refused(
     closed_run: Path, tmp_path: Path, name: str, put: Callable[[Path, Path], None]
 ) -> None:
@@ -65,6 +67,18 @@ def test_run_with_something_else_in_place_of_a_file_is_refused(
     with pytest.raises(ForeignFileError, match=f"{path} is a "):
         RunDirectory.open(closed_run)
     assert outside.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("put", [pipe, folder])
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_run_goes_on_without_recordings_if_something_else_stands_there(
+    closed_run: Path, tmp_path: Path, name: str, put: Callable[[Path, Path], None]
+) -> None:
+    (closed_run / name).parent.mkdir()
+    put(closed_run / name, tmp_path)
+    with RunDirectory.open(closed_run) as run:
+        assert run.set_unreadable_recordings_aside() == []
+        assert run.cut_records(0)["recordings"] == 0
 
 
 @pytest.mark.parametrize("name", FOLDERS)

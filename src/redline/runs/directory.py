@@ -150,8 +150,8 @@ def check_layout(run: Path) -> None:
         check_own(run / file)
     # a run goes on without recordings if something else stands there, unless it leads elsewhere
     for path in (RECORDINGS.parent, RECORDINGS, lost_recordings(RECORDINGS)):
-        if (run / path).is_symlink() or ((run / path).is_file() and path.suffix):
-            check_own(run / path)
+        if (run / path).is_symlink() or (run / path).is_file():
+            check_own(run / path, is_folder=(run / path).is_dir())
 
 
 class RunDirectory:
