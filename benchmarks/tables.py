@@ -20,6 +20,7 @@ from performance_tables import (
 )
 from recipe_tables import make_recipes_table, make_side_by_side_table, make_tried_table
 from recording import RECORDS, say
+from redline.cli.algos import RESULTS, read_results
 from redline.jsonl import SCHEMA
 from run_reading import NOT_YET, markdown_table
 
@@ -86,6 +87,20 @@ def bring_up_to_date(page: Path, table: str, *, mark: str, check: bool) -> bool:
     return is_current
 
 
+def bring_results_up_to_date(path: Path, records: Path, *, check: bool) -> bool:
+    """Write what `redline algos` shows into the package, unless only asked for; return whether it was there."""
+    results, unreadable = read_results(records)
+    if unreadable:
+        raise ValueError("; ".join(unreadable))
+    wanted = json.dumps(results, indent=1, sort_keys=True) + "\n"
+    is_current = path.exists() and path.read_text(encoding="utf-8") == wanted
+    if not is_current and not check:
+        path.write_text(wanted, encoding="utf-8")
+    if not is_current:
+        say(f"{path.name} is " + ("out of date: python benchmarks/tables.py" if check else "rewritten"))
+    return is_current
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Bring the pages up to date, or say whether they are."""
     options = parse(argv)
@@ -115,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             (options.docs / "performance.md", "unharmed", make_unharmed_table(by_name)),
         )
         was_current = [bring_up_to_date(page, table, mark=mark, check=options.check) for page, mark, table in tables]
+        was_current.append(bring_results_up_to_date(options.results, options.records, check=options.check))
     except (OSError, ValueError) as error:
         raise SystemExit(f"tables: {error}") from None
     if options.json:
@@ -130,6 +146,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
     parser.add_argument("--docs", type=Path, default=DOCS)
     parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--results", type=Path, default=REPOSITORY / "src" / "redline" / "cli" / RESULTS)
     return parser.parse_args(argv)
 
 

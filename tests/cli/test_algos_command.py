@@ -43,21 +43,11 @@ def test_all_algorithms_stand_in_the_table_by_family_and_name(capsys: Output) ->
     assert "lr 0.00025, batch 256, 128 steps × 4 epochs, 8 envs, λ 0.95, γ 0.99" in out
 
 
-def test_without_records_the_results_are_dashes_and_a_line_says_why(capsys: Output) -> None:
-    assert main(["algos"]) == DONE
-    out = capsys.readouterr().out
-    assert line_of("dqn", out).split()[-4:] == ["–"] * 4
-    assert "no benchmarks/records here or above, use --records DIR" in out
-
-
-def test_records_are_found_in_a_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
-    write_record(tmp_path / "benchmarks/records", "algorithms-pong-speed-1", {"dqn": {"steps_per_s": 512.4}})
-    (tmp_path / "a/b").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "a/b")
-    assert main(["algos"]) == DONE
-    out = capsys.readouterr().out
-    assert line_of("dqn", out).split()[-2:] == ["512", "–"]
-    assert "nothing measured" not in out
+def test_the_results_come_with_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    monkeypatch.chdir(tmp_path)  # outside of the repository
+    assert main(["algos", "--json"]) == DONE
+    algorithms = json.loads(capsys.readouterr().out)["algorithms"]
+    assert all(facts["results"]["cartpole"]["record"].endswith(".json") for facts in algorithms.values())
 
 
 def test_each_algorithm_has_its_newest_measurement(tmp_path: Path, capsys: Output) -> None:

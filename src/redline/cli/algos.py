@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from redline.jsonl import measured
 from redline.units import number, rate
 
 FAMILIES = (QLearning.family, OnPolicy.family)  # in the order in which they are listed
-RECORDS = Path("benchmarks", "records")
+RESULTS = "results.json"  # of the package; benchmarks/tables.py writes it
 MAX_RECORD_BYTES = 64_000_000
 # what is measured → how the names of its records begin
 KINDS: Mapping[str, str] = {
@@ -54,7 +55,7 @@ class AlgosFlags:
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
     """The algorithm to tell about."""
     records: Path | None = None
-    """Folder of records; benchmarks/records of the repository around the current folder if not given."""
+    """Folder of records to show in place of the results that come with Redline."""
     plain: Plain = False
     json: Json = False
 
@@ -63,20 +64,17 @@ def run(args: Sequence[str]) -> int:
     """List what is known and return the exit code."""
     flags = parse(AlgosFlags, args, prog="redline algos")
     algorithms = all_facts() if flags.name is None else {canonical_name(flags.name): facts_of(flags.name)}
-    folder = flags.records or find_records(Path())
-    results, unreadable = read_results(folder)
+    results, unreadable = (own_results(), []) if flags.records is None else read_results(flags.records)
     for name, facts in algorithms.items():
         facts["results"] = {kind: results[kind].get(name) for kind in KINDS}
     warn(unreadable)
     if flags.json:
-        print_json({"records": folder, "algorithms": algorithms})
+        print_json({"records": flags.records, "algorithms": algorithms})
         return DONE
     if flags.name is None:
         show_all(algorithms, plain=is_plain(flags))
     else:
         show_one(*algorithms.popitem(), plain=is_plain(flags))
-    if folder is None:
-        print(f"nothing measured is shown: no {RECORDS} here or above, use --records DIR")
     return DONE
 
 
@@ -131,20 +129,20 @@ def _defaults(preset: Preset) -> Facts:
 # What was measured of it
 
 
-def find_records(start: Path) -> Path | None:
-    """Return the records of the repository in which `start` lies: an installed package has none."""
-    places = (folder / RECORDS for folder in (start.absolute(), *start.absolute().parents))
-    return next((place for place in places if place.is_dir()), None)
+def own_results() -> dict[str, dict[str, Facts]]:
+    """Return the results that come with the package."""
+    results: dict[str, dict[str, Facts]] = json.loads((files("redline.cli") / RESULTS).read_text(encoding="utf-8"))
+    return results
 
 
-def read_results(folder: Path | None) -> tuple[dict[str, dict[str, Facts]], list[str]]:
+def read_results(folder: Path) -> tuple[dict[str, dict[str, Facts]], list[str]]:
     """Return the newest measurement by kind and algorithm, and which records could not be read."""
     results: dict[str, dict[str, Facts]] = {kind: {} for kind in KINDS}
     unreadable: list[str] = []
-    if folder is not None and not folder.is_dir():
+    if not folder.is_dir():
         raise UserError(f"records {folder} is no folder: use the benchmarks/records of a copy of the repository")
     for kind, start in KINDS.items():
-        for path in sorted(folder.glob(f"{start}*.json")) if folder is not None else ():
+        for path in sorted(folder.glob(f"{start}*.json")):
             try:
                 found = _read_record(path)
             except (OSError, ValueError, RecursionError) as error:
