@@ -49,7 +49,8 @@ def flags(tmp_path: Path) -> list[str]:
     for name, places in marks.items():
         text = "".join(f"<!-- {mark}:begin -->\n<!-- {mark}:end -->\n" for mark in places)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    return ["--readme", str(tmp_path / "README.md"), "--docs", str(tmp_path), "--records", str(records)]
+    written = ["--readme", str(tmp_path / "README.md"), "--docs", str(tmp_path), "--results", str(tmp_path / "r.json")]
+    return [*written, "--records", str(records)]
 
 
 def test_the_newest_record_of_each_name_stands_in_the_table(tmp_path: Path, flags: list[str]) -> None:
