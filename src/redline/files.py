@@ -109,6 +109,8 @@ def write_synced(path: Path, chunks: Iterable[BytesLike]) -> None:
 
 def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
     """Give `path` new content such that a kill at any moment leaves the old or the new, whole."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        check_own(path)  # a link, a pipe or a device must not be renamed away
     # nobody can guess the name, so nobody can put a link there; `remove_temporary` clears up after a kill
     temporary = path.with_name(f".redline-{secrets.token_hex(8)}.tmp")
     try:

@@ -161,11 +161,30 @@ def test_readers_that_only_show_a_run_read_an_altered_one(closed_run: Path) -> N
     assert read_run_json(closed_run)["config"]["returns"]["gamma"] == 0.91
 
 
-def test_run_json_of_a_version_without_checksums_is_trusted(closed_run: Path) -> None:
-    content = json.loads((closed_run / "run.json").read_text())
+def without_checksum(path: Path) -> None:
+    content = json.loads(path.read_text())
     del content["sha256"]
-    (closed_run / "run.json").write_text(json.dumps(content))
+    path.write_text(json.dumps(content))
+
+
+def test_run_json_of_a_version_without_checksums_is_trusted(closed_run: Path) -> None:
+    without_checksum(closed_run / "run.json")
+    (closed_run / "checkpoints" / "0" / "run.copy.json").unlink()
     assert read_unaltered_run_json(closed_run)["algorithm"] == "dqn"
+
+
+def test_removing_the_checksum_removes_no_check(closed_run: Path) -> None:
+    without_checksum(closed_run / "run.json")
+    with pytest.raises(AlteredError, match="restore it with"):
+        read_unaltered_run_json(closed_run)
+
+
+def test_damage_while_a_run_trains_does_not_reach_its_copies(closed_run: Path) -> None:
+    alter(closed_run, "0.99", "0.91")
+    with RunDirectory.open(closed_run) as run, CheckpointStore(run) as store:
+        store.save(steps=5, files={}, state={})
+    with pytest.raises(AlteredError, match=r"returns.gamma 0.99 → 0.91.*checkpoints/5/run.copy.json"):
+        read_unaltered_run_json(closed_run)
 
 
 def test_run_json_that_was_only_written_in_another_layout_is_unaltered(closed_run: Path) -> None:
@@ -184,6 +203,8 @@ def test_run_json_that_was_only_written_in_another_layout_is_unaltered(closed_ru
         ("resumes", {}),
         ("resumes", "abc"),
         ("resumes", [5]),
+        ("resumes", [{"host": "x"}]),
+        ("resumes", [{"versions": None}]),
         ("resumes", None),
         ("host", "x"),
         ("versions", [1]),
@@ -204,6 +225,15 @@ def test_escapes_of_run_json_never_reach_a_terminal(closed_run: Path) -> None:
     content |= {"device": f"cpu{escape}", "versions": {f"torch{escape}": escape}, "notes": [escape]}
     (closed_run / "run.json").write_text(json.dumps(content))
     assert "\x1b" not in repr(read_run_json(closed_run)).replace("\\x1b", "\x1b")
+
+
+@pytest.mark.parametrize("put", [link, pipe, folder])
+def test_what_is_no_file_is_never_replaced_by_one(tmp_path: Path, put: Callable[[Path, Path], None]) -> None:
+    target = tmp_path / "page.html"
+    put(target, tmp_path / "elsewhere")
+    with pytest.raises(ForeignFileError):
+        replace_file(target, [b"page"])
+    assert target.is_symlink() or not target.is_file()
 
 
 @pytest.mark.parametrize("moment", [1e300, -1e300, 1e15])

@@ -16,7 +16,7 @@ from redline.algorithms.catalog import (
     part_fields,
     part_name,
 )
-from redline.cli.parsing import Json, help_text, help_with, parse
+from redline.cli.parsing import help_text, help_with, parse
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
@@ -98,7 +98,8 @@ class TrainFlags:
     """Print all settings as a TOML file for --config, and train nothing."""
     plain: bool = False
     """Plain lines instead of the live panel."""
-    json: Json = False
+    json: bool = False
+    """Print one JSON object on stdout, and nothing else there."""
 
 
 def parse_train(args: Sequence[str]) -> TrainFlags:

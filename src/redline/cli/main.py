@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = _run(args)
     if (error := output_error()) is not None:
         print(f"redline: a part of the output is lost: {str(error.strerror).lower()}", file=sys.stderr)
-        code = code or (DONE if is_training else FAILED)
+        code = code or (DONE if is_training and "--json" not in args else FAILED)
     return code
 
 

@@ -50,7 +50,8 @@ class StopRequest(AbstractContextManager["StopRequest"]):
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and a closed terminal end the work as Ctrl-C does, so that no process outlives it."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
         for number in before:
             signal.signal(number, signal.default_int_handler)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from redline.errors import CheckpointError, DamagedError
-from redline.files import BytesLike, explained, make_own_folder, read_pieces, remove_tree, sync_directory, write_synced
+from redline.files import BytesLike, explained, make_own_folder, remove_tree, sync_directory, write_synced
+from redline.runs.directory import good_run_json
 from redline.runs.manifest import (
     CHECKPOINTS,
     FILE_NAME,
@@ -17,7 +18,6 @@ from redline.runs.manifest import (
     REPLACED,
     REPLAY,
     RUN_COPY,
-    RUN_JSON,
     STATE,
     Checkpoint,
     Manifest,
@@ -137,8 +137,9 @@ class CheckpointStore:
 
     def _run_json(self) -> dict[str, BytesLike]:
         """Return the run's settings, with which they can be restored if somebody damages them."""
-        with suppress(OSError):
-            return {RUN_COPY: b"".join(read_pieces(self.run.path / RUN_JSON))}
+        with suppress(OSError, DamagedError):
+            if (content := good_run_json(self.run.path)) is not None:
+                return {RUN_COPY: content}
         return {}
 
     def _publish(self, temporary: Path, target: Path) -> None:

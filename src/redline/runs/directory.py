@@ -21,6 +21,7 @@ from redline.files import (
     explain,
     explained,
     open_regular,
+    read_bounded,
     read_json_object,
     remove_temporary,
     replace_file,
@@ -52,6 +53,14 @@ def slug(name: str) -> str:
     return safe
 
 
+class Resumed(TypedDict, total=False):
+    """What `run.json` says of a resume."""
+
+    host: dict[str, str | int | None]
+    versions: dict[str, str | None]
+    device: str
+
+
 class RunJson(TypedDict, total=False):
     """What readers rely on in `run.json`."""
 
@@ -59,7 +68,7 @@ class RunJson(TypedDict, total=False):
     algorithm: str
     protocol: str
     created_unix_s: float
-    resumes: list[dict[str, Any]]
+    resumes: list[Resumed]
     command: str | None
     commit: str | None
     host: dict[str, str | int | None]
@@ -81,7 +90,8 @@ def read_unaltered_run_json(directory: Path) -> dict[str, Any]:
         before = {} if known is None else _read_run_json(known.parent, known.name)[0].get("config", {})
         changes = _differences(before, run.get("config", {})) if before else "no checkpoint tells what it was"
         raise AlteredError(
-            f"{directory / RUN_JSON} is not as Redline wrote it ({changes}): {_way_back(directory)}"
+            f"{directory / RUN_JSON} is not as Redline wrote it ({changes}): "
+            f"{_way_back(directory) or 'no copy is left'}; "
             f"accept the change with: redline resume {directory} --accept-changes"
         )
     return run
@@ -104,8 +114,12 @@ def _read_run_json(directory: Path, name: str = RUN_JSON) -> tuple[dict[str, Any
     try:
         msgspec.convert(run, RunJson)
     except msgspec.ValidationError as error:
-        raise DamagedError(f"{path} is damaged: {error}: {_way_back(directory)}".replace("`", "")) from error
-    return run, checksum is None or checksum == _checksum(content)
+        way_back = _way_back(directory)
+        said = f"{path} is damaged: {error}" + (f": {way_back}" if way_back else "")
+        raise DamagedError(said.replace("`", "")) from error
+    if checksum is None:  # of an older version, unless a checkpoint knows better
+        return run, _newest_copy(directory) is None
+    return run, checksum == _checksum(content)
 
 
 def _checksum(run: Mapping[str, object]) -> str:
@@ -113,14 +127,28 @@ def _checksum(run: Mapping[str, object]) -> str:
 
 
 def _newest_copy(directory: Path) -> Path | None:
-    """Return the copy of `run.json` in the newest checkpoint that has one."""
+    """Return the copy of `run.json` in the newest checkpoint that has one as Redline wrote it."""
     copies = (folder / RUN_COPY for folder in checkpoint_folders(directory / CHECKPOINTS))
-    return next((copy for copy in copies if copy.is_file()), None)
+    return next((copy for copy in copies if _has_checksum(copy)), None)
+
+
+def _has_checksum(path: Path) -> bool:
+    with suppress(OSError, DamagedError, ValueError, RecursionError):
+        content = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
+        return bool(content.pop("sha256", None) == _checksum(content))
+    return False
+
+
+def good_run_json(directory: Path) -> bytes | None:
+    """Return `run.json` as Redline wrote it; if somebody changed it since, the newest copy that is sound."""
+    path = directory / RUN_JSON
+    sound = path if _has_checksum(path) else _newest_copy(directory)
+    return None if sound is None else read_bounded(sound, max_bytes=MAX_RUN_JSON_BYTES)
 
 
 def _way_back(directory: Path) -> str:
     copy = _newest_copy(directory)
-    return "" if copy is None else f"restore it with: cp {copy} {directory / RUN_JSON}; "
+    return "" if copy is None else f"restore it with: cp {copy} {directory / RUN_JSON}"
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -149,7 +149,8 @@ class SegmentStore:
         self.close()
 
     def _segments(self) -> dict[int, Path]:
-        matches = ((SEGMENT_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
+        files = (path for path in self.folder.iterdir() if path.is_file())
+        matches = ((SEGMENT_NAME.fullmatch(path.name), path) for path in files)
         return {int(match[1]): path for match, path in matches if match}
 
     def _is_open(self, number: int) -> bool:

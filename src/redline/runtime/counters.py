@@ -1,7 +1,7 @@
 """What a run has done so far: counters that only grow, the updates that they make due, and returns of episodes."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -9,6 +9,7 @@ from redline.errors import DamagedError
 from redline.jsonl import tamed
 
 WINDOW_EPISODES = 100
+LARGEST_COUNT = 2**53
 SHORT_WINDOW_EPISODES = 10  # to compare the first episodes with the newest
 CURVE_EPISODES = 1_000  # whose times are kept
 TAKES_PER_UPDATE = 16  # most vector steps between two updates in unpaced mode
@@ -164,8 +165,8 @@ class SavedState(msgspec.Struct):
     """What a checkpoint keeps in state.json beside the fields of `Scores`."""
 
     counters: Counters
-    env_seed: int | None = None
-    num_envs: int = 1
+    env_seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+    num_envs: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] = 1
 
 
 def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
@@ -178,6 +179,9 @@ def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
 def counters_from_json(data: dict[str, Any]) -> tuple[Counters, Scores]:
     """Return what `counters_to_json` was given; DamagedError names a field that holds something else."""
     try:
-        return msgspec.convert(tamed(data), SavedState).counters, msgspec.convert(tamed(data), Scores)
+        counters, scores = msgspec.convert(tamed(data), SavedState).counters, msgspec.convert(tamed(data), Scores)
+        if wrong := [name for name, value in asdict(counters).items() if not 0 <= value <= LARGEST_COUNT]:
+            raise msgspec.ValidationError(f"{', '.join(wrong)}: no run comes to such a count")
+        return counters, scores
     except msgspec.ValidationError as error:
         raise DamagedError(f"a checkpoint's state.json is damaged: {error}: remove that checkpoint") from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from redline.episodes.estimate import describe_estimate
+from redline.errors import DamagedError
 from redline.files import free_bytes
 from redline.recipes import Recipe
 from redline.runs.checkpoints import CheckpointStore
@@ -199,9 +200,11 @@ def resume_run(
         tell_settings(resolved, run, display)
         facts = {**saved.facts, "config": to_settings(resolved.job)}
         outlets = open_sinks(resolved.job.track, RunStart(run.path, facts, checkpoint.steps), sinks)
+        counters, scores = counters_from_json(checkpoint.state)
+        if counters.steps != checkpoint.steps:
+            raise DamagedError(f"{checkpoint.path}: state.json is of step {counters.steps}: remove that checkpoint")
         env_seed = _env_seed(resolved.job, checkpoint)
         trainer = _build(resolved, env_seed=env_seed, sets_process=sets_process, on_error=on_error)
-        counters, scores = counters_from_json(checkpoint.state)
         log_of = partial(RunLog, run, resolved.job, resolved.spec, display=display, sinks=outlets)
         session: AnySession
         if trainer is None:
@@ -223,8 +226,8 @@ def resume_run(
 
 def _env_seed(job: Job, checkpoint: Checkpoint) -> int:
     """Return the seed of the envs: the same again, unless they begin anew and must see new games."""
-    saved_seed = checkpoint.state["env_seed"]  # None if the actors were processes of their own
-    if saved_seed is not None and checkpoint.state["num_envs"] == job.num_envs:
+    saved_seed = checkpoint.state.get("env_seed")  # None if the actors were processes of their own
+    if saved_seed is not None and checkpoint.state.get("num_envs") == job.num_envs:
         return int(saved_seed)
     return int(np.random.SeedSequence([job.seed, checkpoint.steps]).generate_state(1)[0] >> 1)
 
