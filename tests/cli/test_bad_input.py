@@ -159,3 +159,11 @@ def test_a_full_disk_is_refused_before_the_start_with_its_mount(
     assert f"{small_disk} has 1.05 MB free" in err
     assert "--log-dir" in err
     assert list(small_disk.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["resume", "eval", "play", "watch", "episodes", "report"])
+def test_a_name_that_no_file_can_have_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "n" * 300]) == BAD_INPUT
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "Traceback" not in err

@@ -19,6 +19,7 @@ from redline.cli.spinning import SHORT_SPIN, choose_spin
 from redline.cli.streams import guard_streams, output_error
 from redline.errors import UserError, unknown_name
 
+BAD_NAMES = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)  # what a user typed, or may not read
 HELP = ("-h", "--help", "help")
 LONGEST_WORD = 300  # that is printed of what somebody typed; paths are shorter
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75
@@ -106,7 +107,8 @@ def _run(args: Sequence[str]) -> int:
     except (OSError, MemoryError, RuntimeError) as error:
         if (shortage := _shortage(error)) is None:
             raise
-        return refuse(shortage, as_json=as_json, code=FAILED)
+        is_bad_name = isinstance(error, OSError) and error.errno in BAD_NAMES
+        return refuse(shortage, as_json=as_json, code=BAD_INPUT if is_bad_name else FAILED)
 
 
 def _shortage(error: Exception) -> str | None:
@@ -118,7 +120,7 @@ def _shortage(error: Exception) -> str | None:
         return "too many open files: raise the limit with ulimit -n 1024"
     if number == errno.EAGAIN or "can't start new thread" in str(error):
         return "no more processes or threads are allowed: see ulimit -u and the pids limit of the container"
-    if number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EFBIG):
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EFBIG, *BAD_NAMES):
         return f"{getattr(error, 'filename', None) or 'a file'}: {str(getattr(error, 'strerror', error)).lower()}"
     return None
 
