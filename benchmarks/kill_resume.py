@@ -19,8 +19,8 @@ import numpy as np
 
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.jsonl import Row, read_records, scan_records
-from redline.runs.directory import read_run_json
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, newest_valid, steps_of
+from redline.runs.run_json import read_run_json
 from redline_process import redline_command, run_redline, tail
 from run_reading import as_text, of_training
 

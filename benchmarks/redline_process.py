@@ -22,7 +22,7 @@ import psutil
 
 from redline.cli.main import RESUMABLE
 from redline.jsonl import Row, read_records
-from redline.runs.directory import read_run_json
+from redline.runs.run_json import read_run_json
 
 TAIL_CHARACTERS = 2_000
 SETTLE_STEPS = 400  # after the warm-up: allocator and caches have seen every shape

@@ -26,8 +26,8 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.exploration import Sampled
 from redline.jsonl import Row
 from redline.recipes import find_recipe
-from redline.runs.directory import read_run_json
 from redline.runs.host import usable_cores
+from redline.runs.run_json import read_run_json
 from redline_process import run_redline
 from run_reading import as_text, changed_settings, read_episodes, typed
 from sb3_training import PEERS, train_peer

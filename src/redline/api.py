@@ -26,9 +26,9 @@ from redline.envs.catalog import Suite, allow_module, register_env
 from redline.errors import UserError
 from redline.jsonl import Row, read_records
 from redline.recipes import find_recipe
-from redline.runs.directory import read_run_json
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST, find_checkpoint
+from redline.runs.run_json import read_run_json
 from redline.runtime.config import flatten, from_settings
 from redline.runtime.gauges import Gauges
 from redline.runtime.launch import AnySession, resume_run, start_run

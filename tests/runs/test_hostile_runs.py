@@ -11,7 +11,8 @@ import pytest
 from redline.errors import AlteredError, DamagedError, ForeignFileError, UserError
 from redline.files import replace_file
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory, read_run_json, read_unaltered_run_json
+from redline.runs.directory import RunDirectory
+from redline.runs.run_json import read_run_json, read_unaltered_run_json
 
 FILES = [
     "metrics.jsonl",

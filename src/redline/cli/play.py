@@ -29,10 +29,10 @@ from redline.episodes.verifying import StoppedWhileVerifyingError, Verdict, veri
 from redline.episodes.video import check_target
 from redline.errors import UserError
 from redline.jsonl import plain_text
-from redline.runs.directory import read_run_json
 from redline.runs.host import usable_cores
 from redline.runs.locating import locate_run
 from redline.runs.manifest import NEWEST
+from redline.runs.run_json import read_run_json
 from redline.runtime.resuming import check_env, read_run
 from redline.units import duration, number, size
 

@@ -49,8 +49,8 @@ def _resumes_in_processes(args: Sequence[str]) -> bool:
         return False
     from redline.errors import UserError
     from redline.files import read_json_object
-    from redline.runs.directory import MAX_RUN_JSON_BYTES
     from redline.runs.locating import locate_run
+    from redline.runs.run_json import MAX_RUN_JSON_BYTES
 
     named = [word for word in args[1:] if not word.startswith("-")]
     try:

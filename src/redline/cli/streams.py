@@ -12,7 +12,6 @@ class LossyFile(io.RawIOBase):
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.error: OSError | None = None  # the first one
-        self.lost_bytes = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
         """Write all of it, or drop the rest."""
@@ -24,7 +23,6 @@ class LossyFile(io.RawIOBase):
                 raise
             except OSError as error:
                 self.error = self.error or error
-                self.lost_bytes += len(rest)
                 break
         return len(data)
 

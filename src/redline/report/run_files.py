@@ -14,9 +14,9 @@ from redline.errors import UserError
 from redline.jsonl import Row, tamed
 from redline.report.hardware_use import LEAST_S, Processes, Samples, Span
 from redline.report.rows import RowFile, moment, number, numbers, one_line, part, read_rows, role_of, setting, text
-from redline.runs.directory import read_run_json
 from redline.runs.locating import find_recorded
 from redline.runs.manifest import RUN_JSON
+from redline.runs.run_json import read_run_json
 
 KINDS = ("metrics", "episodes", "events", "hardware")
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))

@@ -10,7 +10,6 @@ from typing import Any, Protocol, Self
 
 from redline.errors import CheckpointError, DamagedError
 from redline.files import BytesLike, explained, make_own_folder, remove_tree, sync_directory, write_synced
-from redline.runs.directory import good_run_json
 from redline.runs.manifest import (
     CHECKPOINTS,
     FILE_NAME,
@@ -29,6 +28,7 @@ from redline.runs.manifest import (
     read_manifest,
     steps_of,
 )
+from redline.runs.run_json import good_run_json
 from redline.runs.segments import SegmentStore, check_location, find_locations
 
 KEPT_NEWEST = 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import time
 import unicodedata
@@ -11,35 +9,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Self
 
-import msgspec
-
-from redline.errors import AlteredError, DamagedError, UserError
+from redline.errors import UserError
 from redline.files import (
     check_own,
-    explain,
     explained,
     open_regular,
-    read_bounded,
-    read_json_object,
     remove_temporary,
     replace_file,
     sync_directory,
     with_appended,
 )
-from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, iterate_lines, plain_text, tamed
+from redline.jsonl import RecordWriter, Row, iterate_lines
 from redline.runs.blocks import BlockWriter, cut_blocks_after, lost_recordings, set_aside
 from redline.runs.lock import LOCK_NAME, RunLock, SharedLock
-from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_COPY, RUN_JSON, checkpoint_folders
+from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_JSON
+from redline.runs.run_json import encode_run_json, read_run_json
 
-MAX_RUN_JSON_BYTES = 16_000_000
 MAX_SLUG_CHARACTERS = 64
 
 # events are a log of what happened and are never summed, so a resume leaves them as they are
 COUNTED_RECORDS = ("metrics", "episodes")
 RECORDS = (*COUNTED_RECORDS, "events", "hardware")
-MAX_TOLD_CHANGES = 3
 
 RECORDINGS = Path("recordings", "episodes.rec")
 
@@ -51,122 +43,6 @@ def slug(name: str) -> str:
     if not safe:
         raise UserError(f"{name!r} cannot name a folder: use letters or digits")
     return safe
-
-
-class Resumed(TypedDict, total=False):
-    """What `run.json` says of a resume."""
-
-    host: dict[str, str | int | None]
-    versions: dict[str, str | None]
-    device: str
-
-
-class RunJson(TypedDict, total=False):
-    """What readers rely on in `run.json`."""
-
-    schema: int
-    algorithm: str
-    protocol: str
-    created_unix_s: float
-    resumes: list[Resumed]
-    command: str | None
-    commit: str | None
-    host: dict[str, str | int | None]
-    versions: dict[str, str | None]
-    device: str
-    config: dict[str, Any]
-
-
-def read_run_json(directory: Path) -> dict[str, Any]:
-    """Read `run.json` of any run, also of one that another process is writing."""
-    return _read_run_json(directory)[0]
-
-
-def read_unaltered_run_json(directory: Path) -> dict[str, Any]:
-    """Read `run.json`; UserError if it is no longer what Redline wrote, because it decides how a run goes on."""
-    run, is_as_written = _read_run_json(directory)
-    if not is_as_written:
-        known = _newest_copy(directory)
-        before = {} if known is None else _read_run_json(known.parent, known.name)[0].get("config", {})
-        changes = _differences(before, run.get("config", {})) if before else "no checkpoint tells what it was"
-        raise AlteredError(
-            f"{directory / RUN_JSON} is not as Redline wrote it ({changes}): "
-            f"{_way_back(directory) or 'no copy is left'}; "
-            f"accept the change with: redline resume {directory} --accept-changes"
-        )
-    return run
-
-
-def _read_run_json(directory: Path, name: str = RUN_JSON) -> tuple[dict[str, Any], bool]:
-    """Return what the file says, and whether it has the checksum that Redline wrote; older ones have none."""
-    path = directory / name
-    try:
-        content = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{directory} is no run directory: it holds no {RUN_JSON}") from error
-    except OSError as error:
-        raise UserError(explain(error, path)) from error
-    except DamagedError as error:
-        raise DamagedError(f"{error}: {way_back}" if (way_back := _way_back(directory)) else str(error)) from error
-    if content.get("schema") != SCHEMA:
-        raise UserError(f"{path} does not have schema {SCHEMA}: another version of Redline wrote it")
-    checksum, run = content.pop("sha256", None), tamed(content)
-    try:
-        msgspec.convert(run, RunJson)
-    except msgspec.ValidationError as error:
-        way_back = _way_back(directory)
-        said = f"{path} is damaged: {error}" + (f": {way_back}" if way_back else "")
-        raise DamagedError(said.replace("`", "")) from error
-    if checksum is None:  # of an older version, unless a checkpoint knows better
-        return run, _newest_copy(directory) is None
-    return run, checksum == _checksum(content)
-
-
-def _checksum(run: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(run, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _newest_copy(directory: Path) -> Path | None:
-    """Return the copy of `run.json` in the newest checkpoint that has one as Redline wrote it."""
-    copies = (folder / RUN_COPY for folder in checkpoint_folders(directory / CHECKPOINTS))
-    return next((copy for copy in copies if _has_checksum(copy)), None)
-
-
-def _has_checksum(path: Path) -> bool:
-    with suppress(OSError, DamagedError, ValueError, RecursionError):
-        content = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
-        return bool(content.pop("sha256", None) == _checksum(content))
-    return False
-
-
-def good_run_json(directory: Path) -> bytes | None:
-    """Return `run.json` as Redline wrote it; if somebody changed it since, the newest copy that is sound."""
-    path = directory / RUN_JSON
-    sound = path if _has_checksum(path) else _newest_copy(directory)
-    return None if sound is None else read_bounded(sound, max_bytes=MAX_RUN_JSON_BYTES)
-
-
-def _way_back(directory: Path) -> str:
-    copy = _newest_copy(directory)
-    return "" if copy is None else f"restore it with: cp {copy} {directory / RUN_JSON}"
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    old, new = dict(_flat(before)), dict(_flat(after))
-    changes = [
-        f"{key} {plain_text(old.get(key))} → {plain_text(new.get(key))}"
-        for key in {**old, **new}
-        if old.get(key) != new.get(key)
-    ]
-    return ", ".join(changes[:MAX_TOLD_CHANGES]) or "its settings are the same"
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def check_layout(run: Path) -> None:
@@ -258,11 +134,9 @@ class RunDirectory:
 
     def write_run_json(self, run: Mapping[str, object]) -> None:
         """Replace `run.json` as a whole."""
-        content: Any = as_json_value({"schema": SCHEMA, **run})
-        text = json.dumps({**content, "sha256": _checksum(content)}, allow_nan=False, indent=2) + "\n"
         path = self.path / RUN_JSON
         with explained(UserError, path):
-            replace_file(path, [text.encode()])
+            replace_file(path, [encode_run_json(run)])
 
     def open_records(self) -> None:
         """Make the files of all records, so that a reader finds them before their first row."""

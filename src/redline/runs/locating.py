@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from redline.errors import UserError
 from redline.jsonl import RecordTail, Row, measured, tamed
-from redline.runs.directory import read_run_json
 from redline.runs.lock import LOCK_NAME, is_held
 from redline.runs.manifest import RUN_JSON
+from redline.runs.run_json import read_run_json
 
 RUN_FILES = (RUN_JSON, LOCK_NAME, "metrics.jsonl")
 RECORDING_FILES = ("hardware.jsonl", "events.jsonl", "episodes.jsonl")

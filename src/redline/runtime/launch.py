@@ -14,9 +14,10 @@ from redline.errors import DamagedError
 from redline.files import free_bytes
 from redline.recipes import Recipe
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory, read_run_json
+from redline.runs.directory import RunDirectory
 from redline.runs.host import host_facts
 from redline.runs.manifest import Checkpoint
+from redline.runs.run_json import read_run_json
 from redline.runtime.actor import RequestedStop
 from redline.runtime.building import (
     build_trainer,

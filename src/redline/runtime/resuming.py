@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.algorithms.catalog import find_algorithm
 from redline.errors import UserError
-from redline.runs.directory import read_run_json, read_unaltered_run_json
+from redline.runs.run_json import read_run_json, read_unaltered_run_json
 from redline.runtime.config import Job, flag_of, flatten, from_settings, to_settings
 
 # settings that a resume may change without changing the result
