@@ -21,7 +21,8 @@ from redline.episodes.estimate import measure_recordings
 from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError
 from redline.files import explained, free_bytes
-from redline.plan import CODECS, DiskPlan, MemoryPlan, Room, Row, plan_memory
+from redline.plan.disk import DiskPlan
+from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.replay import available_bytes
 from redline.replay.sizing import RESERVE_BYTES, SURPLUS, ReplayConfig
 from redline.runs.host import usable_cores

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.plan import MemoryPlan, Room, plan_memory
+from redline.plan.memory import MemoryPlan, Room, plan_memory
 from redline.replay import ReplayLayout, check_fits, with_budget
 from redline.runtime.replay_sizing import Measured
 from redline.types import EnvSpec
