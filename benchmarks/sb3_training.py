@@ -18,6 +18,7 @@ from typing import Any
 
 from redline.bench.measuring import own_cpu_s
 from redline.jsonl import RecordWriter, Row, read_records
+from redline.runs.host import usable_cores
 from redline_process import SETTLE_STEPS, WatchedProcess, read_window, tail, wait_for_window
 
 ENDLESS_STEPS = 10_000_000  # as in the zoo: learning rate and ε fall over them
@@ -186,7 +187,7 @@ def main() -> None:
             )
             self.read_s, self.cpu_s = elapsed_s, cpu_s
 
-    torch.set_num_threads(psutil.cpu_count() or 1)
+    torch.set_num_threads(usable_cores())
     options = dict(peer.options)
     for option in peer.annealed:
         options[option] = _falling(options[option])
