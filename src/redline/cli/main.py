@@ -34,7 +34,7 @@ COMMANDS = {
     "recipes": "list settings that are known to work, and what they reached",
     "algos": "list the algorithms: parts, papers, defaults and results",
     "envs": "list the games and other envs",
-    "plan": "estimate what a replay memory needs, or a whole run on disk, before it starts",
+    "plan": "find out what a run will need before it starts: memory, disk, time, money",
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process uses of the hardware",
     "report": "make a page of charts from one run, or compare several",

@@ -1,0 +1,26 @@
+"""`redline plan`: what a run will need, or what suits this machine, before it starts."""
+
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+
+from redline.cli.main import failing
+from redline.cli.parsing import run_subject
+from redline.envs.vector import EnvError
+
+# each is a module here, with a function run(args) -> exit code
+SUBJECTS = {
+    "memory": "a replay memory in every layout, and what fits this machine",
+    "disk": "what a whole run will leave on disk",
+}
+
+
+def run(args: Sequence[str]) -> int:
+    """Plan what the first word names, and return the exit code."""
+    with failing(EnvError):
+        return run_subject("plan", args, {name: (partial(_run, name), summary) for name, summary in SUBJECTS.items()})
+
+
+def _run(subject: str, args: Sequence[str]) -> int:
+    code: int = import_module(f"redline.cli.plan.{subject}").run(args)
+    return code
