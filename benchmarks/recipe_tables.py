@@ -9,6 +9,8 @@ from run_reading import as_text, markdown_table
 
 NONE = "–"
 TRIED = "tried-"
+GAMES = "games-by-minutes"
+GAME_TASK = "game-"  # of the tasks of Redline's runs in that record
 TRAINERS = {"sb3-ppo": "Stable-Baselines3 PPO", "sb3-dqn": "Stable-Baselines3 DQN"}
 STEPS = tuple(map(str, TRIAL_STEPS))
 
@@ -22,7 +24,7 @@ def make_recipes_table(records: Records) -> str:
     for name in recipe_names():
         recipe = find_recipe(name)
         check_results(recipe, records)
-        seeds = "; ".join(_told(row) for row in _rows(records, f"recipe-{name}")) or NONE
+        seeds = "; ".join(_told(row) for row in _recipe_rows(recipe, records)) or NONE
         rows.append((f"`{name}`", recipe.game, recipe.algorithm, recipe.departs, seeds))
     return markdown_table(head, rows)
 
@@ -52,16 +54,36 @@ def make_side_by_side_table(records: Records) -> str:
 
 def check_results(recipe: Recipe, records: Records) -> None:
     """Refuse a recipe that tells other results than its record, if that is there."""
-    if f"recipe-{recipe.name}" not in records:
-        return
+    has_target = bool(_rows(records, f"recipe-{recipe.name}"))
     wanted = [
-        (row["seed"], round(row["minutes"], 1), round(row["score"], 1), row["solved"])
-        for row in _rows(records, f"recipe-{recipe.name}")
+        (row["seed"], round(row["minutes"], 1), round(row["score"], 1), row["solved"] if has_target else None)
+        for row in _recipe_rows(recipe, records)
         if "error" not in row
     ]
+    if not wanted:
+        return
     told = [(one.seed, one.minutes, one.score, one.solved) for one in recipe.results]
     if told != wanted:
         raise ValueError(f"recipe {recipe.name} tells {told}, but its newest record says {wanted}")
+
+
+def make_games_table(records: Records) -> str:
+    """Return one row per game and trainer: what it reached in the same minutes."""
+    head = ("game", "trainer", "seed", "steps", "mean return of the last ten games", "mean of 30 games afterwards")
+    rows = []
+    for row in _rows(records, GAMES):
+        is_peer = row["algorithm"] in TRAINERS
+        game = row["flags"][0] if is_peer else row["task"].removeprefix(GAME_TASK)
+        trainer = TRAINERS[row["algorithm"]] if is_peer else f"Redline, recipe {row['flags'][1]}"
+        last = as_text(row["curve"][-1]["mean_return"]) if row.get("curve") else NONE
+        rows.append((game, trainer, str(row["seed"]), f"{row['steps']:,}", last, as_text(row.get("score"))))
+    return markdown_table(head, rows)
+
+
+def _recipe_rows(recipe: Recipe, records: Records) -> list[Mapping[str, Any]]:
+    """Return the seeds of a recipe's record: of its own, or of the games that were trained for the same minutes."""
+    own = _rows(records, f"recipe-{recipe.name}")
+    return own or [row for row in _rows(records, GAMES) if row["task"] == f"{GAME_TASK}{recipe.name}"]
 
 
 def _rows(records: Records, name: str) -> list[Mapping[str, Any]]:
@@ -71,5 +93,7 @@ def _rows(records: Records, name: str) -> list[Mapping[str, Any]]:
 def _told(row: Mapping[str, Any]) -> str:
     if "error" in row:
         return f"seed {row['seed']}: failed"
+    if row["task"].startswith(GAME_TASK):
+        return f"seed {row['seed']}: {row['minutes']:.1f} min, {as_text(row['score'])}"
     verdict = "solved" if row["solved"] else "not solved"
     return f"seed {row['seed']}: {verdict}, {row['minutes']:.1f} min, {as_text(row['score'])}"

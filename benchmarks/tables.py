@@ -18,7 +18,7 @@ from performance_tables import (
     make_trials_table,
     make_unharmed_table,
 )
-from recipe_tables import make_recipes_table, make_side_by_side_table, make_tried_table
+from recipe_tables import make_games_table, make_recipes_table, make_side_by_side_table, make_tried_table
 from recording import RECORDS, say
 from redline.cli.algos import RESULTS, read_results
 from redline.jsonl import SCHEMA
@@ -117,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for name in ("pong-motion", "pong", "pong-dqn")
             ),
             (options.docs / "recipes.md", "side-by-side", make_side_by_side_table(by_name)),
+            (options.docs / "recipes.md", "games", make_games_table(by_name)),
             (options.docs / "monitor.md", "hardware-fields", make_fields_table()),
             (options.docs / "monitor.md", "overhead", describe_overhead(by_name)),
             (options.docs / "utilisation.md", "algorithms", make_study_table(by_name, "catch")),

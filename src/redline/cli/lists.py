@@ -91,13 +91,18 @@ def run_recipes(args: Sequence[str]) -> int:
 
 
 def _results(recipe: Recipe) -> tuple[str, str, str]:
-    """Return how many seeds solved the game, and the medians of their minutes and of all scores."""
+    """Return how many seeds solved the game, and the medians of their minutes and of all scores.
+
+    A recipe without a target solves nothing: its minutes are those of whole runs.
+    """
     results = recipe.results
     if not results:
         return "–", "–", "–"
+    score = number(median(one.score for one in results), 1)
+    if all(one.solved is None for one in results):
+        return "–", number(median(one.minutes for one in results), 1), score
     solved = [one.minutes for one in results if one.solved]
-    minutes = number(median(solved), 1) if solved else "–"
-    return f"{len(solved)} of {len(results)}", minutes, number(median(one.score for one in results), 1)
+    return f"{len(solved)} of {len(results)}", number(median(solved), 1) if solved else "–", score
 
 
 OPTIONAL = ("tensorboard", "optuna", "av", "pygame-ce", "nvidia-ml-py", "stable-baselines3")

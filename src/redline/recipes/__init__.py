@@ -23,7 +23,7 @@ class Result:
     seed: int
     minutes: float  # until it was solved, or until the run ended
     score: float  # mean of the last evaluation
-    solved: bool
+    solved: bool | None = None  # None: the recipe has no target
 
 
 @dataclass(frozen=True)
