@@ -66,6 +66,17 @@ def test_trainers_stand_side_by_side_with_every_seed() -> None:
     ]
 
 
+def test_games_stand_with_both_trainers() -> None:
+    ours = {"task": "game-boxing", "algorithm": "ppo", "seed": 51, "flags": ["--recipe", "boxing"], "score": 14.9}
+    theirs = {"task": "games", "algorithm": "sb3-ppo", "seed": 51, "flags": ["boxing", "30"]}
+    curves = [{"steps": 900, "curve": [{"mean_return": mean}]} for mean in (15.7, 0.4)]
+    table = recipe_tables.make_games_table({"games-by-minutes": {"repeats": [ours | curves[0], theirs | curves[1]]}})
+    assert table.splitlines()[2:] == [
+        "| boxing | Redline, recipe boxing | 51 | 900 | 15.7 | 14.9 |",
+        "| boxing | Stable-Baselines3 PPO | 51 | 900 | 0.4 | – |",
+    ]
+
+
 def test_the_picture_of_trainers_has_a_line_for_each_run_and_a_colour_for_each_trainer() -> None:
     chart = pictures.chart_by_minutes(SIDE_BY_SIDE)
     assert isinstance(chart, LineChart)
@@ -103,4 +114,4 @@ def test_a_recipe_tells_what_its_record_says() -> None:
 @pytest.mark.parametrize("name", recipe_names())
 def test_what_a_recipe_tells_is_recorded(name: str) -> None:
     recipe = find_recipe(name)
-    assert not recipe.results or list(RECORDS.glob(f"recipe-{name}-*.json"))
+    assert not recipe.results or (RECORDS / recipe.record).is_file()
