@@ -20,7 +20,7 @@ from redline.runtime.config import SOLVED, to_settings
 from redline_process import run_redline
 
 DIGEST_CHARACTERS = 12
-ONLY_TOLD = ("track",)  # settings that change nothing of what is trained
+ONLY_TOLD = ("track", "price_per_hour")  # settings that change nothing of what is trained
 
 Row = dict[str, Any]
 

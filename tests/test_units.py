@@ -22,6 +22,7 @@ from redline.types import EnvSpec
 UNITS = {
     *("steps", "frames", "updates", "samples", "episodes", "batches", "transitions", "envs", "threads", "actions"),
     *("bytes", "s", "h", "minutes", "percent", "processes", "nats", "evaluations", "restarts", "hz"),
+    *("w", "j", "cost", "price"),  # money is in the currency of the user's price
 }
 # names that the command line has from its users: their help must name the unit instead
 UNIT_IN_HELP = {

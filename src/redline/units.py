@@ -21,6 +21,18 @@ def duration(seconds: float) -> str:
     return f"{int(days)} d {int(hours % 24):02d} h"
 
 
+def money(amount: float) -> str:
+    """Return an amount of money: to the cent above a dollar, finer below."""
+    digits = 2 if abs(amount) >= 1 or amount == 0 else 3 if abs(amount) >= 0.1 else 4
+    return f"${amount:,.{digits}f}"
+
+
+def energy(joules: float) -> str:
+    """Return energy as one pays for it: 3_600 J is 1.00 Wh."""
+    watt_hours = joules / 3_600
+    return f"{watt_hours / 1e3:,.2f} kWh" if watt_hours >= 1e3 else f"{watt_hours:.2f} Wh"
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """Return a number with a true minus sign, or a dash for None."""
     return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")

@@ -28,6 +28,8 @@ CASES = [
     (["train", "--max-minutes", "nan"], "max-minutes is nan"),
     (["train", "--target-return", "inf"], "target-return is inf"),
     (["train", "--checkpoint-minutes", "-1"], "checkpoint-minutes is -1"),
+    (["train", "--price-per-hour", "-2"], "price-per-hour is -2: use 0 for no price, or a number above 0"),
+    (["train", "--price-per-hour", "inf"], "price-per-hour is inf"),
     (["train", "--warmup-steps", "0"], "warmup-steps is 0"),
     (["train", "--samples-per-step", "0"], "samples-per-step is 0"),
     (["train", "--optimizer.lr", "inf"], "optimizer.lr is inf"),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from redline.cli.displays import Lines, render_line, render_panel
 from redline.runtime.gauges import Gauges, RoleGauges
-from redline.units import duration, number, size
+from redline.units import duration, money, number, size
 
 GAUGES = Gauges(
     time_s=3_700.0,
@@ -167,6 +167,36 @@ def test_a_policy_shows_its_entropy_in_place_of_epsilon_and_no_replay() -> None:
         assert "replay" not in text
 
 
+def test_time_left_has_its_interval_and_is_not_told_in_the_warm_up() -> None:
+    sure = replace(GAUGES, remaining_low_s=9_000.0, remaining_high_s=13_500.0)
+    for text in ("\n".join(panel(sure, width=80)), render_line(sure)):
+        assert "limit reached in 3 h 05 min (2 h 30 min – 3 h 45 min)" in text
+    same = replace(GAUGES, remaining_low_s=11_100.4, remaining_high_s=11_100.6)
+    assert render_line(same).endswith("limit reached in 3 h 05 min")
+    early = replace(GAUGES, updates=0, remaining_s=None)
+    assert render_line(early).endswith("time left: known after the warm-up")
+    assert render_line(replace(early, updates=1)).endswith("time left: known in a moment")
+    assert render_line(replace(early, progress=None)).endswith("time left unknown")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_price_shows_the_money_so_far_and_to_come(width: int) -> None:
+    assert "money" not in render_line(GAUGES)
+    early = replace(GAUGES, price_per_hour=1.2, cost=0.05)
+    assert "| money: $0.0500 so far |" in render_line(early)
+    known = {"cost_remaining": 3.7, "cost_remaining_low": 3.0, "cost_remaining_high": 4.5}
+    priced = replace(early, cost=1.25, **known, cost_per_million_steps=0.625)
+    told = "$1.25 so far · $3.70 ($3.00 – $4.50) to come · $0.625 per million steps"
+    assert f"| money: {told} |" in render_line(priced)
+    assert told in " ".join(" ".join(panel(priced, width=width)).replace("│", " ").split())
+
+
+def test_energy_is_shown_where_the_machine_tells_it() -> None:
+    assert "energy" not in render_line(GAUGES)
+    assert "| energy: 85 W · 1.25 kWh so far |" in render_line(replace(GAUGES, power_w=85.2, energy_j=4_500_000.0))
+    assert "| energy: 500.00 Wh so far |" in render_line(replace(GAUGES, energy_j=1_800_000.0))
+
+
 def test_lines_come_every_few_seconds_and_notes_at_once() -> None:
     stream = io.StringIO()
     with Lines(stream) as lines:
@@ -187,3 +217,9 @@ def test_durations_have_two_units(seconds: float, text: str) -> None:
 def test_sizes_are_decimal_and_minus_is_a_minus() -> None:
     assert (size(999), size(1_500), size(2_340_000_000)) == ("999 B", "1.50 kB", "2.34 GB")
     assert number(-0.5, 1) == "−0.5"
+
+
+def test_small_money_has_more_digits() -> None:
+    assert [money(amount) for amount in (15_600, 346.0, 1.005, 0.526, 0.065, 0)] == [
+        *("$15,600.00", "$346.00", "$1.00", "$0.526", "$0.0650", "$0.00")
+    ]

@@ -70,6 +70,32 @@ def test_lines_and_the_summary_name_the_run(tmp_path: Path, capsys: pytest.Captu
     assert f"redline resume {run}" in out
 
 
+def test_a_price_is_kept_by_a_resume_and_changes_nothing_that_is_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*args: str) -> dict[str, Any]:
+        assert main([*args, "--json"]) == DONE
+        summary: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return summary
+
+    def train(steps: int, *more: str) -> dict[str, Any]:
+        return told("train", *CARTPOLE, "--max-steps", str(steps), "--log-dir", str(tmp_path), *more)
+
+    first = train(600, "--price-per-hour", "1.8")
+    whole = told("resume", first["run"], "--max-steps", "800")
+    assert whole["price_per_hour"] == 1.8
+    assert whole["cost"] == pytest.approx(whole["elapsed_s"] * 1.8 / 3_600)
+    assert whole["cost"] > first["cost"] > 0.0
+    free = train(800)
+    assert free["cost"] is None
+    weights = [Path(summary["checkpoint"]) / "weights.safetensors" for summary in (whole, free)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    (resumed,) = json.loads((Path(whole["run"]) / "run.json").read_text())["resumes"]
+    assert resumed["changes"] == {"max_steps": "600 → 800"}
+    ended = told("resume", whole["run"], "--max-steps", "808", "--price-per-hour", "0")
+    assert (ended["steps"], ended["cost"]) == (808, None)
+
+
 def test_the_warm_up_and_the_evaluations_are_told_apart_from_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

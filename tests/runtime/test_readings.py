@@ -1,6 +1,7 @@
 """Readings of a trainer, against numbers worked by hand."""
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,29 @@ def test_the_nearest_limit_tells_what_is_left() -> None:
     assert (gauges.progress, gauges.remaining_s) == (0.5, 10.0)
     trainer.job = replace(trainer.job, limits=Limits(max_steps=1_000))
     assert (loop.read().progress, loop.read().remaining_s) == (1.0, 0.0)
+
+
+def test_an_evaluation_makes_the_rest_longer() -> None:
+    trainer = Trainer(max_steps=2_000)
+    loop = loop_of(trainer)
+    trainer.counters.updates = 1
+    trainer.go_on(10.0, steps=1_000)
+    with loop.pause():
+        time.sleep(0.1)
+    remaining_s = loop.read().remaining_s
+    assert remaining_s is not None
+    assert remaining_s >= 10.1
+
+
+def test_a_price_tells_the_money_of_all_invocations_and_of_the_rest() -> None:
+    trainer = Trainer(max_steps=3_000)
+    assert loop_of(trainer).read().cost is None
+    trainer.job = replace(trainer.job, price_per_hour=3_600.0)
+    trainer.counters.updates, trainer.counters.elapsed_s = 1, 500.0  # of earlier invocations
+    loop = loop_of(trainer)
+    trainer.go_on(10.0, steps=1_000)
+    gauges = loop.read()
+    assert gauges.elapsed_s is not None
+    assert gauges.elapsed_s > 500.0
+    assert (gauges.price_per_hour, gauges.cost) == pytest.approx((3_600.0, gauges.elapsed_s))
+    assert (gauges.cost_remaining, gauges.cost_per_million_steps) == pytest.approx((20.0, 10_000.0))

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Self, TextIO
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from redline.cli.output import Printing, draw_facts, draw_table, is_plain
 from redline.runtime.gauges import REST, Gauges, RoleGauges
-from redline.units import duration, number, rate, size
+from redline.units import duration, energy, money, number, rate, size
 
 LINE_INTERVAL_S = 5.0
 LEAST_SHARE_SHOWN = 0.02  # of the time
@@ -131,9 +131,14 @@ def known(*parts: tuple[str, object]) -> list[str]:
     return [text.format(value) for text, value in parts if value is not None]
 
 
+def in_words(words: Callable[[float], str], value: float | None) -> str | None:
+    """Return a value as people read it, None if it is not known."""
+    return None if value is None else words(value)
+
+
 def known_size(num_bytes: float | None) -> str | None:
     """Return bytes as people read them, None if they are not known."""
-    return None if num_bytes is None else size(num_bytes)
+    return in_words(size, num_bytes)
 
 
 def render_progress(share: float, text: str) -> RenderableType:
@@ -205,6 +210,8 @@ def gauge_facts(gauges: Gauges) -> list[Fact]:
             ("memory free {}", known_size(gauges.memory_available_bytes)),
             ("disk free {}", known_size(gauges.disk_free_bytes)),
         ),
+        "money": _money(gauges),
+        "energy": known(("{:.0f} W", gauges.power_w), ("{} so far", in_words(energy, gauges.energy_j))),
         WAITING: _waits(gauges.roles[0]) if len(gauges.roles) == 1 else _who_waits(gauges),
     }
     return [(name, " · ".join(parts)) for name, parts in facts.items() if parts]
@@ -223,9 +230,31 @@ def describe_ratio(gauges: Gauges) -> str:
 
 
 def _limit(gauges: Gauges) -> str:
+    """Tell when the first limit is reached, with the 90 % interval of that time."""
     if gauges.remaining_s is None:
-        return "time left unknown" if gauges.updates else "time left: known after the warm-up"
-    return f"limit reached in {duration(gauges.remaining_s)}"
+        if gauges.progress is None:
+            return "time left unknown"
+        return "time left: known in a moment" if gauges.updates else "time left: known after the warm-up"
+    ends_s = gauges.remaining_low_s, gauges.remaining_high_s
+    return f"limit reached in {_with_interval(duration, gauges.remaining_s, ends_s)}"
+
+
+def _money(gauges: Gauges) -> list[str]:
+    """Tell what the run has cost, what the rest will cost, and what a million steps of learning cost."""
+    left, ends = gauges.cost_remaining, (gauges.cost_remaining_low, gauges.cost_remaining_high)
+    return known(
+        ("{} so far", in_words(money, gauges.cost)),
+        ("{} to come", None if left is None else _with_interval(money, left, ends)),
+        ("{} per million steps", in_words(money, gauges.cost_per_million_steps)),
+    )
+
+
+def _with_interval(words: Callable[[float], str], value: float, ends: tuple[float | None, float | None]) -> str:
+    """Write a value with its interval, unless both ends read like the value itself."""
+    low, high = ends
+    if low is None or high is None or words(low) == words(value) == words(high):
+        return words(value)
+    return f"{words(value)} ({words(low)} – {words(high)})"
 
 
 def _greedy(gauges: Gauges) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import psutil
 import tyro
 
-from redline.cli.displays import Lines, LivePanel, describe_mean, describe_ratio, open_display
+from redline.cli.displays import Lines, LivePanel, describe_mean, describe_ratio, in_words, known, open_display
 from redline.cli.flags import (
     ENV_COUNTS,
     HELP,
@@ -37,13 +37,13 @@ from redline.replay import ReplayError
 from redline.runs.locating import locate_run
 from redline.runtime.config import Job, to_settings
 from redline.runtime.evaluation import CONFIRMING_EPISODES
-from redline.runtime.gauges import Display
+from redline.runtime.gauges import Display, Gauges
 from redline.runtime.launch import AnySession, resume_run, start_run
 from redline.runtime.processes.supervisor import LearnerLostError
 from redline.runtime.resolve import reopened, share_out
 from redline.runtime.resuming import read_run
 from redline.runtime.session import Outcome, Solved, StoppedWhileResumingError
-from redline.units import duration, number, rate, size
+from redline.units import duration, energy, money, number, rate, size
 
 TRAINING_ERRORS = (NonFiniteError, CheckpointError, EnvError, ReplayError)
 # flags that decide the defaults of others when a run is resumed
@@ -273,9 +273,20 @@ def _closing_lines(outcome: Outcome) -> list[str]:
         f"{last.steps:,} steps, {last.frames:,} frames, {last.updates:,} updates, {last.episodes:,} episodes in "
         f"{duration(last.time_s)}: {speed}, {describe_ratio(last)}",
         f"{scores}, memory {size(last.rss_bytes)}",
+        *_cost_lines(last),
         f"run {outcome.run}",
         f"continue with: {resume}",
     ]
+
+
+def _cost_lines(last: Gauges) -> list[str]:
+    """Return what the run has cost, in money and energy, as far as that is known."""
+    facts = known(
+        ("cost {}", in_words(money, last.cost)),
+        ("{} per million steps of learning", in_words(money, last.cost_per_million_steps)),
+        ("energy {}", in_words(energy, last.energy_j)),
+    )
+    return [", ".join(facts)] if facts else []
 
 
 def _solved_line(solved: Solved) -> str:

@@ -13,6 +13,7 @@ from redline.cli.displays import (
     Lines,
     LivePanel,
     framed,
+    in_words,
     join_facts,
     known,
     known_size,
@@ -27,12 +28,18 @@ from redline.jsonl import Row, plain_text, tamed
 from redline.monitor.hardware import flat
 from redline.runs.locating import FollowedRun, locate_run, newest_recorded
 from redline.runtime.gauges import Gauges
-from redline.units import duration
+from redline.units import duration, energy
 
 LOOK_INTERVAL_S = 0.5
 EARLIER_EVENTS_SHOWN = 8
 MOST_CORES_SHOWN, MOST_ROLES_SHOWN = 16, 8
-IN_READING = ("load_average_1m", "memory_available_bytes", "disk_free_bytes")  # a reading shows these too
+IN_READING = (
+    "load_average_1m",
+    "memory_available_bytes",
+    "disk_free_bytes",
+    "cpu_power_w",
+    "machine_energy_j",
+)  # a reading shows these too
 NOT_SHOWN = ("schema", "event", "unix_s", "time_s", "steps", "trace")  # of an event without words of its own
 
 
@@ -162,6 +169,7 @@ def hardware_facts(row: Row | None, *, pss_bytes: float | None, beside_reading: 
         "cores": _cores(numbers, "this run" if beside_reading else "watched processes"),
         "memory": _memory(numbers, pss_bytes),
         "disk": _disk(numbers),
+        "energy": _energy(numbers),
         **({} if beside_reading else _roles(row, numbers)),
         **_gpus(row, numbers),
     }
@@ -198,6 +206,13 @@ def _disk(numbers: Mapping[str, float]) -> list[str]:
         ("{}/s read", known_size(numbers.get("read_bytes_per_s"))),
         ("{}/s written", known_size(numbers.get("write_bytes_per_s"))),
         ("{} free", known_size(numbers.get("disk_free_bytes"))),
+    )
+
+
+def _energy(numbers: Mapping[str, float]) -> list[str]:
+    return known(
+        ("processors {:.0f} W", numbers.get("cpu_power_w")),
+        ("{} with GPUs so far", in_words(energy, numbers.get("machine_energy_j"))),
     )
 
 

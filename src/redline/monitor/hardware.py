@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from redline.jsonl import Row, measured
 
 HARDWARE = "hardware.jsonl"
-COUNTERS = frozenset({"unix_s", "elapsed_s", "interval_s", "cpu_s", "monitor_cpu_s"})  # their mean says nothing
+COUNTERS = frozenset(
+    {"unix_s", "elapsed_s", "interval_s", "cpu_s", "machine_energy_j", "monitor_cpu_s"}
+)  # their mean says nothing
 NO_SERIES = frozenset({"schema", "watched"})
 LABELS = frozenset({"index", "processes"})  # of a GPU: not measured
 
@@ -43,6 +45,8 @@ FIELDS = {
     "disk_free_bytes": Field("bytes", "left for this user on the file system of the output"),
     "shm_used_bytes": Field("bytes", "used by shared memory files of all processes"),
     "shm_free_bytes": Field("bytes", "left for shared memory files"),
+    "cpu_power_w": Field("W", "drawn by all processor packages and, if counted apart, their memory, for any process"),
+    "machine_energy_j": Field("J", "drawn by these and all GPUs since the first recording in this folder"),
     "roles.*.cpu_cores_used": Field("cores", "used by the processes of this role"),
     "roles.*.rss_bytes": Field("bytes", "resident memory of this role"),
     "roles.*.processes": Field("processes", "of this role"),

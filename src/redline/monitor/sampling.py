@@ -12,6 +12,7 @@ from redline.jsonl import RecordTail, RecordWriter, Row
 from redline.monitor.gpus import open_gpus
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.machine import MachineProbe, machine_facts
+from redline.monitor.power import MACHINE_ENERGY, PowerProbe, energy_before, power_of
 from redline.monitor.process_files import read_stat
 from redline.monitor.process_tree import Identity, ProcessTree
 
@@ -79,6 +80,8 @@ class HardwareRecorder:
         self._tree = ProcessTree(pid, excluded_pid=os.getpid(), is_new=is_new)
         self._machine = MachineProbe(out)
         self._gpus, self._why_no_gpus = open_gpus()
+        self._power = PowerProbe()
+        self._energy_j = energy_before(out / HARDWARE)
         self._writer = RecordWriter(out / HARDWARE)
         self.end_descriptors: list[int] = []  # become readable when the watched process ends
         with suppress(OSError, OverflowError, AttributeError):  # it has ended, or that is not supported
@@ -117,7 +120,11 @@ class HardwareRecorder:
 
     def facts(self) -> Row:
         """Return what stays the same during the recording, and why something is missing in all samples."""
-        absent = {**self._machine.absent, **({"gpus": self._why_no_gpus} if self._gpus is None else {})}
+        absent = {
+            **self._machine.absent,
+            **self._power.absent,
+            **({"gpus": self._why_no_gpus} if self._gpus is None else {}),
+        }
         names = [] if self._gpus is None else self._gpus.names
         return {"pid": self._tree.pid, **machine_facts(), "gpus": names, "absent": absent}
 
@@ -148,15 +155,20 @@ class HardwareRecorder:
         gpus, events = ([], []) if self._gpus is None else self._gpus.sample()
         for event in events:
             self._tell(event.pop("event"), **event)
-        return {
+        row = {
             "unix_s": self._begun_unix_s + elapsed_s,
             "elapsed_s": elapsed_s,
             "interval_s": interval_s,
             **processes,
             **self._machine.sample(interval_s),
+            **self._power.sample(interval_s),
             **({"gpus": gpus} if gpus else {}),
             "monitor_cpu_s": time.process_time(),
         }
+        if (power_w := power_of(row)) is not None:
+            self._energy_j += power_w * interval_s
+            row[MACHINE_ENERGY] = self._energy_j
+        return row
 
     def finish(self, reason: str, **facts: object) -> Row:
         """Report how it ended and what it cost, and close everything; return the report."""

@@ -30,7 +30,7 @@ LENGTHS_DIFFER = 1.1
 # settings that change what is kept and when a run ends, but not what it learns
 NOT_LEARNING = frozenset(
     {"max_steps", "max_frames", "max_episodes", "max_minutes", "target_return", "target_eval_return"}
-    | {"log_dir", "track", "checkpoint_minutes", "monitor", "record", "record_values"}
+    | {"log_dir", "track", "price_per_hour", "checkpoint_minutes", "monitor", "record", "record_values"}
 )
 NO_UPDATES, SAME_SEED = "it made no updates", "the same settings and seed as {}"
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from redline.report.amounts import DASH, amount, moment, share, size, span
 from redline.report.charts import Chart
 from redline.report.parts import Cell, Table, small
+from redline.report.rows import number
 from redline.report.run_charts import curve_charts, diagnostic_charts, hardware_charts, phase_charts, speed_charts
 from redline.report.run_files import LEARNING, RECORDING, RunFiles
 from redline.report.run_log import PhaseSplit, changes_of, event_table, phase_split, settings_of
 from redline.report.run_summary import LAST_10_S, RunSummary
 from redline.report.videos import find_seen
+from redline.units import money
 
 MAX_EVENTS = 300
 # spans that numbers of a summary are over, in words
@@ -121,6 +123,15 @@ def _beside(words: str, value: str) -> str:
     return "" if value == DASH else words.format(value)
 
 
+def _bill(files: RunFiles) -> str | None:
+    """Return what the run has cost, if it has a price."""
+    last = files.metrics[-1] if files.metrics else {}
+    cost, price, elapsed_s = (number(last, name) for name in ("cost", "price_per_hour", "elapsed_s"))
+    if cost is None or price is None or elapsed_s is None:
+        return None
+    return f"{money(cost)} for {span(elapsed_s)} at {money(price)} per hour"
+
+
 def _facts(files: RunFiles, summary: RunSummary) -> list[tuple[str, str]]:
     """Return where and with what it ran."""
     recorded = files.run or {}
@@ -133,6 +144,7 @@ def _facts(files: RunFiles, summary: RunSummary) -> list[tuple[str, str]]:
     command = recorded.get("command")
     known = {
         "directory": files.path,
+        "bill": _bill(files),
         "started": moment(created),
         "command": " ".join(map(str, command)) if isinstance(command, list) else command,
         "machine": summary.host,

@@ -200,6 +200,8 @@ class Job:
     """Trackers that get the same rows as the run's files: wandb, trackio, or those of installed packages."""
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints; one is also written at the start and at the end."""
+    price_per_hour: float = 0.0
+    """Price of an hour of this machine: shows what the run has cost and what the rest will cost (0: no money shown)."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_envs <= MAX_COUNT:
@@ -214,6 +216,8 @@ class Job:
             raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
         if not self.checkpoint_minutes > 0.0:
             raise UserError(f"checkpoint-minutes is {self.checkpoint_minutes}: use a number above 0")
+        if not (math.isfinite(self.price_per_hour) and self.price_per_hour >= 0.0):
+            raise UserError(f"price-per-hour is {self.price_per_hour:g}: use 0 for no price, or a number above 0")
         for key, value in flatten(to_settings(self)):
             _require_plausible(key, value)
 

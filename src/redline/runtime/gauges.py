@@ -65,7 +65,7 @@ class Gauges:
     memory_available_bytes: int | None  # of the machine
     disk_free_bytes: int | None  # where the run's directory is
     progress: float | None  # share of the nearest limit, 0 … 1
-    remaining_s: float | None  # until the nearest limit, at the present rate
+    remaining_s: float | None  # wall time until the nearest limit; None in the warm-up
     target_eval_return: float | None = None  # of evaluations; None: the run has no such target
     solved_in_s: float | None = None  # until the target at the present rise of the returns; None: unknown
     mean_length_100_steps: float | None = None  # of the episodes of `mean_return_100`
@@ -77,6 +77,17 @@ class Gauges:
     approximate_kl_nats: float | None = None  # of the policy that acted from the one that learns
     clip_fraction: float | None = None  # share of the rows whose ratio is clipped
     explained_variance: float | None = None  # of the returns, by the values: 1 is perfect, 0 useless
+    remaining_low_s: float | None = None  # of the 90 % interval of `remaining_s`
+    remaining_high_s: float | None = None
+    elapsed_s: float | None = None  # starting, training, evaluating and saving, over all resumes
+    price_per_hour: float | None = None  # of the machine; this and the following are None if the run has no price
+    cost: float | None = None  # of `elapsed_s`
+    cost_remaining: float | None = None
+    cost_remaining_low: float | None = None
+    cost_remaining_high: float | None = None
+    cost_per_million_steps: float | None = None  # of learning, at the present pace
+    power_w: float | None = None  # drawn by processors and GPUs, by whoever uses them; None if nothing tells it
+    energy_j: float | None = None  # the same, over all resumes
     roles: tuple[RoleGauges, ...] = ()
 
     def row(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from redline.monitor.process_files import ProcessUsage
 from redline.runtime.actor import Episode
 from redline.runtime.evaluation import projected_s
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges
+from redline.runtime.projection import PaceMeter, bill, project
 from redline.runtime.replay_sizing import full_replay
 from redline.runtime.training import Trainer
 
@@ -58,7 +60,10 @@ class Loop:
     A reading is the only moment at which the host waits for the device.
     """
 
-    def __init__(self, trainer: Trainer, *, folder: Path, role: str = "inline") -> None:
+    def __init__(
+        self, trainer: Trainer, *, folder: Path, role: str = "inline", waited_from_s: float | None = None
+    ) -> None:
+        """Take a trainer as it is to go on; `waited_from_s` is the monotonic time of the run's `elapsed_s` 0."""
         self.trainer = trainer
         self.invocation_s = 0.0  # of training since `begin`
         self._folder = folder  # its disk's free space is read
@@ -67,6 +72,10 @@ class Loop:
         self._is_replay_reported = False
         self._usage = ProcessUsage()
         self._started_s = time.monotonic()
+        no_wait_s = self._started_s - trainer.counters.elapsed_s
+        self._waited_from_s = no_wait_s if waited_from_s is None else waited_from_s
+        self._paused_s = 0.0
+        self._pace = PaceMeter(trainer.counters)
         self._marks = deque([self._mark()])
         self._loss: float | None = None
         self._diagnosis: dict[str, float] = {}
@@ -110,7 +119,9 @@ class Loop:
         try:
             yield
         finally:
-            self._counted_s += time.monotonic() - begun_s
+            paused_s = time.monotonic() - begun_s
+            self._counted_s += paused_s
+            self._paused_s += paused_s
             self.trainer.phases.skip()
 
     def read(self) -> Gauges:
@@ -127,7 +138,6 @@ class Loop:
         self._diagnosis |= trainer.learner.take_diagnosis()
         own = self._read_role(recent, now)
         steps_per_s = own.steps_per_s or 0.0
-        progress, remaining_s = self._progress(steps_per_s)
         memory, is_policy = trainer.source.memory, isinstance(trainer.job.algorithm.explore, Sampled)
         return Gauges(
             time_s=counters.time_s,
@@ -158,8 +168,7 @@ class Loop:
             load_average=read_load_average(),
             memory_available_bytes=read_memory_available_bytes(),
             disk_free_bytes=read_disk_free_bytes(self._folder),
-            progress=progress,
-            remaining_s=remaining_s,
+            **self._project(),
             target_eval_return=trainer.job.limits.target_eval_return,
             solved_in_s=projected_s(scores, target=trainer.job.limits.target_eval_return, now_s=counters.time_s),
             mean_length_100_steps=scores.mean_length_steps,
@@ -194,32 +203,26 @@ class Loop:
         """Return the newest mark at or before `time_s`, or the oldest there is."""
         return next((mark for mark in reversed(self._marks) if mark.time_s <= time_s), self._marks[0])
 
-    def _progress(self, steps_per_s: float) -> tuple[float | None, float | None]:
-        """Return the share done and the time left of the limit that will be reached first."""
-        limits, counters = self.trainer.job.limits, self.trainer.counters
-        options: list[tuple[float, float]] = []  # (time left, share done)
-        total_steps = limits.total_steps(frames_per_step=self.trainer.spec.frames_per_step)
-        if total_steps is not None and counters.steps >= total_steps:
-            return 1.0, 0.0
-        if total_steps is not None and (rate := self._learning_speed(steps_per_s)):
-            options.append(((total_steps - counters.steps) / rate, counters.steps / total_steps))
-        if limits.max_minutes is not None:
-            invocation_s, total_s = time.monotonic() - self._started_s, limits.max_minutes * 60
-            options.append((total_s - invocation_s, invocation_s / total_s))
-        if limits.max_episodes is not None and counters.episodes and counters.time_s > 0:
-            left = limits.max_episodes - counters.episodes
-            options.append((left * counters.time_s / counters.episodes, counters.episodes / limits.max_episodes))
-        if not options:
-            return (None if total_steps is None else counters.steps / total_steps), None
-        remaining_s, progress = min(options)
-        return min(progress, 1.0), max(remaining_s, 0.0)
-
-    def _learning_speed(self, steps_per_s: float) -> float | None:
-        """Return the steps per second to expect: none in the warm-up, which is many times faster than learning."""
-        counters = self.trainer.counters
-        if counters.time_s - counters.warmup_time_s < RATE_WINDOW_S:  # the newest rate is in part of the warm-up
-            return counters.learning_steps_per_s
-        return steps_per_s
+    def _project(self) -> dict[str, float | None]:
+        """Return the fields of a reading on what is done and what is left, in time and money."""
+        counters, job, now_s = self.trainer.counters, self.trainer.job, time.monotonic()
+        self._pace.add(paused_s=self._paused_s)
+        pace = self._pace.pace()
+        progress, left = project(
+            job.limits,
+            counters,
+            frames_per_step=self.trainer.spec.frames_per_step,
+            episode_steps=self.trainer.scores.mean_length_steps,
+            invocation_s=now_s - self._started_s,
+            pace=pace,
+        )
+        elapsed_s, price_per_hour = now_s - self._waited_from_s, job.price_per_hour
+        return {
+            "progress": progress,
+            **asdict(left),
+            "elapsed_s": elapsed_s,
+            **(asdict(bill(price_per_hour, elapsed_s, left, pace)) if price_per_hour else {}),
+        }
 
 
 def busy_shares(spent_s: Mapping[str, float], waited_s: Mapping[str, float], *, seconds: float) -> dict[str, float]:

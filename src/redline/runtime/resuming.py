@@ -14,6 +14,7 @@ CHANGES_NOTHING = {
     *("max_steps", "max_frames", "max_episodes", "max_minutes", "target_return", "target_eval_return"),
     *("checkpoint_minutes", "actor.threads", "evaluate_every_steps", "evaluator.every_minutes", "evaluator.episodes"),
     *("evaluator.envs", "evaluator.device", "evaluator.threads", "monitor.hz", "record", "record_values", "track"),
+    "price_per_hour",
 }
 # all settings that a resume may change; docs/resume.md says what each change costs
 MAY_CHANGE = CHANGES_NOTHING | {

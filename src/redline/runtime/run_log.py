@@ -7,6 +7,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from redline.exploration import Sampled
 from redline.files import explain
 from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import MonitorProcess
+from redline.monitor.hardware import HARDWARE
+from redline.monitor.power import EnergyTail
 from redline.runs.blocks import MAX_PAYLOAD_BYTES
 from redline.runs.directory import RunDirectory
 from redline.runtime.actor import Episode
@@ -45,6 +48,7 @@ class RunLog:
         self.run = run
         self._sinks = sinks  # get the same rows as the run's files
         self._counters = counters
+        self._energy = EnergyTail(run.path / HARDWARE)
         self.display = display
         self._is_recording = not job.recording.is_off
         # of the recordings; None once it is written, before the first of them
@@ -63,6 +67,11 @@ class RunLog:
             self._setting, self._is_recording = None, False
             why = self._explain(error) if isinstance(error, OSError) else str(error)
             self.display.note(f"warning: no episode is recorded: {why}")
+
+    def with_energy(self, gauges: Gauges) -> Gauges:
+        """Return a reading with what the monitor beside the run tells of power and energy."""
+        told = self._energy.read()
+        return replace(gauges, power_w=told.get("power_w"), energy_j=told.get("energy_j"))
 
     def metrics(self, gauges: Gauges) -> None:
         """Write a reading."""

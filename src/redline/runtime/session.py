@@ -100,13 +100,13 @@ class Session(AbstractContextManager["Session"]):
         self.trainer = trainer
         self._log = log
         self.event = log.event  # writes a row to events.jsonl
-        self._loop = Loop(trainer, folder=log.run.path)
         self._evaluator: Evaluator | None = None  # from the first evaluation on
         self._evaluation_s = EXPECTED_S  # duration of the newest one
         self._argmax_mean: float | None = None  # of greedy play, where a policy draws its actions
         self._monitor = RunMonitor(log, trainer.job.monitor)
         self._started_s = time.monotonic()
         self._waited_from_s = begun_s - trainer.counters.elapsed_s  # as if all invocations had followed each other
+        self._loop = Loop(trainer, folder=log.run.path, waited_from_s=self._waited_from_s)
         self._last_checkpoint: Path | None = None
         self._skipped_steps = trainer.counters.skipped_steps  # when the display last heard of it
 
@@ -212,7 +212,7 @@ class Session(AbstractContextManager["Session"]):
         return time.monotonic() - self._waited_from_s
 
     def _show(self) -> Gauges:
-        gauges = self._loop.read()
+        gauges = self._log.with_energy(self._loop.read())
         self._log.display.show(gauges)
         self._monitor.attend()
         if (adjustment := self._loop.take_adjustment()) is not None:

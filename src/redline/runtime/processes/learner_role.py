@@ -132,7 +132,7 @@ class _Duties:
         self._store = store
         self._slot = slot
         self._outbox = outbox
-        self._loop = Loop(trainer, folder=store.path, role="learner")
+        self._loop = Loop(trainer, folder=store.path, role="learner", waited_from_s=waited_from_s)
         self._saves = slot.status.saves_ordered
         self._is_limit_reported = False
 

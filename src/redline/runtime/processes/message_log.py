@@ -168,7 +168,7 @@ class MessageLog:
         self.counters.steps, self.counters.time_s = steps, time_s
 
     def _take_reading(self, message: Message) -> None:
-        told = Gauges.from_row(message["gauges"])
+        told = self.log.with_energy(Gauges.from_row(message["gauges"]))
         self._follow(told.steps, told.time_s)
         self.learning_steps_per_s = message["learning_steps_per_s"]
         roles = self.gauges.roles if self.is_ending and self.gauges is not None else self._read_roles(told)
