@@ -21,7 +21,7 @@ from redline.bench.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_o
 from redline.bench.knockouts import FULL, VARIANTS, Subject, prepare, together
 from redline.bench.measuring import Measuring, Progress, alternate, silent
 from redline.bench.recorded_training import recorded
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.runtime.building import build_trainer, prepare_process
 from redline.runtime.config import Job, from_settings, to_settings
 from redline.runtime.resolve import carry_over, check_topology, resolve_job
@@ -45,8 +45,7 @@ class Profile:
     trace: Path | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= MOST_ROUNDS:
-            raise UserError(f"rounds is {self.rounds}: use 1 to {MOST_ROUNDS}")
+        check_range("rounds", self.rounds, 1, MOST_ROUNDS)
         if not 0.0 < self.turn_s <= 600.0:
             raise UserError(f"turn-seconds is {self.turn_s:g}: use more than 0 and at most 600")
         if self.trace is not None and not self.trace.name.endswith(TRACE_SUFFIXES):

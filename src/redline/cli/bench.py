@@ -18,14 +18,14 @@ from redline.bench.replay_speed import GAMES, ReplayBench
 from redline.bench.training_speed import ALGORITHMS, TrainBench
 from redline.cli.main import DONE, FAILED, FailureError, failing
 from redline.cli.output import give, print_table
-from redline.cli.parsing import Json, Plain, check_range, check_seed, parse, run_subject
+from redline.cli.parsing import Json, Plain, parse, run_subject
 from redline.cli.stopping import ended_by_signals
 from redline.cli.train import TRAINING_ERRORS
 from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.atari_games import DQN_2015, AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, check_seed, unknown_name
 from redline.files import explained
 from redline.jsonl import as_json_value
 from redline.units import duration, number

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from redline.cli.output import give, is_plain, print_table, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.episodes.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, unknown_name
 from redline.files import explained
 from redline.jsonl import plain_text
 from redline.runs.locating import is_recorded, locate_run
@@ -72,8 +72,8 @@ class EpisodesFlags:
             raise unknown_name("role", self.role, ROLES)
         for low_name, high_name in RANGES:
             self._check_range(low_name, high_name)
-        if self.limit is not None and self.limit < 0:
-            raise UserError(f"limit is {self.limit}: use 1 or more, or 0 for all")
+        if self.limit is not None:
+            check_range("limit", self.limit, 0, use="1 or more, or 0 for all")
 
     def _check_range(self, *names: str) -> None:
         flags, values = [f"--{name.replace('_', '-')}" for name in names], [getattr(self, name) for name in names]
