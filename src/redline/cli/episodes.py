@@ -94,7 +94,7 @@ def run(args: Sequence[str]) -> int:
         progress(0.7)  # recordings take longer to read than rows
         catalogue = read_catalogue(path, library)
     if count := catalogue.num_unusable:
-        warn([f"{count:,} lines of episodes.jsonl are no episodes and are left out"])
+        warn([f"{count:,} lines of episodes.jsonl are not episodes and are left out"])
     warn(problems_of(library))
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]
     shown = arrange(matching, flags)
@@ -108,7 +108,7 @@ def check_run(path: Path) -> Path:
         what = "is a file" if path.exists() else "does not exist"
         raise UserError(f"{path} {what}: name a run directory, such as {EXAMPLE}")
     if not is_recorded(path):
-        raise UserError(f"{path} is no run directory: it holds neither run.json nor episodes.jsonl")
+        raise UserError(f"{path} is not a run directory: it holds neither run.json nor episodes.jsonl")
     return path
 
 

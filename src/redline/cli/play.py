@@ -25,7 +25,7 @@ from redline.episodes.drawing import MAX_SCALE
 from redline.episodes.episode import RecordingError
 from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, select
 from redline.episodes.replaying import StoppedWhilePlayingError
-from redline.episodes.verifying import StoppedWhileVerifyingError, Verdict, verify
+from redline.episodes.verifying import Verdict, verify
 from redline.episodes.video import check_target
 from redline.errors import UserError, check_range
 from redline.jsonl import plain_text
@@ -261,7 +261,7 @@ def check_recordings(folder: Path, library: Library, listed: Sequence[Listed], f
     differences = differences_of(library, entries)
     warn([*differences, *problems_of(library)])
     begun_s, what = time.monotonic(), f"playing {count(entries)} again"
-    stopped = failing(StoppedWhileVerifyingError, after=": the rest was not checked")
+    stopped = failing(StoppedWhilePlayingError, after=": the rest was not checked")
     with StopRequest() as stop, stopped, progress_bar(what, plain=is_plain(flags)) as progress:
         verdicts = verify(library, entries, threads=usable_cores(), progress=progress, requested_stop=stop.reason)
     ids = {one.entry.index: one.id for one in listed if one.entry is not None}
