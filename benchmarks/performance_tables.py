@@ -13,7 +13,7 @@ TRAININGS = ("dqn", "ppo", "a2c")
 
 
 def make_limit_table(records: Records) -> str:
-    """Return what the machine allows and what is reached of it."""
+    """Return the limit of the machine and the share of it that is reached."""
     rows = []
     for name in TRAININGS:
         record = records.get(f"{name}-speed-pong")
@@ -38,7 +38,7 @@ def make_limit_table(records: Records) -> str:
                 percent(summary["limit_fraction"]),
             )
         )
-    return markdown_table(("what", "limit", "reached", "of the limit"), rows)
+    return markdown_table(("measured", "limit", "reached", "share of the limit"), rows)
 
 
 def make_peers_table(records: Records) -> str:
@@ -49,7 +49,7 @@ def make_peers_table(records: Records) -> str:
         for peer, ratio in record["summary"]["ratio"].items():
             if isinstance(ratio, Mapping):
                 rows.append((record["title"], peer, f"{spread(ratio, digits=2)} ×", record["learning"]))
-    return markdown_table(("what", "beside", "Redline ÷ it", "what was learnt meanwhile"), rows)
+    return markdown_table(("training", "peer", "Redline ÷ peer", "learning meanwhile"), rows)
 
 
 def beside_sb3(records: Records, name: str) -> Mapping[str, Any] | None:
@@ -128,7 +128,7 @@ def make_ladder_table(records: Records) -> str:
 
 
 def make_trials_table(records: Records, *, kept: bool) -> str:
-    """Return what was tried on the learner, and is kept or is not."""
+    """Return the changes to the learner that were tried: those that were kept, or those that were not."""
     record = records.get("learner-trials")
     if record is None:
         return NOT_YET
@@ -141,7 +141,7 @@ def make_trials_table(records: Records, *, kept: bool) -> str:
 
 
 def make_unharmed_table(records: Records) -> str:
-    """Return what was learnt on a pixel game before the learner was made faster, and after; by how much it changed."""
+    """Return the returns on a pixel game before and after the learner was made faster, and the change."""
     record = records.get("learning-before-after")
     if record is None:
         return NOT_YET
@@ -157,12 +157,12 @@ def make_unharmed_table(records: Records) -> str:
 
 
 def spread(value: Spread, *, digits: int) -> str:
-    """Return a median and what 90 % of the rounds lie between."""
+    """Return a median and the range of 90 % of the rounds."""
     return f"{value['median']:,.{digits}f} ({value['low']:,.{digits}f}–{value['high']:,.{digits}f})"
 
 
 def percent(value: Spread) -> str:
-    """Return a share in per cent, with what 90 % of the rounds lie between."""
+    """Return a share in per cent and the range of 90 % of the rounds."""
     return f"{value['median']:.0%} ({value['low']:.0%}–{value['high']:.0%})"
 
 

@@ -18,8 +18,8 @@ Records = Mapping[str, Mapping[str, Any]]
 
 
 def make_recipes_table(records: Records) -> str:
-    """Return one row per recipe: what it is for, what departs, and every seed of its record."""
-    head = ("recipe", "game", "algorithm", "departs from the usual protocol", "every seed of its record")
+    """Return one row per recipe: game, algorithm, departures from the protocol, and every seed of its record."""
+    head = ("recipe", "game", "algorithm", "differs from the usual protocol by", "every seed of its record")
     rows = []
     for name in recipe_names():
         recipe = find_recipe(name)
@@ -53,7 +53,7 @@ def make_side_by_side_table(records: Records) -> str:
 
 
 def check_results(recipe: Recipe, records: Records) -> None:
-    """Refuse a recipe that tells other results than its record, if that is there."""
+    """Refuse a recipe whose results differ from those of its record, if there is one."""
     has_target = bool(_rows(records, f"recipe-{recipe.name}"))
     wanted = [
         (row["seed"], round(row["minutes"], 1), round(row["score"], 1), row["solved"] if has_target else None)

@@ -186,7 +186,7 @@ def test_what_is_wrong_is_said_in_one_line() -> None:
         redline.train("CartPole-v1", "pppo")
     with pytest.raises(UserError, match="unknown setting 'max_step'"):
         redline.train("CartPole-v1", "ppo", max_step=3)
-    with pytest.raises(UserError, match="is no run directory"):
+    with pytest.raises(UserError, match="is not a run directory"):
         redline.Run("nowhere")
     run = redline.train("CartPole-v1", "ppo", max_steps=256, **CARTPOLE)
     with pytest.raises(UserError, match="evaluate takes the settings of redline eval"):

@@ -1,5 +1,6 @@
 """The errors that a user can mend; the command line shows each as one line and exits with code 2."""
 
+import math
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -42,3 +43,21 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     close = nearest(name, names)
     remedy = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names[:20])}"
     return UserError(f"unknown {kind} {name!r}: {remedy}")
+
+
+def check_range(name: str, value: float, low: float, high: float = math.inf, *, use: str = "") -> None:
+    """Refuse a number outside these bounds, and NaN; `use` says what to use instead, if not simply the bounds."""
+    if not low <= value <= high:
+        bounds = f"{low:_} or more" if high == math.inf else f"{low:_} to {high:_}"
+        raise UserError(f"{name} is {value}: use {use or bounds}")
+
+
+def check_positive(name: str, value: float, *, otherwise: str = "") -> None:
+    """Refuse a number that is not finite and above 0; `otherwise` is what the error adds."""
+    if not 0.0 < value < math.inf:
+        raise UserError(f"{name} is {value}: use a finite number above 0{otherwise}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that some part does not take."""
+    check_range("seed", seed, 0, 2**31 - 1)

@@ -17,6 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -25,6 +26,7 @@ from redline.errors import DamagedError, ForeignFileError, UserError
 BytesLike = bytes | bytearray | memoryview
 
 READ_BYTES = 1 << 20
+PRIVATE = 0o700  # other users need not see what runs here
 TEMPORARY_NAME = re.compile(r"\.redline-[0-9a-f]{16}\.tmp", re.ASCII)
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file"}
@@ -161,6 +163,16 @@ def open_own(path: Path, flags: int) -> int:
     return descriptor
 
 
+def make_numbered_folder(path: Path) -> Path:
+    """Make a private folder with this name, or with -2, -3, … behind it where there is one already; return it."""
+    for number in count(1):
+        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir(mode=PRIVATE, parents=True)
+            return folder
+    raise AssertionError("count() has no end")
+
+
 def make_own_folder(path: Path) -> None:
     """Make a folder, or accept one that is there and is ours."""
     with suppress(FileExistsError):
@@ -246,9 +258,14 @@ class AppendedFile:
 # What went wrong
 
 
+def reason_of(error: OSError) -> str:
+    """Return the system's words for what went wrong."""
+    return (error.strerror or str(error)).lower()
+
+
 def explain(error: OSError, path: Path) -> str:
     """Name the path and the reason and, where space ran out, the mount and what is free there."""
-    reason = f"{path}: {(error.strerror or str(error)).lower()}"
+    reason = f"{path}: {reason_of(error)}"
     if error.errno == errno.EFBIG:
         return f"{reason}: a limit of this process (ulimit -f) or of the file system ends it there"
     if error.errno not in FULL:

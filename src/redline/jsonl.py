@@ -80,11 +80,10 @@ def _shown(letter: str) -> str:
     return letter if letter.isprintable() or letter in "\n\t" else " "
 
 
-def plain_text(value: object) -> str:
-    """Return a value as one short line without control characters."""
-    text = str(value)[: MAX_CHARACTERS + 1]
-    text = "".join(letter if letter.isprintable() else " " for letter in text)
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
+def plain_text(value: object, most: int = MAX_CHARACTERS) -> str:
+    """Return a value as one line of at most so many characters, none of which is a control character."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value)[: most + 1])
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 class RecordWriter(AppendedFile):
@@ -124,7 +123,7 @@ def encode_row(row: Mapping[str, object]) -> bytes:
 
 
 def parse_row(line: bytes) -> Row | None:
-    """Return the row a line holds, or None where it is no whole JSON object."""
+    """Return the row a line holds, or None where it is not a whole JSON object."""
     try:
         # NaN is no JSON, but other programs write it
         value = json.loads(line, parse_constant=lambda _: None)

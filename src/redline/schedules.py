@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Linear:
     def __post_init__(self) -> None:
         if self.over_steps < 1:
             raise UserError(f"over-steps is {self.over_steps}, but a schedule takes at least 1 step")
-        if self.after_steps < 0:
-            raise UserError(f"after-steps is {self.after_steps}: use 0 or more")
+        check_range("after-steps", self.after_steps, 0)
 
     def at(self, steps: int) -> float:
         """Return the value after `steps` steps."""

@@ -60,7 +60,7 @@ class VectorStep:
 
 @dataclass(frozen=True)
 class Handles:
-    """Addresses of transitions that stay true for ever: lane and sequence number, never an index."""
+    """Addresses of transitions that stay true forever: lane and sequence number, never an index."""
 
     lane: IntArray  # [B]
     number: IntArray  # [B]
@@ -97,7 +97,7 @@ class SequenceBatch:
     """Stretches of episodes for networks that remember; K stacked frames, T steps, n-step returns, B sequences.
 
     Step t of sequence b observes `frames[b, t : t + K]` and leads to `frames[b, t + offset[t, b] : … + K]`. The state
-    of the network starts anew wherever `starts` says so; whatever it was before comes from padding.
+    of the network starts anew wherever `starts` says so; earlier steps are padding.
     """
 
     frames: torch.Tensor  # [B, K − 1 + T + n, *frame] uint8 or float32; zeros where nothing was seen

@@ -11,10 +11,7 @@ from redline.cli.main import BAD_INPUT, DONE, main
 
 Output = pytest.CaptureFixture[str]
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def write_record(folder: Path, name: str, algorithms: object, *, unix_s: float = 1.0) -> None:

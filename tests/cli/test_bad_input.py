@@ -64,7 +64,7 @@ CASES = [
     (["train", "--actor.device", "tpu"], "actor.device 'tpu' is unknown: use auto, cpu, cuda or cuda:i"),
     ([*ASYNC, "--actors", "3"], "--num-envs 8 can't be shared out evenly among --actors 3: use --num-envs 9"),
     ([*ASYNC, "--actors", "4", "--actor.envs", "1", "--num-envs", "8"], "are 4 envs, not --num-envs 8"),
-    ([*ASYNC, "--actors", "128", "--actor.envs", "16"], "num-envs is 2048: use 1 to 1024"),
+    ([*ASYNC, "--actors", "128", "--actor.envs", "16"], "num-envs is 2048: use 1 to 1_024"),
     ([*ASYNC, "--evaluate-every-steps", "5"], "use --evaluator.every-minutes"),
     ([*ASYNC, "--pacing", "lockstep", "--actors", "2"], "use --actors 1, or --pacing held"),
     ([*ASYNC, "--pacing", "lockstep", "--push", "chunk"], "use --push step, or --pacing held"),

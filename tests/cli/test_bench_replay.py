@@ -44,7 +44,7 @@ def test_a_table_without_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--json"], "bench needs a subject"),
         (["replya"], "unknown subject of bench 'replya': did you mean replay"),
         (["replay", "--games", "pongg"], "did you mean pong"),
-        (["replay", "--games", "CartPole-v1"], "is no Atari game"),
+        (["replay", "--games", "CartPole-v1"], "is not an Atari game"),
         (["replay", "--games", ","], "no game is named"),
         (["replay", "--transitions", "10"], "transitions is 10: use 1_000 or more"),
         (["replay", "--rounds", "0"], "rounds is 0"),

@@ -90,7 +90,7 @@ def test_sigterm_ends_the_work_as_ctrl_c_does() -> None:
     [
         (["--algo", "rainbow"], "unknown algorithm of this bench 'rainbow'"),
         (["--env", "ALE/Pong-v5"], "by the rules of 2015"),
-        (["--env", "CartPole-v1"], "is no Atari game"),
+        (["--env", "CartPole-v1"], "is not an Atari game"),
         (["--rounds", "0"], "rounds is 0"),
         (["--seconds", "0"], "seconds is 0"),
         (["--warmup-steps", "1"], "warmup-steps is 1"),

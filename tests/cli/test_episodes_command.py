@@ -172,7 +172,7 @@ def test_hostile_rows_are_left_out_or_shown_harmlessly(tmp_path: Path, played: P
         file.write(b"".join(lines))
     assert main(["episodes", str(folder), "--plain"]) == DONE
     out, err = capsys.readouterr()
-    assert err == "redline: warning: 6 lines of episodes.jsonl are no episodes and are left out\n"
+    assert err == "redline: warning: 6 lines of episodes.jsonl are not episodes and are left out\n"
     assert all(letter.isprintable() or letter == "\n" for letter in out)
     assert "4 episodes; 2 recorded in " in out
     assert main(["episodes", str(folder), "--json"]) == DONE
@@ -202,7 +202,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path: Path, played: P
     (folder / "recordings" / "episodes.rec").write_bytes(b"PK\x03\x04 a zip, perhaps")
     assert main(["episodes", str(folder)]) == BAD_INPUT
     err = capsys.readouterr().err
-    assert "is no file of recordings" in err
+    assert "is not a file of recordings" in err
     assert err.count("\n") == 1
     (folder / "recordings" / "episodes.rec").unlink()
     os.mkfifo(folder / "recordings" / "episodes.rec")
@@ -236,7 +236,7 @@ def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, run:
 
 def test_a_folder_that_is_no_run_is_refused(run: Path, tmp_path: Path, capsys: Output) -> None:
     assert main(["episodes", str(tmp_path)]) == BAD_INPUT
-    assert "is no run directory: it holds neither run.json nor episodes.jsonl" in capsys.readouterr().err
+    assert "is not a run directory: it holds neither run.json nor episodes.jsonl" in capsys.readouterr().err
 
 
 def test_a_folder_of_runs_means_its_newest(run: Path, capsys: Output) -> None:

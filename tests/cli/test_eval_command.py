@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from played_runs import train
 from safetensors.torch import load_file
 
 from redline.cli.eval import REFERENCES, normalise
@@ -25,13 +26,6 @@ from redline.types import EnvSpec
 
 Output = pytest.CaptureFixture[str]
 Folders = pytest.TempPathFactory
-
-
-def train(log_dir: Path, *args: str) -> Path:
-    """Train for a moment and return the run."""
-    assert main(["train", *args, "--log-dir", str(log_dir), "--plain"]) == DONE
-    (run,) = log_dir.glob("*/*/*")
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +182,7 @@ def test_a_missing_run_and_a_run_without_checkpoint_are_refused(tmp_path: Path, 
     (empty / "run.json").write_bytes((dqn / "run.json").read_bytes())
     for args, part in (
         ([], "needs a run directory"),
-        ([str(tmp_path / "none")], "is no run directory"),
+        ([str(tmp_path / "none")], "is not a run directory"),
         ([str(empty)], "holds no valid checkpoint"),
         ([str(empty), "--checkpoint", "best"], "no checkpoint of"),
     ):

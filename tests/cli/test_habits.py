@@ -71,7 +71,7 @@ def test_the_run_json_of_a_run_is_a_configuration(tmp_path: Path, capsys: Output
     assert (again.algo, again.job.env.id, again.job.seed) == ("ppo", "CartPole-v1", 5)
     assert again.job.algorithm.optimizer.lr_at(0) == 0.002
     assert main(["train", "--config", str(tmp_path / "run.json")]) == BAD_INPUT
-    assert "is no run directory" in capsys.readouterr().err
+    assert "is not a run directory" in capsys.readouterr().err
 
 
 def test_envs_lists_games_and_ids(capsys: Output) -> None:

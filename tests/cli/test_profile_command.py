@@ -110,8 +110,8 @@ def test_an_end_from_outside_leaves_nothing_behind(
     [
         (["--algo", "all"], "one training is profiled at a time"),
         (["--algo", "dqm"], "did you mean"),
-        (["--rounds", "0"], "rounds is 0: use 1 to 1000"),
-        (["--rounds", "1001"], "rounds is 1001: use 1 to 1000"),
+        (["--rounds", "0"], "rounds is 0: use 1 to 1_000"),
+        (["--rounds", "1001"], "rounds is 1001: use 1 to 1_000"),
         (["--turn-seconds", "0"], "turn-seconds is 0"),
         (["--trace", "trace.txt"], "let it end in .json or .json.gz"),
         (["--trace", "nowhere/trace.json"], "trace nowhere/trace.json lies in no folder"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from played_runs import train
 from safetensors.numpy import save as encode_arrays
 
 from redline.cli.main import BAD_INPUT, DONE, main
@@ -19,30 +20,19 @@ from redline.runs.directory import RunDirectory
 from redline.runs.lock import LOCK_NAME
 from redline.types import Handles
 
-SMALL = ("--num-envs", "4", "--max-steps", "400", "--warmup-steps", "396")
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
-
-def train(env: str, log_dir: Path, *more: str) -> Path:
-    """Train for a moment and return the run, left alone from then on."""
-    args = ["--env", env, *SMALL, "--replay.capacity", "1000", "--log-dir", str(log_dir), "--plain", *more]
-    assert main(["train", *args]) == DONE
-    (run,) = log_dir.glob("*/*/*")
-    return run
+SMALL = ("--num-envs", "4", "--max-steps", "400", "--warmup-steps", "396", "--replay.capacity", "1000")
 
 
 @pytest.fixture(scope="module")
 def catch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train("redline/Catch-v0", tmp_path_factory.mktemp("catch"), "--network", "small")
+    return train(tmp_path_factory.mktemp("catch"), "--env", "redline/Catch-v0", *SMALL, "--network", "small")
 
 
 @pytest.fixture(scope="module")
 def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train("CartPole-v1", tmp_path_factory.mktemp("cartpole"))
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    return train(tmp_path_factory.mktemp("cartpole"), "--env", "CartPole-v1", *SMALL)
 
 
 def content(run: Path) -> dict[str, tuple[int, int]]:
@@ -146,7 +136,7 @@ def test_damaged_frames_are_never_shown(catch: Path, tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize("codec", ["raw", "lz4"])
 def test_memories_of_other_codecs_are_read_too(codec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = train("redline/Catch-v0", tmp_path / "runs", "--replay.codec", codec, "--network", "small")
+    run = train(tmp_path / "runs", "--env", "redline/Catch-v0", *SMALL, "--replay.codec", codec, "--network", "small")
     capsys.readouterr()
     assert main(["replay", "inspect", str(run), "--json"]) == DONE
     storage = json.loads(capsys.readouterr().out)["storage"]
@@ -164,8 +154,8 @@ def test_bad_input_is_one_line_with_a_remedy(catch: Path, tmp_path: Path, capsys
         (["inspct", run], "did you mean inspect"),
         (["inspect"], "inspect needs a run directory"),
         (["inspect", "--samples", "3"], "inspect needs a run directory"),
-        (["inspect", "nowhere"], "nowhere is no run directory"),
-        (["inspect", "file"], "file is no run directory"),
+        (["inspect", "nowhere"], "nowhere is not a run directory"),
+        (["inspect", "file"], "file is not a run directory"),
         (["inspect", run, "--checkpoint", "17"], "has no checkpoint 17: it has"),
         (["inspect", run, "--checkpoint", "-1"], "has no checkpoint -1"),
         (["inspect", run, "--samples", "0"], "samples is 0: use 1 to 200"),

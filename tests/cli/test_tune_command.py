@@ -50,7 +50,7 @@ TRAINER = Path(__file__).parents[1] / "tune" / "fake_trainer.py"
         ((*SEARCH, "--write-recipe", "."), "is a folder: use --write-recipe best.toml"),
         ((*SEARCH, "--write-recipe", "/dev/null/best.toml"), "can't be written: /dev/null: file exists"),
         ((*SEARCH, "--trails", "3"), "did you mean --trials"),
-        (("tune", "--resume", "nowhere"), "nowhere is no study"),
+        (("tune", "--resume", "nowhere"), "nowhere is not a study"),
         (("tune", "--resume", "nowhere", "--trials", "3"), "leave --trials out"),
     ],
 )

@@ -14,9 +14,10 @@ from recorded_runs import play_at_random, write_recorded_run
 from redline.envs.config import EnvConfig
 from redline.episodes.episode import Trace
 from redline.episodes.library import Library, list_episodes, open_library, recordings_path
+from redline.episodes.replaying import StoppedWhilePlayingError
 from redline.episodes.setting import SETTING
 from redline.episodes.tracing import RecordingConfig
-from redline.episodes.verifying import StoppedWhileVerifyingError, verify
+from redline.episodes.verifying import verify
 from redline.runs.blocks import FILE_MAGIC, Block, encode_block, iterate_blocks
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "recordings.md"
@@ -224,7 +225,7 @@ def test_an_env_that_can_not_be_made_is_a_verdict_on_its_episodes(tmp_path: Path
 
 def test_whoever_stops_need_not_wait_for_the_end_of_an_episode(breakout: Played, tmp_path: Path) -> None:
     library = open_library(write_recorded_run(tmp_path, breakout, env_id="ALE/Breakout-v5"))
-    with pytest.raises(StoppedWhileVerifyingError, match="Ctrl-C after"):
+    with pytest.raises(StoppedWhilePlayingError, match="Ctrl-C after"):
         verify(library, library.entries, threads=1, requested_stop=lambda: "Ctrl-C")
 
 

@@ -76,7 +76,7 @@ def read_frame(picture: Array) -> Moment:
 
 
 def play(writer: LaneWriter, lanes: IntArray, number: int, wait_s: float = 20.0) -> Iterator[None]:
-    """Play on for ever as the `number`-th writer of these lanes; give up if there is no room for too long."""
+    """Play on forever as the `number`-th writer of these lanes; give up if there is no room for too long."""
     moments = [Moment(lane, number, 0, 0) for lane in lanes.tolist()]
     wait_until(lambda: writer.may_begin, wait_s)
     writer.begin(np.stack([moment.frame() for moment in moments]))

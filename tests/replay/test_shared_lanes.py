@@ -335,7 +335,7 @@ def a_step(lanes: int) -> dict[str, Any]:
 
 
 def start_writer(shared: SharedLanes, writer: int, number: int) -> int:
-    """Fork a process that plays for ever on the lanes of a writer; return its id."""
+    """Fork a process that plays forever on the lanes of a writer; return its id."""
     pid = os.fork()
     if pid:
         return pid

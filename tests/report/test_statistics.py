@@ -30,9 +30,7 @@ def test_interval_of_a_mean_is_as_wide_as_theory_says() -> None:
     interval = bootstrap_interval([0.0, 1.0] * 200, seed=0)
     assert interval is not None
     # the mean of 400 coins has a standard deviation of 0.025; 90 % lie within 1.645 of those
-    assert interval.low == pytest.approx(0.5 - 1.645 * 0.025, abs=0.004)
-    assert interval.high == pytest.approx(0.5 + 1.645 * 0.025, abs=0.004)
-    assert interval.level == 0.9
+    assert interval == pytest.approx((0.5 - 1.645 * 0.025, 0.5 + 1.645 * 0.025), abs=0.004)
 
 
 def test_bootstrap_is_the_same_for_the_same_seed() -> None:
@@ -43,7 +41,7 @@ def test_bootstrap_is_the_same_for_the_same_seed() -> None:
 def test_bootstrap_of_equal_values_leaves_no_doubt_and_one_value_has_none() -> None:
     interval = bootstrap_interval([500.0] * 5, seed=0)
     assert interval is not None
-    assert (interval.low, interval.high) == (500.0, 500.0)
+    assert interval == (500.0, 500.0)
     assert bootstrap_interval([21.0], seed=0) is None
 
 

@@ -75,7 +75,7 @@ def test_a_damaged_or_foreign_file_of_recordings_is_told_of(run: Path) -> None:
     assert find_recordings(run).num_episodes == 2
     path.write_bytes(b"<b>something else</b> entirely, and long enough")
     assert "No episode is recorded. There may be more: " in page_of(run).html
-    assert "is no file of recordings" in page_of(run).html
+    assert "is not a file of recordings" in page_of(run).html
 
 
 NAMES = {

@@ -104,7 +104,7 @@ def test_a_file_of_another_kind_is_set_aside(path: Path) -> None:
     path.write_bytes(b"something else")
     said = set_aside(path)
     assert said is not None
-    assert "is no file of recordings" in said
+    assert "is not a file of recordings" in said
     assert not path.exists()
     assert len(list(path.parent.glob("episodes.unreadable-*.rec"))) == 1
 
@@ -127,9 +127,9 @@ def test_a_length_beyond_all_need_is_not_believed(path: Path) -> None:
 def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "episodes.rec"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
-    with pytest.raises(UserError, match=r"is no file of recordings"):
+    with pytest.raises(UserError, match=r"is not a file of recordings"):
         list(iterate_blocks(path))
-    with pytest.raises(UserError, match=r"is no file of recordings"):
+    with pytest.raises(UserError, match=r"is not a file of recordings"):
         BlockWriter(path)
     assert path.read_bytes().startswith(b"\x89PNG")
 

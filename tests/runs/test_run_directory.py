@@ -110,7 +110,7 @@ def test_explanation_names_a_mount_also_for_a_path_that_is_not_there_yet(tmp_pat
 
 def test_opening_what_is_no_run_is_a_user_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(UserError, match=r"is no run directory: it holds no run\.json"):
+        with pytest.raises(UserError, match=r"is not a run directory: it holds no run\.json"):
             RunDirectory.open(path)
 
 

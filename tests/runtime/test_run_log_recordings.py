@@ -194,7 +194,7 @@ def test_a_run_goes_on_beside_a_file_that_is_no_file_of_recordings(
     run = train(tmp_path, *CARTPOLE, "--max-steps", "200")
     (run / RECORDINGS).write_bytes(b"something else")
     assert main(["resume", str(run), "--max-steps", "600", "--plain"]) == DONE
-    assert "is no file of recordings" in capsys.readouterr().out
+    assert "is not a file of recordings" in capsys.readouterr().out
     assert len(list((run / RECORDINGS).parent.glob("episodes.unreadable-*.rec"))) == 1
     assert open_library(run).entries
 

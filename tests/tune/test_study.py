@@ -81,7 +81,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years")
     with pytest.raises(UserError, match="not empty and no study"):
         StudyFolder(tmp_path, ASKED, [])
-    with pytest.raises(UserError, match="is no study"):
+    with pytest.raises(UserError, match="is not a study"):
         read_settings(tmp_path)
     assert [place.name for place in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -112,7 +112,7 @@ def find_algorithm(name: str) -> Entry:
     if known not in _foreign_algorithms and known in _points(ALGORITHM_POINTS):
         entry = _load(ALGORITHM_POINTS, known)
         if not isinstance(entry, Entry):
-            raise UserError(f"algorithm {known}: {_points(ALGORITHM_POINTS)[known].value} is no Entry")
+            raise UserError(f"algorithm {known}: {_points(ALGORITHM_POINTS)[known].value} is not an Entry")
         register_algorithm(known, entry)
     if known not in _foreign_algorithms:
         raise unknown_name("algorithm", name, [*ALGORITHMS, *foreign_algorithms()])

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 
 from redline.algorithms.predictions import Expected, best_values, take_actions
-from redline.errors import UserError
+from redline.errors import UserError, check_positive, check_range
 from redline.exploration import EpsilonGreedy, Exploration, Sampled
 from redline.losses import clipped_surrogate, entropy, normalised
 from redline.networks import Layers, Network, Torso, build_policy_network, build_value_network
@@ -74,11 +74,9 @@ class ActorCritic(Objective, Protocol):
         for name, weight in (("entropy-weight", self.entropy_weight), ("value-weight", self.value_weight)):
             if not 0.0 <= weight < math.inf:
                 raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
-        steps = self.entropy_anneal_steps
-        if steps < 0:
-            raise UserError(f"objective.entropy-anneal-steps is {steps}: use 1 or more, or 0 for never")
-        if self.entropy_anneal_after_steps < 0:
-            raise UserError(f"objective.entropy-anneal-after-steps is {self.entropy_anneal_after_steps}: use 0 or more")
+        never = "1 or more, or 0 for never"
+        check_range("objective.entropy-anneal-steps", self.entropy_anneal_steps, 0, use=never)
+        check_range("objective.entropy-anneal-after-steps", self.entropy_anneal_after_steps, 0)
 
     def explorations(self) -> tuple[type[Exploration], ...]:
         return (Sampled,)
@@ -144,8 +142,7 @@ class Clipped(ActorCritic):
 
     def __post_init__(self) -> None:
         self.check()
-        if not 0.0 < self.clip < math.inf:
-            raise UserError(f"objective.clip is {self.clip}: use a finite number above 0")
+        check_positive("objective.clip", self.clip)
 
     def search_space(self) -> str:
         return "ppo"

@@ -8,7 +8,7 @@ import torch
 
 from redline.algorithms.objectives import Objective, PolicyGradient
 from redline.algorithms.optimizers import Optimizer, Rmsprop
-from redline.errors import UserError, kind_name
+from redline.errors import UserError, check_range, kind_name
 from redline.exploration import Exploration, Sampled
 from redline.networks import Layers, Nature, Network, Plain, Torso
 from redline.returns import Traces
@@ -41,12 +41,9 @@ class OnPolicy:
     """Transitions in one update; a rollout is cut into as many batches as needed."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rollout_steps <= 65_536:
-            raise UserError(f"rollout-steps is {self.rollout_steps}: use 1 to 65_536")
-        if not 1 <= self.epochs <= 1_000:
-            raise UserError(f"epochs is {self.epochs}: use 1 to 1000")
-        if not 1 <= self.batch_size <= 65_536:
-            raise UserError(f"batch-size is {self.batch_size}: use 1 to 65_536 transitions")
+        check_range("rollout-steps", self.rollout_steps, 1, 65_536)
+        check_range("epochs", self.epochs, 1, 1_000)
+        check_range("batch-size", self.batch_size, 1, 65_536)
         if not isinstance(self.explore, self.objective.explorations()):
             names = " or ".join(kind_name(kind) for kind in self.objective.explorations())
             raise UserError(f"{kind_name(type(self.objective))} acts by {names}: add --explore {names}")

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from redline.errors import UserError
+from redline.errors import UserError, check_positive, check_range
 from redline.schedules import Linear
 
 UNBIASED_STEP = 1e9  # after so many steps decay ** steps is 0: the bias correction of a moment has no effect
@@ -60,16 +60,12 @@ class Annealed(Optimizer, Protocol):
     def check(self) -> None:
         """Refuse invalid settings."""
         for name, value in (("lr", self.lr), ("eps", self.eps)):
-            if not 0.0 < value < math.inf:
-                raise UserError(f"optimizer.{name} is {value}: use a finite number above 0")
+            check_positive(f"optimizer.{name}", value)
         if not 0.0 <= self.clip_norm < math.inf:
             raise UserError(f"optimizer.clip-norm is {self.clip_norm}: use a finite number above 0, or 0 for never")
-        if self.anneal_steps < 0:
-            raise UserError(f"optimizer.anneal-steps is {self.anneal_steps}: use 1 or more steps, or 0 for never")
-        if self.anneal_after_steps < 0:
-            raise UserError(f"optimizer.anneal-after-steps is {self.anneal_after_steps}: use 0 or more")
-        if not 0.0 <= self.final_share <= 1.0:
-            raise UserError(f"optimizer.final-share is {self.final_share}: use 0 to 1, a share of the learning rate")
+        check_range("optimizer.anneal-steps", self.anneal_steps, 0, use="1 or more steps, or 0 for never")
+        check_range("optimizer.anneal-after-steps", self.anneal_after_steps, 0)
+        check_range("optimizer.final-share", self.final_share, 0, 1, use="0 to 1, a share of the learning rate")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from redline.errors import UserError
+from redline.errors import UserError, check_positive, check_range
 from redline.losses import huber, project_atoms, quantile_huber, td_target
 
 
@@ -34,8 +34,7 @@ class Expected(Prediction):
     """Error beyond which the loss grows linearly."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.huber_delta < math.inf:
-            raise UserError(f"predict.huber-delta is {self.huber_delta}: use a finite number above 0")
+        check_positive("predict.huber-delta", self.huber_delta)
 
     def num_outputs(self) -> int:
         return 1
@@ -63,8 +62,7 @@ class Categorical(Prediction):
     """Highest return that can be predicted."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.atoms <= 4_096:
-            raise UserError(f"predict.atoms is {self.atoms}: use 2 to 4096")
+        check_range("predict.atoms", self.atoms, 2, 4_096)
         if not -math.inf < self.low < self.high < math.inf:
             raise UserError(f"predict.low is {self.low} and predict.high {self.high}: use finite numbers, low < high")
 
@@ -94,10 +92,8 @@ class Quantiles(Prediction):
     """Error beyond which the loss grows linearly."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.quantiles <= 4_096:
-            raise UserError(f"predict.quantiles is {self.quantiles}: use 1 to 4096")
-        if not 0.0 < self.kappa < math.inf:
-            raise UserError(f"predict.kappa is {self.kappa}: use a finite number above 0")
+        check_range("predict.quantiles", self.quantiles, 1, 4_096)
+        check_positive("predict.kappa", self.kappa)
 
     def num_outputs(self) -> int:
         return self.quantiles

@@ -10,7 +10,7 @@ from redline.algorithms.bootstraps import Bootstrap, TargetChooses
 from redline.algorithms.optimizers import Adam, Optimizer
 from redline.algorithms.predictions import Expected, Prediction, best_values, take_actions
 from redline.algorithms.samplings import Sampling, Uniform
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.exploration import EpsilonGreedy, Exploration, Greedy, Sampled
 from redline.networks import (
     Core,
@@ -69,14 +69,12 @@ class QLearning:
     """Updates between two copies of the online network into the target network."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.batch_size <= 65_536:
-            raise UserError(f"batch-size is {self.batch_size}: use 1 to 65_536 transitions")
+        check_range("batch-size", self.batch_size, 1, 65_536)
         if not 0.0 < self.samples_per_step <= 4096.0:
             raise UserError(f"samples-per-step is {self.samples_per_step}: use a number above 0, up to 4096")
         if self.warmup_steps < 1:
             raise UserError(f"warmup-steps is {self.warmup_steps}, but learning needs at least 1 step to draw from")
-        if self.target_sync_updates < 1:
-            raise UserError(f"target-sync-updates is {self.target_sync_updates}: use 1 or more")
+        check_range("target-sync-updates", self.target_sync_updates, 1)
         if isinstance(self.explore, Sampled):
             raise UserError("values are no policy to draw from: use --explore epsilon-greedy or greedy")
         if isinstance(self.explore, Greedy) and not self.layers.explore():

@@ -1,10 +1,9 @@
 """Which transitions an update learns from: uniform or prioritised."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from redline.errors import UserError
+from redline.errors import UserError, check_positive
 from redline.replay import PrioritizedSampler, ReplayMemory, Sampler, UniformSampler
 from redline.schedules import Linear
 
@@ -45,8 +44,7 @@ class Prioritized(Sampling):
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha <= 1.0:
             raise UserError(f"sample.alpha is {self.alpha}: use a number above 0, up to 1; 0 is --sample uniform")
-        if not 0.0 < self.epsilon < math.inf:
-            raise UserError(f"sample.epsilon is {self.epsilon}: use a finite number above 0")
+        check_positive("sample.epsilon", self.epsilon)
         if not (0.0 <= self.beta.start <= 1.0 and 0.0 <= self.beta.end <= 1.0):
             raise UserError(f"sample.beta goes from {self.beta.start} to {self.beta.end}: use numbers from 0 to 1")
 

@@ -1,4 +1,4 @@
-"""What helps against a bottleneck, as flags to type, and what must be known to read the costs."""
+"""Flags that help against a bottleneck, and remarks that are needed to read the costs."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def can_overlap(job: Job) -> bool:
 
 
 def what_runs_beside_what(job: Job) -> str:
-    """Say what this job does at the same time."""
+    """Say which parts of this job run at the same time."""
     replay = job.algorithm.replay
     if replay is None:
         return "Nothing runs beside the envs: the learner uses a full rollout before they step again."
@@ -138,7 +138,7 @@ def what_runs_beside_what(job: Job) -> str:
 
 
 def remarks(job: Job, *, keeps_features: bool) -> list[str]:
-    """Say what the costs of this job include, and what they lack."""
+    """Say what the costs of this job include and leave out."""
     nested = (
         "The learner's parts are left out one after the other: first the optimiser, then also the backward pass, then "
         "also forward passes and loss. So they sum to the learner"

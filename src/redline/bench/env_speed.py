@@ -22,7 +22,7 @@ from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
 from redline.envs.ledger import reset_seed
 from redline.envs.vector import VectorEnv
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.runs.host import usable_cores
 from redline.types import IntArray
 
@@ -46,10 +46,8 @@ class EnvBench:
     def __post_init__(self) -> None:
         if not isinstance(resolve(self.env.id), AtariGame):
             raise UserError(f"{self.env.id} has no bare emulators to compare with: use an Atari game, such as pong")
-        if not 1 <= self.num_envs <= 1024:
-            raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
-        if not 0 <= self.threads <= 1024:
-            raise UserError(f"threads is {self.threads}: use 1 to 1024, or 0 for all cores")
+        check_range("num-envs", self.num_envs, 1, 1024)
+        check_range("threads", self.threads, 0, 1024, use="1 to 1_024, or 0 for all cores")
 
     @property
     def effective_threads(self) -> int:

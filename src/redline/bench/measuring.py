@@ -27,7 +27,7 @@ Rate = dict[str, float]  # median, low and high of the rounds
 
 
 def silent(_: str) -> None:
-    """Tell nobody."""
+    """Drop the text."""
 
 
 # Rates by turns

@@ -21,7 +21,8 @@ from redline.bench.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_o
 from redline.bench.knockouts import FULL, VARIANTS, Subject, prepare, together
 from redline.bench.measuring import Measuring, Progress, alternate, silent
 from redline.bench.recorded_training import recorded
-from redline.errors import UserError
+from redline.errors import UserError, check_range
+from redline.files import reason_of
 from redline.runtime.building import build_trainer, prepare_process
 from redline.runtime.config import Job, from_settings, to_settings
 from redline.runtime.resolve import carry_over, check_topology, resolve_job
@@ -45,12 +46,13 @@ class Profile:
     trace: Path | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= MOST_ROUNDS:
-            raise UserError(f"rounds is {self.rounds}: use 1 to {MOST_ROUNDS}")
+        check_range("rounds", self.rounds, 1, MOST_ROUNDS)
         if not 0.0 < self.turn_s <= 600.0:
             raise UserError(f"turn-seconds is {self.turn_s:g}: use more than 0 and at most 600")
         if self.trace is not None and not self.trace.name.endswith(TRACE_SUFFIXES):
-            raise UserError(f"trace {self.trace} is no name for a trace: let it end in {' or '.join(TRACE_SUFFIXES)}")
+            raise UserError(
+                f"trace {self.trace} is not a name for a trace: let it end in {' or '.join(TRACE_SUFFIXES)}"
+            )
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
         """Measure every variant by turns and return the result as one plain object."""
@@ -142,7 +144,7 @@ def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
         steps = write_trace(subject, folder / path.name)
         shutil.copyfile(folder / path.name, path)
     except OSError as problem:
-        error = (problem.strerror or str(problem)).lower()
+        error = reason_of(problem)
     return {"path": str(path), "steps": steps, "error": error}
 
 

@@ -16,7 +16,7 @@ import torch
 from redline.bench.measuring import Contender, Measuring, Progress, alternate, rate_of, silent
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.replay import BatchBuffers, BatchLoader, PrioritizedSampler, ReplayMemory, Sampler, UniformSampler
 from redline.runtime.replay_sizing import layout_for
 from redline.types import Array, Batch, EnvSpec, IntArray, VectorStep
@@ -55,8 +55,7 @@ class ReplayBench:
     def __post_init__(self) -> None:
         if not self.games:
             raise UserError("no game is named: use --games pong,breakout")
-        if self.transitions < MIN_TRANSITIONS:
-            raise UserError(f"transitions is {self.transitions}: use {MIN_TRANSITIONS:_} or more")
+        check_range("transitions", self.transitions, MIN_TRANSITIONS)
         if not self.path.is_dir():
             raise UserError(f"path {self.path} is no folder: use one on the disk to be measured")
 

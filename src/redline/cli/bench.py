@@ -18,15 +18,15 @@ from redline.bench.replay_speed import GAMES, ReplayBench
 from redline.bench.training_speed import ALGORITHMS, TrainBench
 from redline.cli.main import DONE, FAILED, FailureError, failing
 from redline.cli.output import give, print_table
-from redline.cli.parsing import Json, Plain, check_range, check_seed, parse, run_subject
+from redline.cli.parsing import Json, Plain, parse, run_subject
 from redline.cli.stopping import ended_by_signals
 from redline.cli.train import TRAINING_ERRORS
 from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.atari_games import DQN_2015, AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
-from redline.errors import UserError, unknown_name
-from redline.files import explained
+from redline.errors import UserError, check_range, check_seed, unknown_name
+from redline.files import explained, reason_of
 from redline.jsonl import as_json_value
 from redline.units import duration, number
 
@@ -85,7 +85,7 @@ def run_bench(
 
 
 def check_out(out: Path, flag: str = "out") -> None:
-    """Refuse a file that can't be written, before anything is measured."""
+    """Refuse a file that can't be written before the measurement begins."""
     folder = out.absolute().parent
     if out.is_dir():
         raise UserError(f"{flag} {out} is a folder: name a file in it")
@@ -116,7 +116,7 @@ def give_out(
         try:
             flags.out.write_text(json.dumps(whole, allow_nan=False) + "\n", encoding="utf-8")
         except OSError as error:  # the result is printed all the same
-            tell(f"redline: out {flags.out} can't be written: {(error.strerror or str(error)).lower()}")
+            tell(f"redline: out {flags.out} can't be written: {reason_of(error)}")
             return FAILED
     return DONE
 
@@ -247,7 +247,7 @@ def by_turns(turns: TurnFlags) -> dict[str, Any]:
 def _game(name: str) -> AtariGame:
     game = resolve(name)
     if not isinstance(game, AtariGame):
-        raise UserError(f"env {name!r} is no Atari game: use one such as pong")
+        raise UserError(f"env {name!r} is not an Atari game: use one such as pong")
     return game
 
 
@@ -301,7 +301,7 @@ def make_train(flags: BenchTrainFlags) -> TrainBench:
     if algorithm not in ALGORITHMS:
         raise unknown_name("algorithm of this bench", flags.algo, ALGORITHMS)
     if game.protocol is not DQN_2015:
-        raise UserError(f"env {flags.env!r} is no Atari game by the rules of 2015: use one such as pong")
+        raise UserError(f"env {flags.env!r} is not an Atari game by the rules of 2015: use one such as pong")
     return TrainBench(algorithm, game.gymnasium_id, flags.rounds, flags.seconds, flags.warmup_steps)
 
 

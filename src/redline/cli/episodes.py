@@ -10,7 +10,7 @@ from typing import Any, Literal
 from redline.cli.output import give, is_plain, print_table, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.episodes.library import UNKNOWN, Catalogue, Library, Listed, open_library, read_catalogue
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, unknown_name
 from redline.files import explained
 from redline.jsonl import plain_text
 from redline.runs.locating import is_recorded, locate_run
@@ -72,8 +72,8 @@ class EpisodesFlags:
             raise unknown_name("role", self.role, ROLES)
         for low_name, high_name in RANGES:
             self._check_range(low_name, high_name)
-        if self.limit is not None and self.limit < 0:
-            raise UserError(f"limit is {self.limit}: use 1 or more, or 0 for all")
+        if self.limit is not None:
+            check_range("limit", self.limit, 0, use="1 or more, or 0 for all")
 
     def _check_range(self, *names: str) -> None:
         flags, values = [f"--{name.replace('_', '-')}" for name in names], [getattr(self, name) for name in names]
@@ -94,7 +94,7 @@ def run(args: Sequence[str]) -> int:
         progress(0.7)  # recordings take longer to read than rows
         catalogue = read_catalogue(path, library)
     if count := catalogue.num_unusable:
-        warn([f"{count:,} lines of episodes.jsonl are no episodes and are left out"])
+        warn([f"{count:,} lines of episodes.jsonl are not episodes and are left out"])
     warn(problems_of(library))
     matching = [episode for episode in catalogue.listed if matches(episode, flags)]
     shown = arrange(matching, flags)
@@ -108,7 +108,7 @@ def check_run(path: Path) -> Path:
         what = "is a file" if path.exists() else "does not exist"
         raise UserError(f"{path} {what}: name a run directory, such as {EXAMPLE}")
     if not is_recorded(path):
-        raise UserError(f"{path} is no run directory: it holds neither run.json nor episodes.jsonl")
+        raise UserError(f"{path} is not a run directory: it holds neither run.json nor episodes.jsonl")
     return path
 
 

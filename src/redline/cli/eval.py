@@ -1,7 +1,7 @@
 """`redline eval RUN`: how well an agent plays, over whole episodes without exploration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Annotated, Any
 
@@ -89,7 +89,7 @@ def facts_of(
     game = find_game(saved.job.env.id)
     reference = None if game is None else REFERENCES.get(game.game)
     mean = fmean(returns)
-    interval = bootstrap_interval(returns, seed=config.seed)  # None for a single episode
+    low, high = bootstrap_interval(returns, seed=config.seed) or (None, None)  # of a single episode
     return {
         "run": saved.path,
         "algorithm": saved.algorithm,
@@ -98,7 +98,7 @@ def facts_of(
         "skipped": list(checkpoint.skipped),
         "episodes": len(episodes),
         "mean_return": mean,
-        "interval": {"low": None, "high": None, "level": LEVEL} if interval is None else asdict(interval),
+        "interval": {"low": low, "high": high, "level": LEVEL},
         "min_return": min(returns),
         "median_return": median(returns),
         "max_return": max(returns),

@@ -101,17 +101,6 @@ def help_with(flags: Set[str], whole: str) -> str:
     return "\n".join([head, *kept])
 
 
-def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number outside these bounds, and one that is no number."""
-    if not low <= value <= high:
-        raise UserError(f"{name} is {value}: use {low:_} to {high:_}")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that some part does not take."""
-    check_range("seed", seed, 0, 2**31 - 1)
-
-
 def run_subject(
     command: str, args: Sequence[str], subjects: Mapping[str, tuple[Callable[[Sequence[str]], int], str]]
 ) -> int:

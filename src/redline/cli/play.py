@@ -25,9 +25,9 @@ from redline.episodes.drawing import MAX_SCALE
 from redline.episodes.episode import RecordingError
 from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, select
 from redline.episodes.replaying import StoppedWhilePlayingError
-from redline.episodes.verifying import StoppedWhileVerifyingError, Verdict, verify
+from redline.episodes.verifying import Verdict, verify
 from redline.episodes.video import check_target
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.jsonl import plain_text
 from redline.runs.host import usable_cores
 from redline.runs.locating import locate_run
@@ -115,8 +115,8 @@ def check_flags(flags: PlayFlags) -> None:
         raise UserError("--grid names its episodes itself, and a sheet shows one: leave out --episode and --sheet")
     if flags.videos not in (None, *KINDS):
         raise UserError(f"videos is {flags.videos!r}: use {' or '.join(KINDS)}")
-    if flags.scale is not None and not 1 <= flags.scale <= MAX_SCALE:
-        raise UserError(f"scale is {flags.scale}: use 1 to {MAX_SCALE}")
+    if flags.scale is not None:
+        check_range("scale", flags.scale, 1, MAX_SCALE)
     if flags.out is not None:
         check_target(flags.out)
     if flags.sheet is not None:
@@ -261,7 +261,7 @@ def check_recordings(folder: Path, library: Library, listed: Sequence[Listed], f
     differences = differences_of(library, entries)
     warn([*differences, *problems_of(library)])
     begun_s, what = time.monotonic(), f"playing {count(entries)} again"
-    stopped = failing(StoppedWhileVerifyingError, after=": the rest was not checked")
+    stopped = failing(StoppedWhilePlayingError, after=": the rest was not checked")
     with StopRequest() as stop, stopped, progress_bar(what, plain=is_plain(flags)) as progress:
         verdicts = verify(library, entries, threads=usable_cores(), progress=progress, requested_stop=stop.reason)
     ids = {one.entry.index: one.id for one in listed if one.entry is not None}

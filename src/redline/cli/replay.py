@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from redline.cli.output import give, is_plain, print_facts, progress_bar, warn, write_sheet
-from redline.cli.parsing import Json, Plain, Run, RunEnv, check_range, check_seed, parse, run_subject
+from redline.cli.parsing import Json, Plain, Run, RunEnv, parse, run_subject
 from redline.cli.saved_replay import draw_transitions, read_replay, replay_statistics
 from redline.envs.catalog import resolve
 from redline.episodes.sheet import draw_transition_sheet
-from redline.errors import UserError
+from redline.errors import UserError, check_range, check_seed
 from redline.runs.locating import locate_run
 from redline.runtime.resuming import check_env, read_run
 from redline.units import number

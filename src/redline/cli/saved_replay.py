@@ -34,7 +34,8 @@ from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resuming import SavedRun, read_run
-from redline.runtime.training import malformed_is_damage
+from redline.runtime.sources import part_of
+from redline.runtime.training import ARRAYS, malformed_is_damage
 from redline.types import Array, Draw, EnvSpec, FloatArray, Handles, IntArray, Progress
 
 MAX_DISTINCT_REWARDS = 16
@@ -64,7 +65,7 @@ def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedRe
         if num_damaged:
             note = f"{num_damaged:,} transitions of checkpoint {checkpoint.steps} are damaged, or older than such"
             checkpoint = replace(checkpoint, skipped=(*checkpoint.skipped, note))
-    if manifest is None or "arrays.safetensors" not in checkpoint.files:
+    if manifest is None or ARRAYS not in checkpoint.files:
         raise UserError(f"{checkpoint.path} holds no replay memory: it is not a checkpoint of a training run")
     algorithm = run.job.algorithm
     if not isinstance(algorithm, QLearning):
@@ -73,11 +74,11 @@ def read_replay(path: Path, *, steps: int | None, progress: Progress) -> SavedRe
     load = _loader(path / REPLAY, manifest, progress)
     try:
         with malformed_is_damage(checkpoint):
-            arrays = load_arrays(checkpoint.files["arrays.safetensors"])
+            arrays = load_arrays(checkpoint.files[ARRAYS])
             layout = replay_layout(algorithm, spec, num_envs=run.job.num_envs, pacing=pacing_of(run.job, algorithm))
             memory = ReplayMemory(_layout(layout, manifest))
-            restore_memory(memory, manifest, _part("replay", arrays), load)
-            priorities = _priorities(memory, _part("sampler", arrays))
+            restore_memory(memory, manifest, part_of("replay", arrays), load)
+            priorities = _priorities(memory, part_of("sampler", arrays))
     except ReplayError as error:
         raise UserError(str(error)) from error
     return SavedReplay(run, checkpoint, spec, memory, str(manifest["codec"]), priorities)
@@ -122,11 +123,6 @@ def _priorities(memory: ReplayMemory, state: dict[str, Array]) -> FloatArray | N
     sampler = PrioritizedSampler(memory, alpha=float(state["alpha"][0]))
     sampler.load_state(state)
     return sampler.priorities()
-
-
-def _part(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    start = f"{prefix}."
-    return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
 
 
 # Statistics

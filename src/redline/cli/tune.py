@@ -20,7 +20,7 @@ from redline.cli.output import command, give, typed_env
 from redline.cli.parsing import Json, parse
 from redline.cli.stopping import StopRequest
 from redline.envs.atari_games import find_game
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.files import explained
 from redline.runs.directory import slug
 from redline.runs.host import usable_cores
@@ -179,9 +179,8 @@ def new_plan(flags: TuneFlags) -> Plan:
     if flags.hours is not None and flags.minutes is not None:
         raise UserError("--hours and --minutes both say how long to search: keep one of them")
     search_minutes = flags.minutes if flags.hours is None else flags.hours * 60
-    if flags.side_by_side < 0 or flags.window < 0:
-        name, value = ("--side-by-side", flags.side_by_side) if flags.side_by_side < 0 else ("--window", flags.window)
-        raise UserError(f"{name} is {value}: use 0 for the usual, or 1 or more")
+    check_range("--side-by-side", flags.side_by_side, 0, use="0 for the usual, or 1 or more")
+    check_range("--window", flags.window, 0, use="0 for the usual, or 1 or more")
     goal, algo, cores = parse_goal(flags.goal), canonical_name(flags.algo), usable_cores()
     job = checked_job({"algo": algo, "env": flags.env})
     sees_pictures = not job.algorithm.network.reads_vectors()

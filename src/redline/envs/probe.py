@@ -32,7 +32,7 @@ class Constant(gymnasium.Env[Array, np.int64]):
 
 
 class Endless(Constant):
-    """Reward 1 for ever: cut by a limit, a step is still worth 1 / (1 − γ), or truncation is taken for an end."""
+    """Reward 1 forever: cut by a limit, a step is still worth 1 / (1 − γ), or truncation is taken for an end."""
 
     def step(self, action: np.int64) -> _Step:
         return np.zeros(1, np.float32), 1.0, False, False, {}

@@ -21,7 +21,7 @@ from redline.episodes.episode import (
 )
 from redline.episodes.setting import SETTING, Setting, decode_setting
 from redline.errors import UserError
-from redline.files import explain
+from redline.files import explained
 from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text
 from redline.runs.blocks import Block, Damage, iterate_blocks, read_block
 from redline.runs.directory import RECORDINGS
@@ -253,13 +253,11 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, Row | None]]:
     if not path.is_file():  # a pipe would block
         return
     number = 0
-    try:
+    with explained(UserError, path, before="the episodes can't be read: "):
         for line, row in iterate_lines(path):
             number += row is not None
             if row is not None or line.endswith(b"\n"):  # a torn last line may be one that is being written
                 yield number, row
-    except OSError as error:
-        raise UserError(f"the episodes can't be read: {explain(error, path)}") from None
 
 
 def _listed(number: int, row: Row, library: Library) -> Listed | None:

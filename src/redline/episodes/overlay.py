@@ -1,4 +1,4 @@
-"""What is drawn beside the pictures of an episode, never over the game.
+"""The panel and captions beside the pictures of an episode, never over the game.
 
 The picture keeps its own pixels, enlarged by a whole number. A panel on its right tells return, step, action and what
 the agent thought; in a grid of several episodes each has a caption below.

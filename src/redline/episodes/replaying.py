@@ -69,7 +69,7 @@ class Replay:
 
     def play(self, action: int) -> Replayed:
         """Take an action, in the next episode if one has ended."""
-        if not 0 <= action < self._world.num_actions:  # an unknown action would stop an emulator for ever
+        if not 0 <= action < self._world.num_actions:  # an unknown action would stop an emulator forever
             raise RecordingError(f"action {action}, of {self._world.num_actions}")
         if self.has_ended:
             self.begin_next()
@@ -190,7 +190,7 @@ class Picture:
 
 
 class StoppedWhilePlayingError(Exception):
-    """A stop was requested before the episode had been played again."""
+    """A stop was requested before the episodes had been played again."""
 
 
 def iterate_pictures(

@@ -1,4 +1,4 @@
-"""What all recordings of one invocation share: the env, its options, and the versions that played it."""
+"""The setting that all recordings of one invocation share: the env, its options, and the versions that played it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import msgspec
@@ -17,9 +16,11 @@ from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.episodes.episode import RecordingError
+from redline.runs.host import version
 
 SETTING = 1  # kind of block
 MAX_SETTING_BYTES = 256 * 1024
+MISSING = "not installed"  # in place of a version
 Text = Annotated[str, msgspec.Meta(max_length=200)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=1_024)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -27,7 +28,7 @@ NEVER_ON = ("continuous", "episodic_life", "life_loss_info", "reward_clipping", 
 
 
 class AtariOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """The options of an emulator: others could take all memory, or emulate for ever."""
+    """The options of an emulator: others could take all memory, or emulate forever."""
 
     img_height: Side
     img_width: Side
@@ -81,7 +82,7 @@ class Setting:
             elif here != self.rom_sha256:
                 told.append(f"the ROM of {self.game} differs: recorded with {self.rom_sha256}, here it is {here}")
         name = "gymnasium" if self.game is None else "ale-py"
-        if (was := self.versions.get(name)) != (now := _version(name)):
+        if (was := self.versions.get(name)) != (now := version(name) or MISSING):
             told.append(f"recorded with {name} {was}, here it is {now}: episodes may go another way")
         return told
 
@@ -99,7 +100,7 @@ def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Sett
         game=game,
         options=options,
         rom_sha256=None if game is None else rom_sha256(game),
-        versions={name: _version(name) for name in ("ale-py", "gymnasium")},
+        versions={name: version(name) or MISSING for name in ("ale-py", "gymnasium")},
         num_actions=num_actions,
         action_names=list(kind.action_names(num_actions)),
         values=values,
@@ -119,7 +120,7 @@ def decode_setting(payload: bytes) -> Setting:
 
 
 def _check(setting: Setting) -> None:
-    """Refuse a setting that no run has: it could import a module, take all memory, or emulate for ever."""
+    """Refuse a setting that no run has: it could import a module, take all memory, or emulate forever."""
     if setting.game is None:
         msgspec.convert(setting.options, OtherOptions)
         return
@@ -137,10 +138,3 @@ def rom_sha256(game: str) -> str | None:
     """Return the checksum of a game's ROM, None where it is not installed."""
     path = roms.get_rom_path(game)
     return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

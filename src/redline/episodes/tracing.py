@@ -1,4 +1,4 @@
-"""What an actor records while it plays, so that its episodes can be played again: a few numbers per step."""
+"""An actor's recording: a few numbers per step, from which its episodes can be played again."""
 
 from __future__ import annotations
 
@@ -70,9 +70,8 @@ class Tracer:
         self._choice = Choice(config)
         lanes = env.num_envs
         self._lanes = np.arange(lanes)
-        self._from: IntArray = np.zeros(
-            lanes, np.int64
-        )  # steps from the seeded reset to the first action not recorded yet
+        # steps from the seeded reset to the first action not recorded yet
+        self._from: IntArray = np.zeros(lanes, np.int64)
         self._rewards: FloatArray = np.zeros((lanes, CHECK_EVERY_STEPS), np.float32)  # since the last check
         self._checks: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         self._checks_from: IntArray = np.zeros(lanes, np.int64)

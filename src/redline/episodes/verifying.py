@@ -11,7 +11,7 @@ import numpy as np
 
 from redline.episodes.episode import CHECK_EVERY_STEPS, RecordingError, Trace, frame_checksum, stretch_checksum
 from redline.episodes.library import Entry, Library, chains
-from redline.episodes.replaying import Replay, Replayed, RequestedStop
+from redline.episodes.replaying import Replay, Replayed, RequestedStop, StoppedWhilePlayingError
 from redline.episodes.setting import Setting
 from redline.errors import UserError
 from redline.types import Progress
@@ -25,10 +25,6 @@ class Verdict:
 
     entry: Entry
     mismatch: str | None  # what differs, and at which step of the episode; None: nothing
-
-
-class StoppedWhileVerifyingError(Exception):
-    """A stop was requested before all episodes had been played again."""
 
 
 def verify(
@@ -53,7 +49,7 @@ def verify(
                 verdicts |= {verdict.entry.index: verdict for verdict in future.result()}
             progress(done_steps / total)
             if reason := requested_stop():
-                raise StoppedWhileVerifyingError(f"{reason} after {len(verdicts):,} of {len(entries):,} episodes")
+                raise StoppedWhilePlayingError(f"{reason} after {len(verdicts):,} of {len(entries):,} episodes")
     return [verdicts[entry.index] for entry in entries]
 
 

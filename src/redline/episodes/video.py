@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from redline.errors import UserError
-from redline.files import explain, sync_directory
+from redline.files import explained, sync_directory
 from redline.types import Array
 
 MP4, GIF = ".mp4", ".gif"
@@ -46,7 +46,7 @@ class Video:
 def check_target(path: Path) -> None:
     """Refuse a path that can't become a video, before an episode is played for it."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{path} is no video that can be written: end its name with {' or '.join(SUFFIXES)}")
+        raise UserError(f"{path} is not a video format that can be written: end its name with {' or '.join(SUFFIXES)}")
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file in it, such as {path / 'episode.mp4'}")
     if not path.parent.is_dir():
@@ -82,13 +82,12 @@ def _whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path; the complete file is renamed, an incomplete one is removed."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_directory(path.parent)
-    except OSError as error:
-        raise UserError(f"cannot write {explain(error, path)}: use another --out") from None
+        with explained(UserError, path, before="cannot write ", after=": use another --out"):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_directory(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

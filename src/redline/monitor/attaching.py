@@ -14,11 +14,10 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from itertools import count
 from pathlib import Path
 from typing import IO, cast
 
-from redline.files import open_own
+from redline.files import PRIVATE, make_numbered_folder, open_own
 from redline.jsonl import RecordWriter, Row, parse_row
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.process_files import ProcessStat, read_stat
@@ -28,7 +27,6 @@ START_PATIENCE_S = 10.0
 STOP_PATIENCE_S = 5.0
 KILL_PATIENCE_S = 1.0
 CLAIM_PATIENCE_S = 0.5  # a monitor whose process was killed a moment ago is about to end
-PRIVATE = 0o700  # other users need not see what runs here
 
 # If the monitor were our child, code that waits for all children would wait for it, and its CPU time would count as
 # theirs. So the process that we start forks, before it imports anything, and ends.
@@ -63,7 +61,7 @@ class MonitorProcess:
         self._identity: tuple[int, int] | None = None
         self._unread = b""
         self._events: list[Row] = []
-        self.last_words = ""  # the last line of its output that is no event: after a failure, the error
+        self.last_words = ""  # the last line of its output that is not an event: after a failure, the error
         self.is_over = self._has_stopped = self._is_loss_told = False
         with suppress(subprocess.TimeoutExpired):
             self._starter.wait(START_PATIENCE_S)
@@ -200,13 +198,7 @@ def record(out: Path | str, *, hz: float = DEFAULT_HZ, pid: int | None = None) -
 
 def new_folder() -> Path:
     """Make and return a folder for an unnamed recording: `monitor/<date and time>`."""
-    began = time.strftime("%Y%m%d-%H%M%S")
-    for attempt in count(1):
-        path = Path("monitor") / (began if attempt == 1 else f"{began}-{attempt}")
-        with suppress(FileExistsError):
-            path.mkdir(mode=PRIVATE, parents=True)
-            return path
-    raise AssertionError("count() has no end")
+    return make_numbered_folder(Path("monitor", time.strftime("%Y%m%d-%H%M%S")))
 
 
 def _running(pid: int) -> int:

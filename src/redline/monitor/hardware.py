@@ -1,4 +1,4 @@
-"""The fields of hardware.jsonl: their units and meanings, flat names, and means over a span of time."""
+"""The fields of hardware.jsonl: units, meanings, flat names, and means over a span of time."""
 
 from __future__ import annotations
 
@@ -65,26 +65,29 @@ FIELDS = {
 
 def flat(row: Row) -> dict[str, float]:
     """Return all numbers of a sample by dotted names, such as `core_busy.1`, `roles.learner.rss_bytes`."""
-    return {
-        name: value
-        for key, content in row.items()
-        if key not in NO_SERIES
-        for name, value in _numbers(key, content, depth=0)
-    }
+    return {name: float(number) for name, _, value in leaves(row) if (number := measured(value)) is not None}
 
 
-def _numbers(name: str, value: object, *, depth: int) -> Iterator[tuple[str, float]]:
-    if (number := measured(value)) is not None:
-        yield name, float(number)
-    elif isinstance(value, dict) and depth < 2:
-        is_gpu = name.startswith("gpus.")
-        for key, item in value.items():
-            if not (is_gpu and key in LABELS):
-                yield from _numbers(f"{name}.{key}", item, depth=depth + 1)
-    elif isinstance(value, list) and depth == 0:
-        for place, item in enumerate(value):
-            index = item.get("index", place) if isinstance(item, dict) else place
-            yield from _numbers(f"{name}.{index}", item, depth=depth + 1)
+def leaves(row: Row) -> Iterator[tuple[str, str, object]]:
+    """Yield the dotted name, the name in FIELDS and the value of everything in a sample."""
+    for key, value in row.items():
+        items: Iterable[tuple[object, object]]
+        if key in NO_SERIES:
+            continue
+        if isinstance(value, list):
+            items = [(item.get("index", at) if isinstance(item, dict) else at, item) for at, item in enumerate(value)]
+        elif isinstance(value, dict):
+            items = value.items()
+        else:
+            yield key, key, value
+            continue
+        for name, item in items:
+            if not isinstance(item, dict):
+                yield f"{key}.{name}", f"{key}.*", item
+                continue
+            for field, leaf in item.items():
+                if key != "gpus" or field not in LABELS:
+                    yield f"{key}.{name}.{field}", f"{key}.*.{field}", leaf
 
 
 def means(rows: Iterable[Row], *, begin_unix_s: float, end_unix_s: float) -> dict[str, float]:

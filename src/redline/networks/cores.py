@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
 
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 
 
 @runtime_checkable
@@ -52,8 +52,7 @@ class Gru(Core):
     """Steps before them that only warm up the state."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.width <= 65_536:
-            raise UserError(f"core.width is {self.width}: use 1 to 65_536 units")
+        check_range("core.width", self.width, 1, 65_536)
         if not 1 <= self.length_steps <= 1_024 or not 0 <= self.burn_in_steps <= 1_024:
             raise UserError(
                 f"core has sequences of {self.burn_in_steps} + {self.length_steps} steps: "

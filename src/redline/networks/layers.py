@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
 
-from redline.errors import UserError
+from redline.errors import check_positive
 
 
 @runtime_checkable
@@ -50,8 +50,7 @@ class Noisy(Layers):
     """Initial noise: σ₀ of the paper, divided by the root of a layer's inputs."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.sigma < math.inf:
-            raise UserError(f"layers.sigma is {self.sigma}: use a finite number above 0; none is --layers plain")
+        check_positive("layers.sigma", self.sigma, otherwise="; none is --layers plain")
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return NoisyLinear(size_in, size_out, sigma=self.sigma)

@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 
 from redline.errors import UserError
+from redline.files import explained
 from redline.types import Array
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG)
@@ -148,13 +149,11 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self.reserved_bytes = 0
         self._folder = folder
-        try:
+        with explained(UserError, folder, before="replay.path can't be used: ", after=": choose another folder"):
             folder.mkdir(parents=True, exist_ok=True)
             self._descriptor, name = tempfile.mkstemp(prefix="redline-replay-", dir=folder)
             self._end = weakref.finalize(self, os.close, self._descriptor)
             Path(name).unlink()
-        except OSError as error:
-            raise UserError(f"replay.path {folder} can't be used: {error.strerror}: choose another folder") from None
 
     def reserve(self, num_bytes: int) -> bool:
         """Take blocks on the disk for the new part."""

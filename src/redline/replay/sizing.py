@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, unknown_name
 from redline.replay.frame_codec import CODECS
 from redline.replay.layout import MIN_BLOBS_PER_SEGMENT, SEGMENTS, ReplayLayout
 from redline.units import size
@@ -35,14 +35,12 @@ class ReplayConfig:
     """Updates whose batches a thread gathers ahead; 0 gathers each batch when it is needed."""
 
     def __post_init__(self) -> None:
-        if self.capacity < 1:
-            raise UserError(f"replay.capacity is {self.capacity}: use 1 or more")
+        check_range("replay.capacity", self.capacity, 1)
         if self.codec not in CODECS:
             raise unknown_name("replay.codec", self.codec, CODECS)
-        if self.bytes is not None and self.bytes < 1:
-            raise UserError(f"replay.bytes is {self.bytes}: use 1 or more")
-        if not 0 <= self.prefetch <= 64:
-            raise UserError(f"replay.prefetch is {self.prefetch}: use 0 to 64")
+        if self.bytes is not None:
+            check_range("replay.bytes", self.bytes, 1)
+        check_range("replay.prefetch", self.prefetch, 0, 64)
 
 
 def with_budget(layout: ReplayLayout, frame_bytes_per_transition: float) -> ReplayLayout:

@@ -1,4 +1,4 @@
-"""What a run took of the machine: means over any span, CPU seconds, GPU seconds and energy, and the processes."""
+"""The hardware that a run used: means over any span, CPU seconds, GPU seconds, energy, and the processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How utilisation relates to learning across runs: groups with intervals, rank correlations, and what they can't tell.
+"""How utilisation relates to learning across runs: groups with intervals, rank correlations, and their caveats.
 
 Which runs are compared is decided here too.
 """
@@ -227,7 +227,7 @@ def _correlation(env: str, within: str, runs: Sequence[RunSummary], utilisation:
 def _caveats(
     summaries: Sequence[RunSummary], games: Mapping[str, Sequence[RunSummary]], left_out: Sequence[LeftOut]
 ) -> list[str]:
-    """Return what is to be kept in mind, most important first."""
+    """Return the caveats, the most important first."""
     number = "One run" if len(summaries) == 1 else f"{len(summaries)} runs"
     told = [f"{number}: a relation seen in so few is a hint, and does not say what causes what."]
     if left_out:
@@ -244,7 +244,7 @@ def _caveats(
 
 
 def _confounding(runs: Sequence[RunSummary]) -> list[str]:
-    """Say for each grouping what else differs between its groups."""
+    """Name for each grouping the other settings that differ between its groups."""
     told = []
     for by, name_of in GROUPINGS.items():
         others = {what: of for what, of in {**GROUPINGS, **OTHERS}.items() if what != by}

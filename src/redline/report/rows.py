@@ -5,15 +5,16 @@ Anybody may have written the files, and a run may have been killed at any byte. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from sys import intern
 from typing import Any
 
-from redline.jsonl import SCHEMA, Row, iterate_lines, measured, tamed
-from redline.monitor.hardware import COUNTERS, FIELDS, LABELS, NO_SERIES
+from redline.files import reason_of
+from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text, tamed
+from redline.monitor.hardware import COUNTERS, FIELDS, leaves
 
 UNIX_S = (1e9, 1e11)  # a clock that was never set lies outside
 MAX_TEXT_CHARACTERS = 500
@@ -66,15 +67,13 @@ def text(row: Mapping[str, Any], key: str) -> str | None:
 
 
 def role_of(episode: Mapping[str, Any]) -> str:
-    """Return who played an episode; foreign code may not tell, and then it was played while training."""
+    """Return the role that played an episode; without one it was played while training."""
     return text(episode, "role") or "actor"
 
 
 def one_line(value: str) -> str:
     """Return a text without line breaks and control characters, and not endless."""
-    short = value[: MAX_TEXT_CHARACTERS + 1]
-    plain = "".join(character if character.isprintable() else " " for character in short).strip()
-    return f"{plain[:MAX_TEXT_CHARACTERS]}…" if len(short) > MAX_TEXT_CHARACTERS else plain
+    return plain_text(value, MAX_TEXT_CHARACTERS).strip()
 
 
 def members(row: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -120,8 +119,7 @@ def read_rows(folder: Path, kind: str, *, watch: Callable[[Row], None] = lambda 
             return RowFile([], [f"{path.name} is not a file and was not read."], is_damaged=True)
         return collect(iterate_lines(path), kind, watch=watch)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        return RowFile([], [f"{path.name} cannot be read: {why}."], is_damaged=True)
+        return RowFile([], [f"{path.name} cannot be read: {reason_of(error)}."], is_damaged=True)
 
 
 def collect(
@@ -154,7 +152,7 @@ def collect(
         rows.append(plain)
         if kind == "hardware" and len(rows) >= limit:
             rows = _halved(rows)
-            limit = 2 * max(max_samples, len(rows))  # where few could be merged, trying at each row takes for ever
+            limit = 2 * max(max_samples, len(rows))  # where few could be merged, trying at each row takes forever
     told = [
         _skipped(unreadable, "unreadable line"),
         _skipped(foreign, "line", " of another version of Redline"),
@@ -190,7 +188,7 @@ def _is_usable(row: Row, kind: str) -> bool:
 
 
 def _without_text(row: Row, names: tuple[str, ...]) -> tuple[Row, int]:
-    """Return a row without what is no number where a number belongs, and how many such there were."""
+    """Return a row without the fields that should hold a number and do not, and how many those were."""
     plain = tamed(row)
     wrong = [key for key in names if plain.get(key) is not None and as_number(plain[key]) is None]
     for key in wrong:
@@ -202,7 +200,7 @@ def flat_sample(row: Row) -> tuple[Row, int]:
     """Return the numbers of a sample by dotted names, and how many values of known fields can't be right."""
     found: Row = {}
     wrong = 0
-    for name, field, value in _leaves(row):
+    for name, field, value in leaves(row):
         plain = as_number(value)
         if field == "gpus.*.throttle_reasons" and isinstance(value, list):
             gpu = f"{THROTTLED}{name.split('.')[1]}"
@@ -212,28 +210,6 @@ def flat_sample(row: Row) -> tuple[Row, int]:
         else:
             wrong += field in FIELDS
     return found, wrong
-
-
-def _leaves(row: Row) -> Iterator[tuple[str, str, object]]:
-    """Yield the name, the name in FIELDS and the value of everything in a sample."""
-    for key, value in row.items():
-        items: Iterable[tuple[object, object]]
-        if key in NO_SERIES:
-            continue
-        if isinstance(value, list):
-            items = [(item.get("index", at) if isinstance(item, dict) else at, item) for at, item in enumerate(value)]
-        elif isinstance(value, dict):
-            items = value.items()
-        else:
-            yield key, key, value
-            continue
-        for name, item in items:
-            if not isinstance(item, dict):
-                yield f"{key}.{name}", f"{key}.*", item
-                continue
-            for field, leaf in item.items():
-                if key != "gpus" or field not in LABELS:
-                    yield f"{key}.{name}.{field}", f"{key}.*.{field}", leaf
 
 
 def _in_order(rows: list[Row], told: list[str]) -> list[Row]:

@@ -219,7 +219,7 @@ def _what_is_missing(run: RunFiles, files: Mapping[str, RowFile | None]) -> list
 
 
 def _which_episodes(run: RunFiles, file: RowFile | None) -> list[str]:
-    """Say why there is no learning curve; that no episode has ended only where nothing speaks against it."""
+    """Say why there is no learning curve; claim that no episode has ended only if nothing contradicts it."""
     if file is None:
         return ["episodes.jsonl is missing: returns are unknown."]
     if run.episodes_of("actor"):

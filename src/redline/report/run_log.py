@@ -1,17 +1,18 @@
-"""What a run's files tell beside curves: its settings and their changes, its events, and where its time went."""
+"""A run's settings and their changes, its events, and where its time went."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from redline.jsonl import Row
 from redline.report.rows import as_number, members, moment, number, one_line, part, setting, text
 from redline.report.run_files import RunFiles
+from redline.runs.run_json import flat_settings
 
 # how an adjustment is written down: `setting: requested → effective (why)`
 ADJUSTMENT = re.compile(r"(?P<setting>[^:]*): (?P<requested>.*?) → (?P<effective>.*?)(?: \((?P<why>.*)\))?", re.DOTALL)
@@ -41,7 +42,7 @@ class EventLine(NamedTuple):
 
 def settings_of(run: RunFiles) -> list[tuple[str, str]]:
     """Return every setting in force, by its name on the command line."""
-    return list(_flatten(part(run.run, "config")))
+    return [(_as_flag(name), _shown(value)) for name, value in flat_settings(part(run.run, "config"))]
 
 
 def changes_of(run: RunFiles) -> list[Change]:
@@ -102,14 +103,6 @@ def _at(row: Mapping[str, Any]) -> str:
 def _texts(row: Mapping[str, Any], key: str) -> list[str]:
     value = row.get(key)
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield _as_flag(f"{prefix}{key}"), _shown(value)
 
 
 def _shown(value: object) -> str:

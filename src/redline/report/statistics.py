@@ -22,15 +22,6 @@ Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Interval:
-    """Where the true mean lies with the given confidence."""
-
-    low: float
-    high: float
-    level: float
-
-
-@dataclass(frozen=True)
 class RankCorrelation:
     """What the order of the pairs tells."""
 
@@ -57,8 +48,8 @@ def mean_interval(values: Sequence[float], *, floor: float | None = None) -> tup
     return (mean - half if floor is None else max(mean - half, floor)), mean + half
 
 
-def bootstrap_interval(values: Sequence[float], *, seed: int) -> Interval | None:
-    """Return the percentile bootstrap interval of the mean, None for a single value: nothing is known of its spread."""
+def bootstrap_interval(values: Sequence[float], *, seed: int) -> tuple[float, float] | None:
+    """Return the 90 % bootstrap interval of the mean, None for a single value: nothing is known of its spread."""
     if len(values) < 2:
         return None
     rng = np.random.default_rng(seed)
@@ -67,8 +58,7 @@ def bootstrap_interval(values: Sequence[float], *, seed: int) -> Interval | None
         sample[rng.integers(len(sample), size=(RESAMPLES_AT_ONCE, len(sample)))].mean(1)
         for _ in range(RESAMPLES // RESAMPLES_AT_ONCE)
     ]
-    low, high = np.quantile(np.concatenate(means), [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
-    return Interval(float(low), float(high), LEVEL)
+    return _middle(np.concatenate(means))
 
 
 def spearman(x: Doubles, y: Doubles) -> Doubles:
@@ -109,5 +99,10 @@ def _rank_interval(x: Doubles, y: Doubles, rho: float, rng: np.random.Generator)
     found = found[~np.isnan(found)]  # a resample without differences has none
     if len(found) < RANK_RESAMPLES // 2:
         return None
-    low, high = np.quantile(found, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
+    return _middle(found)
+
+
+def _middle(values: Doubles) -> tuple[float, float]:
+    """Return the ends between which 90 % of the values lie."""
+    low, high = np.quantile(values, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
     return float(low), float(high)

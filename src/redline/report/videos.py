@@ -1,4 +1,4 @@
-"""What can be seen of a run: its recorded episodes, and the videos that were made of them.
+"""The recorded episodes of a run, and the videos that were made of them.
 
 A small video is embedded, so that the page stays one file; a larger one is linked from where it lies.
 """
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from redline.episodes.episode import EPISODE
 from redline.errors import UserError
+from redline.files import reason_of
 from redline.report.amounts import DASH, amount, size
 from redline.report.parts import Cell, Table, Video
 from redline.runs.blocks import Block, iterate_blocks
@@ -95,7 +96,7 @@ def find_recordings(run: Path) -> Recorded:
         except UserError as error:
             problems.append(str(error))
         except OSError as error:
-            problems.append(f"{path.name}: {(error.strerror or str(error)).lower()}")
+            problems.append(f"{path.name}: {reason_of(error)}")
     return Recorded(count, num_bytes, "; ".join(problems) or None)
 
 

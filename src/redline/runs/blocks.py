@@ -73,7 +73,9 @@ def iterate_blocks(path: Path) -> Iterator[Block | Damage]:
         if (magic := file.read(len(FILE_MAGIC))) != FILE_MAGIC:
             if FILE_MAGIC.startswith(magic):  # its writer was killed at once
                 return
-            raise UserError(f"{path} is no file of recordings: it does not begin with {FILE_MAGIC.decode().strip()!r}")
+            raise UserError(
+                f"{path} is not a file of recordings: it does not begin with {FILE_MAGIC.decode().strip()!r}"
+            )
         offset = len(FILE_MAGIC)
         size = os.fstat(file.fileno()).st_size
         search = _Search(file, SEARCH_FACTOR * size)
@@ -128,7 +130,7 @@ def _is_torn(file: BinaryIO, offset: int, size: int) -> bool:
 
 
 class _Search:
-    """Looks for whole blocks behind damage, within a budget of bytes: damage must not keep a reader for ever."""
+    """Looks for whole blocks behind damage, within a budget of bytes: damage must not keep a reader forever."""
 
     def __init__(self, file: BinaryIO, budget_bytes: int) -> None:
         self._file = file
@@ -189,7 +191,7 @@ def _end_of_blocks(path: Path) -> int:
 
 
 def set_aside(path: Path) -> str | None:
-    """Rename a file that is no file of blocks, and say so; None if it is one, or is missing."""
+    """Rename a file that is not a file of blocks, and say so; None if it is one, or is missing."""
     try:
         next(iterate_blocks(path), None)
     except OSError:  # missing or unreadable: the writer will raise it

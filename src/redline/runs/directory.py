@@ -7,7 +7,6 @@ import time
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +14,7 @@ from redline.errors import UserError
 from redline.files import (
     check_own,
     explained,
+    make_numbered_folder,
     open_regular,
     remove_temporary,
     replace_file,
@@ -73,7 +73,7 @@ class RunDirectory:
         parent = log_dir / slug(game) / slug(algorithm)
         with explained(UserError, log_dir, before="cannot create a run: "):
             parent.mkdir(parents=True, exist_ok=True)
-            path = _make_unique(parent, f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
+            path = make_numbered_folder(parent / f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
             for folder in (parent, parent.parent, log_dir):
                 sync_directory(folder)
         try:
@@ -181,15 +181,6 @@ class RunDirectory:
         if self._recordings is not None:
             self._recordings.close()
             self._recordings = None
-
-
-def _make_unique(parent: Path, name: str) -> Path:
-    for attempt in count(1):
-        path = parent / (name if attempt == 1 else f"{name}-{attempt}")
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-            return path
-    raise AssertionError("count() has no end")
 
 
 # Rows after a checkpoint are taken back, so that a resumed run counts nothing twice

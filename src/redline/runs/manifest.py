@@ -1,4 +1,4 @@
-"""What a checkpoint's folder holds, how it is verified and how one is found; reading needs no lock.
+"""The content of a checkpoint's folder, how it is verified, and how one is found; reading needs no lock.
 
 `manifest.json` is written last. It carries size and sha256 of every other file, the locations of the replay's chunks,
 and a sha256 of itself, so that no altered byte goes unnoticed.
@@ -179,7 +179,7 @@ def _check_structure(path: Path, manifest: Manifest) -> None:
 
 def _verify_file(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
     if FILE_NAME.fullmatch(name) is None:
-        raise DamagedError(f"{folder / MANIFEST} names a file {name!r}, which is no plain name")
+        raise DamagedError(f"{folder / MANIFEST} names a file {name!r}, which is not a plain name")
     path = folder / name
     with explained(DamagedError, path):
         size_bytes = path.lstat().st_size

@@ -70,7 +70,7 @@ def _read_run_json(directory: Path, name: str = RUN_JSON) -> tuple[dict[str, Any
     try:
         content = read_json_object(path, max_bytes=MAX_RUN_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{directory} is no run directory: it holds no {RUN_JSON}") from error
+        raise UserError(f"{directory} is not a run directory: it holds no {RUN_JSON}") from error
     except OSError as error:
         raise UserError(explain(error, path)) from error
     except DamagedError as error:
@@ -125,7 +125,7 @@ def _way_back(directory: Path) -> str:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    old, new = dict(_flat(before)), dict(_flat(after))
+    old, new = dict(flat_settings(before)), dict(flat_settings(after))
     changes = [
         f"{key} {plain_text(old.get(key))} → {plain_text(new.get(key))}"
         for key in {**old, **new}
@@ -134,9 +134,10 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ", ".join(changes[:MAX_TOLD_CHANGES]) or "its settings are the same"
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the settings of a run by their dotted names."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat_settings(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

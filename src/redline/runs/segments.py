@@ -45,7 +45,7 @@ def check_location(folder: Path, location: Mapping[str, Any]) -> Path:
     name, offset, length = (location.get(key) for key in ("segment", "offset", "length"))
     # the name alone decides the path: nothing that is no segment's name gets near the file system
     if not isinstance(name, str) or SEGMENT_NAME.fullmatch(name) is None:
-        raise DamagedError(f"{name!r} is no name of a replay segment")
+        raise DamagedError(f"{name!r} is not the name of a replay segment")
     if not isinstance(offset, int) or not isinstance(length, int):
         raise DamagedError(f"{name}: offset {offset!r} and length {length!r} are no whole numbers")
     if offset < 0 or length < 0 or offset + length > MAX_SEGMENT_BYTES:

@@ -16,21 +16,18 @@ from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.episodes.tracing import RecordingConfig
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, check_seed, unknown_name
 from redline.monitor.sampling import DEFAULT_HZ, MAX_HZ, MIN_HZ
 from redline.runtime.counters import Counters, Scores
 
 MAX_COUNT = 1024  # threads, or environments
+COUNTS = f"1 to {MAX_COUNT:_}"
+CHOSEN_OR_COUNTS = f"0 to let Redline choose, or {COUNTS}"
 SMALLEST, LARGEST = 1e-15, 1e15  # of a number in a setting, unless its own limits are closer
 MAX_ACTORS = 128  # the learner has a descriptor of each, and a new process is given 256 at most
 SOLVED = "solved"  # the stop reason of a run that reached its target of evaluations
 
 T = TypeVar("T")
-
-
-def _require_count(name: str, count: int, *, lowest: int, highest: int = MAX_COUNT, otherwise: str = "") -> None:
-    if not lowest <= count <= highest:
-        raise UserError(f"{name} is {count}: use {otherwise}{max(lowest, 1)} to {highest:_}")
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,9 @@ class ActorConfig:
     """Steps that an actor plays before it looks for newer weights again (--topology async)."""
 
     def __post_init__(self) -> None:
-        _require_count("actor.envs", self.envs, lowest=0, otherwise="0 to share --num-envs out, or ")
-        _require_count("actor.threads", self.threads, lowest=0, otherwise="0 to let Redline choose, or ")
-        _require_count("actor.sync-steps", self.sync_steps, lowest=1, highest=1_000_000)
+        check_range("actor.envs", self.envs, 0, MAX_COUNT, use=f"0 to share --num-envs out, or {COUNTS}")
+        check_range("actor.threads", self.threads, 0, MAX_COUNT, use=CHOSEN_OR_COUNTS)
+        check_range("actor.sync-steps", self.sync_steps, 1, 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class LearnerConfig:
     """Threads of the learner (0: all cores for pictures, 1 for vectors)."""
 
     def __post_init__(self) -> None:
-        _require_count("learner.threads", self.threads, lowest=0, otherwise="0 to let Redline choose, or ")
+        check_range("learner.threads", self.threads, 0, MAX_COUNT, use=CHOSEN_OR_COUNTS)
 
 
 @dataclass(frozen=True)
@@ -84,9 +81,9 @@ class EvaluatorConfig:
         every = self.every_minutes
         if every is not None and not (math.isfinite(every) and every >= 0.0):
             raise UserError(f"evaluator.every-minutes is {every}: use 0 for no evaluation, or a number above 0")
-        _require_count("evaluator.episodes", self.episodes, lowest=1, highest=1_000_000)
-        _require_count("evaluator.envs", self.envs, lowest=1)
-        _require_count("evaluator.threads", self.threads, lowest=1)
+        check_range("evaluator.episodes", self.episodes, 1, 1_000_000)
+        check_range("evaluator.envs", self.envs, 1, MAX_COUNT)
+        check_range("evaluator.threads", self.threads, 1, MAX_COUNT)
 
 
 @dataclass(frozen=True)
@@ -204,16 +201,12 @@ class Job:
     """Price of an hour of this machine: shows what the run has cost and what the rest will cost (0: no money shown)."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_envs <= MAX_COUNT:
-            raise UserError(f"num-envs is {self.num_envs}: use 1 to {MAX_COUNT}")
-        if not 1 <= self.actors <= MAX_ACTORS:
-            raise UserError(f"actors is {self.actors}: use 1 to {MAX_ACTORS}, and more --actor.envs")
-        if self.evaluate_every_steps < 0:
-            raise UserError(f"evaluate-every-steps is {self.evaluate_every_steps}: use 0 for none, or 1 or more")
+        check_range("num-envs", self.num_envs, 1, MAX_COUNT)
+        check_range("actors", self.actors, 1, MAX_ACTORS, use=f"1 to {MAX_ACTORS}, and more --actor.envs")
+        check_range("evaluate-every-steps", self.evaluate_every_steps, 0, use="0 for none, or 1 or more")
         if self.anneal_at_return is not None and not math.isfinite(self.anneal_at_return):
             raise UserError(f"anneal-at-return is {self.anneal_at_return}: use a finite number")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
+        check_seed(self.seed)
         if not self.checkpoint_minutes > 0.0:
             raise UserError(f"checkpoint-minutes is {self.checkpoint_minutes}: use a number above 0")
         if not (math.isfinite(self.price_per_hour) and self.price_per_hour >= 0.0):

@@ -1,4 +1,4 @@
-"""What a run has done so far: counters that only grow, the updates that they make due, and returns of episodes."""
+"""The progress of a run: counters that only grow, the updates that they make due, and returns of episodes."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any

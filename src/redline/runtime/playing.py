@@ -22,7 +22,7 @@ from redline.episodes.episode import EPISODE, Address, encode_episode
 from redline.episodes.library import POLICY, Entry, open_library, played_path
 from redline.episodes.setting import SETTING
 from redline.episodes.tracing import RecordingConfig
-from redline.errors import UserError
+from redline.errors import UserError, check_range, check_seed
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.files import explained
 from redline.networks import Network
@@ -60,14 +60,11 @@ class EvaluationConfig:
     """Where the network computes: auto, cpu, cuda or cuda:i."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.episodes <= 10_000:
-            raise UserError(f"episodes is {self.episodes}: use 1 to 10_000")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"seed is {self.seed}: use 0 to {2**31 - 1:_}")
+        check_range("episodes", self.episodes, 1, 10_000)
+        check_seed(self.seed)
         if self.epsilon is not None and not 0.0 <= self.epsilon <= 1.0:
             raise UserError(f"epsilon is {self.epsilon}, but a probability lies between 0 and 1")
-        if not 1 <= self.num_envs <= 1024:
-            raise UserError(f"num-envs is {self.num_envs}: use 1 to 1024")
+        check_range("num-envs", self.num_envs, 1, 1024)
         if self.sample and self.epsilon is not None:
             raise UserError("sample and epsilon are two ways to act: use one of them")
 

@@ -1,4 +1,4 @@
-"""What a saved run was asked to do, and what a resume may change of it."""
+"""The job of a saved run, and the settings that a resume may change."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,7 @@ def read_run(path: Path, *, accepts_changes: bool = False) -> SavedRun:
     except (KeyError, TypeError, UserError) as error:
         is_unknown = "unknown" in str(error)
         brought = "; if a package or a script brings it, install or register that first" if is_unknown else ""
-        raise UserError(f"{path}/run.json is no run of this version of Redline: {error}{brought}") from None
+        raise UserError(f"{path}/run.json is not a run of this version of Redline: {error}{brought}") from None
     return SavedRun(path, job, algorithm, facts)
 
 

@@ -254,7 +254,7 @@ class Trainer:
         priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, precomputed=precomputed)
         if isinstance(source, ReplaySource) and source.sampler.wants_priorities:
             sizes = priorities.cpu().numpy()
-            self.check_loss(float(sizes.max()))  # a priority that is no number would spoil the whole tree
+            self.check_loss(float(sizes.max()))  # a priority that is not a number would spoil the whole tree
             source.take_priorities(sizes)
         counters.updates += 1
         counters.samples += source.num_samples(batch)

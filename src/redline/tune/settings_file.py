@@ -8,7 +8,7 @@ from typing import Any
 
 from redline.algorithms.catalog import PARTS
 from redline.errors import UserError
-from redline.files import explain, read_bounded, replace_file
+from redline.files import explained, read_bounded, reason_of, replace_file
 from redline.jsonl import plain_text
 
 MAX_BYTES = 1_000_000
@@ -20,7 +20,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     try:
         content = tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, follow_links=True).decode())
     except OSError as error:
-        raise UserError(f"{what} {path} can't be read: {(error.strerror or str(error)).lower()}") from None
+        raise UserError(f"{what} {path} can't be read: {reason_of(error)}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{what} {path} is not TOML: {plain_text(error)}") from None
     if _is_deeper(content, MAX_TABLES):
@@ -64,8 +64,6 @@ def to_toml_value(value: Any) -> str:
 
 def write_settings(path: Path, settings: Mapping[str, Any], comment: Sequence[str] = ()) -> None:
     """Write a file of settings, whole or not at all."""
-    try:
+    with explained(UserError, path, before="cannot write "):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, [to_toml(settings, comment).encode()])
-    except OSError as error:
-        raise UserError(f"cannot write {explain(error, path)}") from error

@@ -115,7 +115,7 @@ def parse_space(name: str, content: Mapping[str, Any]) -> Space:
     keys = [key for key, _ in (*varied, *fixed)]
     for key in keys:
         if not NAME.fullmatch(key):
-            what = f"{plain_text(repr(key))} is no name of a setting"
+            what = f"{plain_text(repr(key))} is not the name of a setting"
             raise UserError(f"{name}: {what}: use the flags' names, such as optimizer.lr")
         if key in OWNED:
             how = f"use {OWNED[key]}" if OWNED[key] else "leave it out"

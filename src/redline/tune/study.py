@@ -12,7 +12,7 @@ import msgspec
 
 from redline import __version__
 from redline.errors import UserError
-from redline.files import explain, explained, read_json_object, replace_file
+from redline.files import explained, read_json_object, replace_file
 from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, plain_text, read_records
 from redline.runs.lock import RunLock
 from redline.tune.goals import Goal, parse_goal
@@ -186,10 +186,8 @@ class StudyFolder(AbstractContextManager["StudyFolder"]):
 def read_settings(path: Path) -> StudySettings:
     """Return the settings of a study."""
     source = path / STUDY_JSON
-    try:
+    with explained(UserError, source, before=f"{path} is not a study: "):
         content = read_json_object(source, max_bytes=MAX_STUDY_BYTES)
-    except OSError as error:
-        raise UserError(f"{path} is no study: {explain(error, source)}") from None
     try:
         if content.get("schema") != SCHEMA:
             raise ValueError(f"schema {content.get('schema')}")

@@ -11,12 +11,12 @@ from redline.algorithms.catalog import canonical_name
 from redline.algorithms.q_learning import QLearning
 from redline.cli.flags import default_job, scan
 from redline.cli.output import give, is_plain, print_table, progress_bar
-from redline.cli.parsing import Json, Plain, check_range, check_seed, parse
+from redline.cli.parsing import Json, Plain, parse
 from redline.cli.plan.asked import ENV_NAMES, effective_env, free_at
 from redline.envs.config import EnvConfig
 from redline.episodes.estimate import measure_recordings
 from redline.episodes.tracing import RecordingConfig
-from redline.errors import UserError
+from redline.errors import UserError, check_range, check_seed
 from redline.plan.disk import DiskPlan
 from redline.replay.sizing import ReplayConfig
 from redline.runs.host import usable_cores

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from redline.cli.flags import default_job, scan
 from redline.cli.output import give, is_plain, print_table, progress_bar
-from redline.cli.parsing import Json, Plain, check_range, check_seed, parse
+from redline.cli.parsing import Json, Plain, parse
 from redline.cli.plan.asked import ENV_NAMES, effective_env, env_flags, free_at
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
+from redline.errors import check_range, check_seed
 from redline.files import free_bytes
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.replay import available_bytes

@@ -28,6 +28,7 @@ import msgspec
 
 from redline.errors import UserError
 from redline.jsonl import as_json_value
+from redline.monitor.process_files import read_stat
 from redline.runtime.processes.shared_status import LEARNER, STARTING_S, SharedStatus
 
 PRELOAD = "redline.runtime.processes.preload"
@@ -281,7 +282,7 @@ class ProcessPool:
         try:
             for member in self.members.values():
                 member.process.join(max(0.0, end_s - time.monotonic()))
-        finally:  # also after a second Ctrl-C: the interpreter would wait for them for ever
+        finally:  # also after a second Ctrl-C: the interpreter would wait for them forever
             for member in list(self.members.values()):
                 self.end(member)
 
@@ -298,20 +299,11 @@ def _describe_exit(code: int) -> str:
 
 def _is_stopped(pid: int) -> bool:
     """Tell whether a signal has suspended a process."""
-    return _stat(pid)[:1] == ["T"]
+    return (stat := read_stat(pid)) is not None and stat.state == "T"
 
 
 def _parent_of(pid: int) -> int | None:
-    stat = _stat(pid)
-    return int(stat[1]) if stat else None
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; nothing if the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
+    return None if (stat := read_stat(pid)) is None else stat.parent
 
 
 # In the child
