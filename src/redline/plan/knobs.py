@@ -1,8 +1,8 @@
 """The knobs that may make a training faster, by what they do to learning, and the ways that are worth a try."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ from redline.bench.advice import MOST_ENVS
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.exploration import EpsilonGreedy
-from redline.replay.frame_codec import CODECS
 from redline.runs.host import usable_cores
 from redline.runtime.building import check_disk, check_memory
 from redline.runtime.config import Job, Limits, MonitorConfig, flatten, from_settings, to_settings
@@ -44,7 +43,7 @@ KNOBS = {
     "epochs": LEARNING,
 }
 LEARNS_LESS = ("samples_per_step", "epochs")  # a training is never sped up by learning less: shown, not chosen
-CODEC_ORDER = ("lz4", "raw", "zstd")
+CODEC_ORDER = ("raw", "lz4", "zstd")
 PREFETCHES = (1, 2, 0)
 MOST_ACTORS = 8
 # of a measured training
@@ -78,9 +77,12 @@ def read_knob(job: Job, key: str) -> Any:
 
 
 def ways(asked: Asked, effective: ResolvedJob) -> list[Changes]:
-    """Return the single changes that are worth a try, the likeliest gains first; `effective` is the job unchanged."""
+    """Return the changes worth a try, the likeliest gains of each kind first; `effective` is the job unchanged."""
     job, found = effective.job, dict[tuple[tuple[str, Any], ...], Changes]()
-    for changes in chain(_topologies(asked, job), _singles(asked, effective), _learning(asked, job)):
+    nothing: Changes = {}
+    kinds = (_topologies(asked, job), _singles(asked, effective), _learning(asked, job))
+    # by turns, so that a short time leaves some of each
+    for changes in chain.from_iterable(zip_longest(*kinds, fillvalue=nothing)):
         new = {key: value for key, value in changes.items() if read_knob(job, key) != value}
         if new and all(asked.varies(key) for key in new):
             found.setdefault(tuple(sorted(new.items())), new)
@@ -89,16 +91,15 @@ def ways(asked: Asked, effective: ResolvedJob) -> list[Changes]:
 
 def _singles(asked: Asked, effective: ResolvedJob) -> Iterator[Changes]:
     job, cores, spec = effective.job, usable_cores(), effective.spec
-    for threads in _counts(cores):
-        yield {"learner.threads": threads}
-    if find_game(job.env.id) is not None:  # other envs step in one thread
-        for threads in _counts(min(cores, job.actor.envs)):
-            yield {"actor.threads": threads}
-    if asked.job.algorithm.replay is not None:
-        if spec.is_image:
-            yield from ({"replay.codec": codec} for codec in CODEC_ORDER if codec in CODECS)
-        if cores > 1:
-            yield from ({"replay.prefetch": batches} for batches in PREFETCHES)
+    has_replay, is_native = asked.job.algorithm.replay is not None, find_game(job.env.id) is not None
+    values: Mapping[str, Sequence[Any]] = {
+        "learner.threads": _counts(cores),
+        "replay.prefetch": PREFETCHES if has_replay and cores > 1 else (),
+        "replay.codec": CODEC_ORDER if has_replay and spec.is_image else (),
+        "actor.threads": _counts(min(cores, job.actor.envs)) if is_native else (),  # other envs step in one thread
+    }
+    for row in zip_longest(*values.values()):
+        yield from ({key: value} for key, value in zip(values, row, strict=True) if value is not None)
 
 
 def _topologies(asked: Asked, job: Job) -> Iterator[Changes]:
