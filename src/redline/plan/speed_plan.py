@@ -116,8 +116,9 @@ class _Planning:
         while waiting or self.pool.num_starting:
             while waiting and self.pool.num_starting < most and time.monotonic() < latest_s:
                 self.start(waiting.pop(0))
-            # without the default nothing can be compared, so it alone may take longer
-            until_s = latest_s if DEFAULT in self.pool.ready else self.ends_s
+            # without the default and one other nothing can be compared, so these may take longer
+            can_compare = DEFAULT in self.pool.ready and len(self.pool.ready) > 1
+            until_s = latest_s if can_compare else self.ends_s
             if self.pool.ready_one(until_s) is None:
                 break
             self.progress(f"{len(self.pool.ready)} of {len(self.changes)} candidates are ready")
