@@ -86,7 +86,8 @@ def why_of(plan: SpeedPlan, key: str) -> str:
     if KNOBS[key] not in TRIED[plan.asked.vary]:
         kind = "nearly" if KNOBS[key] == NEARLY else "all"
         return f"not varied: --vary {kind} does, and changes {WHAT_CHANGES[KNOBS[key]]}"
-    if any(key in changes for name, changes in plan.changes.items() if plan.choice.standings.get(name)):
+    measured = [plan.changes[name] for name, found in plan.choice.standings.items() if found.windows]
+    if any(key in changes for changes in measured):
         return "nothing tried was faster beyond doubt"
     return next(iter(untried(plan, key)), "there is no other value to try here")
 
