@@ -9,7 +9,7 @@ import pytest
 from redline.cli.main import DONE, main
 
 BAD = [
-    (["plan"], "plan needs a subject, memory or disk: redline plan memory"),
+    (["plan"], "plan needs a subject, memory or disk"),
     (["plan", "--plain"], "plan needs a subject"),
     (["plan", "foo"], "unknown subject of plan 'foo': known: disk, memory"),
     (["plan", "memry"], "did you mean memory"),

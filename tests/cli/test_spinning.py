@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline.cli import spinning
-from redline.cli.spinning import LONG_SPIN, SHORT_SPIN, busy_cores, choose_spin
+from redline.cli.spinning import LONG_SPIN, SHORT_SPIN, busy_cores, choose_spin, spin_in_processes
 
 
 @pytest.fixture
@@ -21,6 +21,8 @@ def free(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_learner_on_a_free_machine_spins_long_and_everything_else_briefly(tmp_path: Path) -> None:
     assert choose_spin(["train", "--env", "pong"]) == LONG_SPIN
     assert choose_spin(["bench", "train"]) == LONG_SPIN
+    assert choose_spin(["plan", "speed", "--env", "pong"]) == LONG_SPIN
+    assert choose_spin(["plan", "memory"]) == SHORT_SPIN
     for args in ([], ["watch", "runs"], ["train", "--topology", "async"], ["train", "--topology=async"]):
         assert choose_spin(args) == SHORT_SPIN
     run = tmp_path / "runs" / "one"
@@ -31,6 +33,13 @@ def test_a_learner_on_a_free_machine_spins_long_and_everything_else_briefly(tmp_
         assert choose_spin(["resume", str(run.parent)]) == expected
     assert choose_spin(["resume", str(tmp_path / "nowhere")]) == SHORT_SPIN
     assert choose_spin(["resume"]) == SHORT_SPIN
+
+
+def test_a_candidate_in_several_processes_spins_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spin_in_processes() == {}  # briefly already
+    for name, value in LONG_SPIN.items():
+        monkeypatch.setenv(name, value)
+    assert spin_in_processes() == SHORT_SPIN
 
 
 @pytest.mark.usefixtures("free")

@@ -52,7 +52,7 @@ MAIN_FLAGS = frozenset(
     {
         *("--help", "--env", "--model", "--recipe", "--config", "--seed", "--seeds", "--topology", "--num-envs"),
         *("--batch-size", "--optimizer.lr", "--returns.gamma", "--max-steps", "--max-minutes", "--target-eval-return"),
-        *("--log-dir", "--plain", "--json"),
+        *("--auto", "--log-dir", "--plain", "--json"),
     }
 )
 
@@ -94,6 +94,8 @@ class TrainFlags:
     """TOML file of settings with the names of these flags, or the run.json of a run; flags override it."""
     seeds: str | None = None
     """Several seeds instead of --seed, one run after the other, and a table at the end: 1-3 or 1,5,8."""
+    auto: bool = False
+    """Measure for up to two minutes which threads, prefetch and codec are fastest here, then train with them."""
     print_config: bool = False
     """Print all settings as a TOML file for --config, and train nothing."""
     plain: bool = False
@@ -119,6 +121,12 @@ def refuse_replay_flags(args: Sequence[str], job: Job, algo: str) -> None:
     typed = next((arg.partition("=")[0] for arg in args if arg.startswith("--replay.")), None)
     if typed is not None and job.algorithm.replay is None:
         raise UserError(f"{algo} has no replay memory: leave {typed} out")
+
+
+def refuse_auto(args: Sequence[str], remedy: str) -> None:
+    """Refuse --auto where nothing would be measured for one run that trains."""
+    if "--auto" in args:
+        raise UserError(f"--auto measures for one run that trains; {remedy}")
 
 
 def train_help(args: Sequence[str]) -> str:
@@ -210,6 +218,7 @@ def parse_runs(args: Sequence[str]) -> list[TrainFlags]:
     is_all, typed = requested_algorithm(args) == ALL, scan(args, SEEDS)
     if "seed" in typed and "seeds" in typed:
         raise UserError("--seed and --seeds were both given: use one of them")
+    refuse_auto(args, "for several runs, measure once: redline plan speed --write speed.toml, then --config speed.toml")
     algorithms = [["--algo", name] for name in ALGORITHMS] if is_all else [[]]
     seeds = [["--seed", str(seed)] for seed in read_seeds(typed["seeds"])] if "seeds" in typed else [[]]
     runs = []

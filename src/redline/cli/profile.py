@@ -11,7 +11,7 @@ from redline.bench.costs import LEARNER_PARTS, OTHER_PARTS, WHOLE_LEARNER, perce
 from redline.bench.measuring import busy_words
 from redline.bench.profiling import VIEWER, Profile
 from redline.cli.bench import OutputFlags, check_out, give_out, measure, tell
-from redline.cli.flags import TrainFlags, as_typed, is_several, train_defaults
+from redline.cli.flags import TrainFlags, as_typed, is_several, refuse_auto, train_defaults
 from redline.cli.main import FAILED
 from redline.cli.output import print_table
 from redline.cli.parsing import parse
@@ -56,6 +56,7 @@ def run(args: Sequence[str]) -> int:
     """Measure, print."""
     if is_several(args):
         raise UserError("one training is profiled at a time: use --algo with one name (see redline algos) and --seed")
+    refuse_auto(args, "a profile takes settings as they are, so leave it out")
     flags = parse(ProfileFlags, args, default=ProfileFlags(train=train_defaults(args)), prog=PROGRAM)
     asked = as_typed(flags.train, args)
     output = OutputFlags(out=flags.out, plain=asked.plain, json=asked.json)

@@ -20,9 +20,18 @@ MOST_BUSY_CORES = 0.25  # by other processes, on a machine that counts as free
 
 def choose_spin(args: Sequence[str]) -> Mapping[str, str]:
     """Return the settings for a command: long only if it learns in one process on a free machine."""
-    if not args or args[0] not in LEARNING or "async" in " ".join(args) or _resumes_in_processes(args):
+    if not _learns(args) or "async" in " ".join(args) or _resumes_in_processes(args):
         return SHORT_SPIN
     return LONG_SPIN if busy_cores() <= MOST_BUSY_CORES else SHORT_SPIN
+
+
+def _learns(args: Sequence[str]) -> bool:
+    return bool(args) and (args[0] in LEARNING or tuple(args[:2]) == ("plan", "speed"))
+
+
+def spin_in_processes() -> Mapping[str, str]:
+    """Return what to change for a run in several processes, if this one was made for learning alone."""
+    return SHORT_SPIN if all(os.environ.get(name) == value for name, value in LONG_SPIN.items()) else {}
 
 
 def busy_cores() -> float:

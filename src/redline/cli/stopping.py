@@ -49,8 +49,8 @@ class StopRequest(AbstractContextManager["StopRequest"]):
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the work as Ctrl-C does, so that no process outlives it."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """Let Ctrl-C, SIGTERM and a closed terminal end the work at once, so that no process outlives it."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
         for number in before:

@@ -19,6 +19,7 @@ from redline.cli.flags import (
     is_several,
     parse_runs,
     parse_train,
+    refuse_auto,
     refuse_replay_flags,
     scan,
     train_help,
@@ -27,6 +28,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, failing
 from redline.cli.output import command, give, print_json, print_table, typed_env
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.play_videos import video_of_best
+from redline.cli.speed import choose_speed
 from redline.cli.stopping import StopRequest
 from redline.cli.streams import output_error
 from redline.envs.vector import EnvError
@@ -60,10 +62,12 @@ def run(args: Sequence[str]) -> int:
             return compare(parse_runs(args), stop)
         flags = parse_train(args)
         if flags.print_config:
+            refuse_auto(args, "to get the settings as a file: redline plan speed --write speed.toml")
             settings = {"model": flags.algo, **to_settings(flags.job)}
             return give(settings, flags, lambda _, plain: print(config_of(flags), end=""))
         with open_display(title_of(flags), flags) as display:
-            return train(partial(start, flags, display, begun_s=command_begun_s()), display, stop, as_json=flags.json)
+            begin = partial(start, flags, display, args, begun_s=command_begun_s())
+            return train(begin, display, stop, as_json=flags.json)
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,15 @@ def parse_resume(saved: Job, args: Sequence[str]) -> ResumeFlags:
     return replace(flags, job=share_out(flags.job, typed))
 
 
-def start(flags: TrainFlags, display: Display, *, begun_s: float | None = None) -> AnySession:
-    """Begin the run that the flags ask for; the user has waited since `begun_s`, or since now."""
+def start(flags: TrainFlags, display: Display, args: Sequence[str] = (), *, begun_s: float | None = None) -> AnySession:
+    """Begin the run that the flags ask for, typed as `args`; the user has waited since `begun_s`, or since now."""
     recipe = None if flags.recipe is None else find_recipe(flags.recipe)
     if recipe is not None:
         display.note(f"recipe {recipe.name}: {recipe.about}; departs from the usual protocol: {recipe.departs}")
-    return start_run(flags.job, flags.algo, display, recipe=recipe, begun_s=begun_s)
+    job, auto = flags.job, None
+    if flags.auto:
+        job, auto = choose_speed(flags, args, display.note)
+    return start_run(job, flags.algo, display, recipe=recipe, auto=auto, begun_s=begun_s)
 
 
 def command_begun_s() -> float:

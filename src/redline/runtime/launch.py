@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -53,11 +53,14 @@ def start_run(
     display: Display,
     *,
     recipe: Recipe | None = None,
+    auto: Mapping[str, Any] | None = None,
     begun_s: float | None = None,
     sinks: Sequence[Sink] = (),
     sets_process: bool = True,
 ) -> AnySession:
     """Begin a new run in a new directory; `recipe` is where its settings come from, if from one.
+
+    `auto` is the measurement by which settings were chosen, if one was made; run.json keeps it.
 
     `begun_s` is the monotonic time at which the user began to wait, by default now. `sinks` get the same rows as the
     run's files, beside the trackers of the job. `sets_process` lets an inline run change settings of the process.
@@ -68,7 +71,7 @@ def start_run(
     with ExitStack() as on_error:
         trainer = _build(resolved, env_seed=resolved.job.seed, sets_process=sets_process, on_error=on_error)
         check_disk(resolved, resolved.job.log_dir)
-        run = _create_run(resolved, algorithm=algorithm, recipe=recipe, on_error=on_error)
+        run = _create_run(resolved, algorithm=algorithm, recipe=recipe, auto=auto, on_error=on_error)
         tell_settings(resolved, run, display)
         outlets = open_sinks(resolved.job.track, RunStart(run.path, read_run_json(run.path), 0), sinks)
         counters = Counters() if trainer is None else trainer.counters
@@ -100,7 +103,14 @@ def _build(resolved: ResolvedJob, *, env_seed: int, sets_process: bool, on_error
     return trainer
 
 
-def _create_run(resolved: ResolvedJob, *, algorithm: str, recipe: Recipe | None, on_error: ExitStack) -> RunDirectory:
+def _create_run(
+    resolved: ResolvedJob,
+    *,
+    algorithm: str,
+    recipe: Recipe | None,
+    auto: Mapping[str, Any] | None,
+    on_error: ExitStack,
+) -> RunDirectory:
     job = resolved.job
     run = RunDirectory.create(job.log_dir, game=resolved.spec.name, algorithm=algorithm, seed=job.seed)
     # without a checkpoint nothing could be resumed
@@ -114,6 +124,8 @@ def _create_run(resolved: ResolvedJob, *, algorithm: str, recipe: Recipe | None,
     }
     if recipe is not None:
         facts["recipe"] = {"name": recipe.name, "text": recipe.text}
+    if auto is not None:
+        facts["auto"] = auto
     run.write_run_json({**facts, **_present_facts(resolved)})
     return run
 

@@ -208,6 +208,20 @@ class Session(AbstractContextManager["Session"]):
             told = str(stopped)
         self._log.display.note(f"greedy play (always the likeliest action): {told}")
 
+    def pause(self) -> AbstractContextManager[None]:
+        """Rest within the block, which does not count as training time."""
+        return self._loop.pause()
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """Steps and updates so far."""
+        return self.trainer.counters.steps, self.trainer.counters.updates
+
+    @property
+    def waited_s(self) -> dict[str, dict[str, float]]:
+        """Seconds waited so far, by role and reason."""
+        return {"inline": dict(self.trainer.waited_s)}
+
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._waited_from_s
 

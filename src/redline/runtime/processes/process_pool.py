@@ -235,6 +235,12 @@ class ProcessPool:
         messages = self.end(member)
         return Loss(member, why, messages, member.errors[0] if member.errors else None, was_killed)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the run."""
+        for member in self.members.values():
+            if member.process.is_alive():
+                os.kill(member.pid, number)
+
     def helper_pids(self) -> set[int]:
         """Return the processes beside those of the run: the fork server, and multiprocessing's resource tracker."""
         parents = {_parent_of(member.pid) for member in self.members.values()}

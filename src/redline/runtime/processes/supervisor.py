@@ -1,10 +1,11 @@
 """The supervisor: a session that starts the processes of a run, takes their messages, and replaces lost ones."""
 
 import os
+import signal
 import time
 from collections import deque
-from collections.abc import Generator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 
 from redline.envs.vector import EnvError
@@ -20,7 +21,7 @@ from redline.runtime.processes.message_log import MessageLog
 from redline.runtime.processes.playing_roles import actor_seed, run_actor, run_evaluator
 from redline.runtime.processes.process_pool import Loss, Message, ProcessPool, Work
 from redline.runtime.processes.shared_parts import SharedParts
-from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
+from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, WAITS
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.run_log import RunLog, RunMonitor
 from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out, solved_by
@@ -158,6 +159,29 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
                 told = messages.gauges
                 yield told
         return reason
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Suspend all processes within the block."""
+        self._pool.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._pool.signal(signal.SIGCONT)
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """Steps and updates so far."""
+        return self._status.run_steps, self._status.run_updates
+
+    @property
+    def waited_s(self) -> dict[str, dict[str, float]]:
+        """Seconds waited so far, by role and reason."""
+        waited_s = self._status.waited_s
+        return {
+            name: dict(zip(WAITS, waited_s[member.slot].tolist(), strict=True))
+            for name, member in self._pool.members.items()
+        }
 
     def _reason_to_give_up(self) -> str | None:
         return None if self._given_up is None else str(self._given_up)

@@ -1,0 +1,172 @@
+"""What a plan of the speed found, as plain data: requested → effective, the bottleneck, and every candidate."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from redline.plan.bottleneck import find_bottleneck
+from redline.plan.knobs import KNOBS, LEARNING, NEARLY, TRIED, Changes, has_knob, read_knob
+from redline.plan.speed import Gain, Standing, gain_words
+from redline.plan.speed_plan import DEFAULT, SpeedPlan, kind_of, may_be_chosen, untried
+from redline.plan.window import Window
+from redline.runs.host import usable_cores
+from redline.runtime.config import flag_of
+
+OPEN = {"learner.threads": 0, "actor.threads": 0}  # values that let Redline choose
+WHAT_CHANGES = {NEARLY: "the age of the weights that act", LEARNING: "what is learnt"}
+
+Row = dict[str, Any]
+
+
+def result_of(plan: SpeedPlan) -> Row:
+    """Return the whole result."""
+    chosen = plan.choice.standings.get(plan.choice.name, Standing())
+    bottleneck = find_bottleneck(chosen.windows)
+    facts = {key: value for key, value in plan.measured.items() if key != "schema"}
+    return {
+        "algorithm": plan.asked.algorithm,
+        "env": plan.asked.job.env.id,
+        "vary": plan.asked.vary,
+        "budget_s": plan.seconds,
+        "chosen": plan.choice.name,
+        "why": plan.choice.why,
+        "changes": dict(plan.chosen),
+        "settings": settings_of(plan),
+        "adjustments": [str(item) for item in plan.after.adjustments],
+        "bottleneck": bottleneck._asdict(),
+        "roles": roles_of(chosen.windows),
+        "gpu_memory_bytes": max((window.gpu_memory_bytes or 0 for window in chosen.windows), default=0) or None,
+        "candidates": [candidate_of(plan, name, changes) for name, changes in plan.changes.items()],
+        "not_tried": [{"name": name, "why": why} for name, why in plan.not_tried.items()],
+        "windows_repeated": plan.choice.repeats,
+        "windows_disturbed": plan.choice.disturbed,
+        **facts,
+    }
+
+
+# Requested → effective
+
+
+def settings_of(plan: SpeedPlan) -> list[Row]:
+    """Return each knob: what was requested, what it will be, why, and the gain that was measured."""
+    return [
+        {
+            "setting": flag_of(key).removeprefix("--"),
+            "requested": requested_of(plan, key),
+            "effective": effective_of(plan, key),
+            "why": why_of(plan, key),
+            "gain": _gain_json(_gain_alone(plan, key)) if key in plan.chosen else None,
+        }
+        for key in KNOBS
+        if has_knob(plan.asked.job, key)
+    ]
+
+
+def requested_of(plan: SpeedPlan, key: str) -> Any:
+    """Return what was requested; `auto` where that was left open."""
+    value = read_knob(plan.asked.job, key)
+    return "auto" if key in OPEN and value == OPEN[key] else value
+
+
+def effective_of(plan: SpeedPlan, key: str) -> Any:
+    """Return what the chosen training has."""
+    if key == "replay.codec" and plan.after.layout is not None:
+        return plan.after.layout.effective_codec
+    return read_knob(plan.after.job, key)
+
+
+def why_of(plan: SpeedPlan, key: str) -> str:
+    """Say why a knob is as it is."""
+    if key in plan.chosen:
+        return _why_changed(plan, key)
+    if key in plan.asked.typed:
+        return "as you asked" + _beyond(plan, key)
+    if key == "replay.codec" and not plan.before.spec.is_image:
+        return "vectors are always raw"
+    if KNOBS[key] not in TRIED[plan.asked.vary]:
+        kind = "nearly" if KNOBS[key] == NEARLY else "all"
+        return f"not varied: --vary {kind} does, and changes {WHAT_CHANGES[KNOBS[key]]}"
+    measured = [plan.changes[name] for name, found in plan.choice.standings.items() if found.windows]
+    if any(key in changes for changes in measured):
+        return "nothing tried was faster beyond doubt"
+    return next(iter(untried(plan, key)), "there is no other value to try here")
+
+
+def _why_changed(plan: SpeedPlan, key: str) -> str:
+    alone, whole = _gain_alone(plan, key), plan.choice.standings[plan.choice.name].gain
+    if whole is None:
+        return plan.choice.why
+    if alone is None or alone == whole:
+        return f"{gain_words(whole)} the speed"
+    return f"{gain_words(alone)} the speed alone, {gain_words(whole)} with all changes"
+
+
+def _beyond(plan: SpeedPlan, key: str) -> str:
+    """Say that more was requested than this machine can use."""
+    value, cores = read_knob(plan.asked.job, key), usable_cores()
+    if key in OPEN and isinstance(value, int) and value > cores:
+        return f", although this machine has {cores} cores"
+    return ""
+
+
+def _gain_alone(plan: SpeedPlan, key: str) -> Gain | None:
+    """Return the gain of the candidate that changed this knob to the chosen value, and least beside it."""
+    same = [
+        (len(changes), name)
+        for name, changes in plan.changes.items()
+        if changes.get(key) == plan.chosen.get(key) and key in changes and changes.items() <= plan.chosen.items()
+    ]
+    return plan.choice.standings.get(min(same)[1], Standing()).gain if same else None
+
+
+# Candidates
+
+
+def candidate_of(plan: SpeedPlan, name: str, changes: Changes) -> Row:
+    """Return how a candidate did: its speed, and beside it what it does to learning."""
+    standing = plan.choice.standings.get(name, Standing())
+    windows = standing.windows
+    steps, updates = sum(window.steps for window in windows), sum(window.updates for window in windows)
+    batch_size = int(changes.get("batch_size", plan.before.job.algorithm.batch_size))
+    return {
+        "name": name,
+        "changes": dict(changes),
+        "kind": kind_of(changes),
+        "steps_per_s": median(window.steps_per_s for window in windows) if windows else None,
+        "gain": _gain_json(standing.gain) if name != DEFAULT else None,
+        "rounds": len(windows),
+        "samples_per_step": updates * batch_size / steps if steps else None,
+        "updates_per_step": updates / steps if steps else None,
+        "weights_age_updates": fmean(window.weights_age_updates for window in windows) if windows else None,
+        "state": state_of(plan, name, standing),
+    }
+
+
+def state_of(plan: SpeedPlan, name: str, standing: Standing) -> str:
+    """Say what became of a candidate."""
+    if name == plan.choice.name:
+        return "chosen"
+    if standing.why_lost is not None:
+        return f"lost: {standing.why_lost}"
+    if not may_be_chosen(plan.changes[name]):
+        return "shown only: it learns from fewer samples"
+    if not standing.windows:
+        return "not measured: no time was left"
+    return "default" if name == DEFAULT else "final" if standing.final_rounds else "dropped"
+
+
+def roles_of(windows: Sequence[Window]) -> Mapping[str, Row]:
+    """Return the cores and the memory that each process of the chosen training took."""
+    names = list(dict.fromkeys(role for window in windows for role in window.roles))
+    found = {name: [window.roles[name] for window in windows if name in window.roles] for name in names}
+    return {
+        name: {
+            "cores": fmean(use.cores for use in uses),
+            "memory_bytes": max(use.memory_bytes for use in uses),
+        }
+        for name, uses in found.items()
+    }
+
+
+def _gain_json(gain: Gain | None) -> Row | None:
+    return None if gain is None else gain._asdict()
