@@ -12,7 +12,7 @@ from redline.cli.bench import check_out, tell
 from redline.cli.flags import TrainFlags, as_typed, is_several, refuse_auto, refuse_replay_flags, train_defaults
 from redline.cli.main import failing
 from redline.cli.output import command, give, print_table
-from redline.cli.parsing import check_range, parse
+from redline.cli.parsing import parse
 from redline.cli.speed import (
     CANDIDATES,
     SECONDS,
@@ -23,7 +23,7 @@ from redline.cli.speed import (
     setting_cells,
 )
 from redline.cli.train import TRAINING_ERRORS
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.plan.knobs import Vary
 from redline.plan.speed_plan import LEAST_SECONDS, MOST_SECONDS
 from redline.plan.speed_result import result_of
