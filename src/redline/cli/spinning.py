@@ -20,7 +20,8 @@ MOST_BUSY_CORES = 0.25  # by other processes, on a machine that counts as free
 
 def choose_spin(args: Sequence[str]) -> Mapping[str, str]:
     """Return the settings for a command: long only if it learns in one process on a free machine."""
-    if not args or args[0] not in LEARNING or "async" in " ".join(args) or _resumes_in_processes(args):
+    is_learning = bool(args) and (args[0] in LEARNING or "--measure" in args)
+    if not is_learning or "async" in " ".join(args) or _resumes_in_processes(args):
         return SHORT_SPIN
     return LONG_SPIN if busy_cores() <= MOST_BUSY_CORES else SHORT_SPIN
 

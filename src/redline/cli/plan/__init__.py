@@ -12,6 +12,7 @@ from redline.envs.vector import EnvError
 SUBJECTS = {
     "memory": "a replay memory in every layout, and what fits this machine",
     "disk": "what a whole run will leave on disk",
+    "time": "hours, days and money of training a list of games, before and after",
 }
 
 
