@@ -26,7 +26,7 @@ def choose_spin(args: Sequence[str]) -> Mapping[str, str]:
 
 
 def _learns(args: Sequence[str]) -> bool:
-    return bool(args) and (args[0] in LEARNING or tuple(args[:2]) == ("plan", "speed"))
+    return bool(args) and (args[0] in LEARNING or tuple(args[:2]) == ("plan", "speed") or "--measure" in args)
 
 
 def spin_in_processes() -> Mapping[str, str]:

@@ -13,6 +13,7 @@ SUBJECTS = {
     "memory": "a replay memory in every layout, and what fits this machine",
     "disk": "what a whole run will leave on disk",
     "speed": "the settings with which a training runs fastest here, found by measuring",
+    "time": "hours, days and money of training a list of games, before and after",
 }
 
 
