@@ -14,6 +14,7 @@ SUBJECTS = {
     "disk": "what a whole run will leave on disk",
     "speed": "the settings with which a training runs fastest here, found by measuring",
     "time": "hours, days and money of training a list of games, before and after",
+    "machines": "which machine of your list a training should be paid for",
 }
 
 
