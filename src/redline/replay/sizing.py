@@ -74,7 +74,7 @@ def check_fits(
         remedies.append("--replay.codec zstd")
     smaller = largest_capacity(
         layout.capacity - 1,
-        lambda capacity: fits(replace(layout, capacity=capacity, budget_bytes=_share(layout, capacity))),
+        lambda capacity: fits(at_capacity(layout, capacity)),
     )
     if smaller:
         remedies.append(f"--replay.capacity {smaller:_}")
@@ -97,6 +97,11 @@ def largest_capacity(bound: int, fits: Callable[[int], bool]) -> int:
             except UserError:  # too few for the lanes
                 continue
     return 0
+
+
+def at_capacity(layout: ReplayLayout, capacity: int) -> ReplayLayout:
+    """Return the layout of a smaller memory, with its share of the bytes."""
+    return replace(layout, capacity=capacity, budget_bytes=_share(layout, capacity))
 
 
 def _share(layout: ReplayLayout, capacity: int) -> int | None:

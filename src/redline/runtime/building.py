@@ -12,7 +12,7 @@ from redline.episodes.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, es
 from redline.errors import UserError
 from redline.files import explained, free_bytes, mount_point
 from redline.learner import Learner
-from redline.replay import available_bytes, check_fits
+from redline.replay import ReplayLayout, available_bytes, check_fits
 from redline.runtime.config import Job
 from redline.runtime.replay_sizing import pacing_of
 from redline.runtime.resolve import ResolvedJob
@@ -106,11 +106,15 @@ def checkpoint_bytes(resolved: ResolvedJob) -> int:
     """Return the most that all kept checkpoints take, replay segments included."""
     network = resolved.job.algorithm.build_network(resolved.spec, torch.Generator())
     learner_bytes = sum(int(value.nbytes) for value in network.state_dict().values())
-    layout, frames_bytes = resolved.layout, 0
-    if layout is not None:
-        frames_bytes = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
+    replay_bytes = 0 if resolved.layout is None else saved_replay_bytes(resolved.layout)
     # each has the weights, the target's and Adam's two moments, and may name a replay memory of its own
-    return KEPT_CHECKPOINTS * (4 * learner_bytes + frames_bytes)
+    return KEPT_CHECKPOINTS * 4 * learner_bytes + replay_bytes
+
+
+def saved_replay_bytes(layout: ReplayLayout) -> int:
+    """Return the most that the replay memories of all kept checkpoints take."""
+    each = layout.capacity * layout.frame_bytes if layout.budget_bytes is None else layout.num_bytes
+    return KEPT_CHECKPOINTS * each
 
 
 def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:

@@ -13,7 +13,11 @@ SUBJECTS = {
     "memory": "a replay memory in every layout, and what fits this machine",
     "disk": "what a whole run will leave on disk",
     "speed": "the settings with which a training runs fastest here, found by measuring",
+    "time": "hours, days and money of training a list of games, before and after",
+    "machines": "which machine of your list a training should be paid for",
+    "run": "one run on one page: memory, disk, cores, time, money, and what does not fit",
 }
+MODULES = {"run": "one_run"}  # a module named run would take the place of the function below
 
 
 def run(args: Sequence[str]) -> int:
@@ -23,5 +27,5 @@ def run(args: Sequence[str]) -> int:
 
 
 def _run(subject: str, args: Sequence[str]) -> int:
-    code: int = import_module(f"redline.cli.plan.{subject}").run(args)
+    code: int = import_module(f"redline.cli.plan.{MODULES.get(subject, subject)}").run(args)
     return code

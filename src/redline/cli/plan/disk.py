@@ -14,14 +14,15 @@ from redline.cli.output import give, is_plain, print_table, progress_bar
 from redline.cli.parsing import Json, Plain, parse
 from redline.cli.plan.asked import ENV_NAMES, effective_env, free_at
 from redline.envs.config import EnvConfig
-from redline.episodes.estimate import measure_recordings
+from redline.episodes.estimate import MeasuredRecordings, measure_recordings
 from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.plan.disk import DiskPlan
+from redline.replay import ReplayLayout
 from redline.replay.sizing import ReplayConfig
 from redline.runs.host import usable_cores
-from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes
-from redline.runtime.resolve import resolve_job
+from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes, saved_replay_bytes
+from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.units import size
 
 NUM_ENVS = 4  # to play in: each takes a moment to start
@@ -71,11 +72,11 @@ def run(args: Sequence[str]) -> int:
         raise UserError(f"{algo} has no replay memory: leave out --replay.…, or use --algo dqn")
     env, _ = effective_env(flags.env, usual.env)
     free = free_at(flags.path)
+    algorithm = usual.algorithm
+    if isinstance(algorithm, QLearning):
+        algorithm = replace(algorithm, replay=flags.replay)
     with progress_bar(f"playing {env.id}", plain=is_plain(flags)) as progress:
-        algorithm = usual.algorithm
-        if isinstance(algorithm, QLearning):
-            algorithm = replace(algorithm, replay=flags.replay)
-        settled = resolve_job(replace(usual, env=env, algorithm=algorithm))
+        settled = resolve_job(replace(usual, env=env, algorithm=algorithm, recording=flags.recording))
         measured = measure_recordings(
             settled.job.env,
             values=flags.recording.record_values,
@@ -85,24 +86,50 @@ def run(args: Sequence[str]) -> int:
             threads=min(usable_cores(), NUM_ENVS),
             progress=progress,
         )
-    checkpoints = checkpoint_bytes(replace(settled, layout=None))
-    in_use = settled.layout.disk_bytes if settled.layout is not None else 0  # with --replay.path
-    plan = DiskPlan(
-        env=env.id,
+    plan = disk_plan(
+        settled,
+        measured,
         algorithm=algo,
         steps=flags.steps,
         steps_per_s=flags.steps_per_s,
-        record=flags.recording.record,
-        has_values=flags.recording.record_values,
+        free_bytes=free,
+        path=flags.path,
+    )
+    return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
+
+
+def disk_plan(
+    settled: ResolvedJob,
+    measured: MeasuredRecordings,
+    *,
+    algorithm: str,
+    steps: int,
+    steps_per_s: float,
+    free_bytes: int,
+    path: Path,
+) -> DiskPlan:
+    """Return the plan of a resolved job, with recordings as they were measured."""
+    layout, recording = settled.layout, settled.job.recording
+    return DiskPlan(
+        env=settled.job.env.id,
+        algorithm=algorithm,
+        steps=steps,
+        steps_per_s=steps_per_s,
+        record=recording.record,
+        has_values=recording.record_values,
         num_actions=settled.spec.num_actions,
         cores=usable_cores(),
         measured=measured,
-        checkpoints_bytes=checkpoints,
-        replay_bytes=checkpoint_bytes(settled) - checkpoints + in_use,
-        free_bytes=free,
-        path=str(flags.path),
+        checkpoints_bytes=checkpoint_bytes(replace(settled, layout=None)),
+        replay_bytes=0 if layout is None else replay_disk_bytes(layout),
+        free_bytes=free_bytes,
+        path=str(path),
     )
-    return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
+
+
+def replay_disk_bytes(layout: ReplayLayout) -> int:
+    """Return what a replay memory takes on the disk: in checkpoints, and with --replay.path while it is in use."""
+    return saved_replay_bytes(layout) + layout.disk_bytes
 
 
 def show_disk(plan: DiskPlan, *, plain: bool) -> None:

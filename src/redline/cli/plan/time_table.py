@@ -1,0 +1,83 @@
+"""The tables of `redline plan time`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from redline.cli.output import print_table
+from redline.plan.time import Projection, Saving, digits_for, exact
+
+Plain = Mapping[str, Any]  # a row or a total, rounded
+
+
+def show_plan(
+    after: Projection, before: Projection | None, saving: Saving | None, notes: Sequence[str], *, plain: bool
+) -> None:
+    """Print one table, or before and after with what is saved, and what they assume."""
+    if before is not None:
+        print("before")
+        _show(before, plain=plain)
+        print("\nafter")
+    _show(after, plain=plain)
+    if saving is not None:
+        print(f"\n{_saving_words(saving)}")
+    for note in notes:
+        print(f"assumed: {note}")
+
+
+def _show(projection: Projection, *, plain: bool) -> None:
+    content = projection.to_json()
+    rows, total = content["rows"], content["total"]
+    columns = [name for name in ("range", "lost", "cost") if _is_told(name, [*rows, total])]
+    head = ("game", "limit", "rate", "hours", *(HEADS[name] for name in ("range", "lost") if name in columns), "days")
+    head = (*head, HEADS["cost"]) if "cost" in columns else head
+    lines = [
+        (row["game"], _limit(row), f"{_thousands(row['rate'])} {row['rate_unit']}", *_cells(row, projection, columns))
+        for row in rows
+    ]
+    lines.append(("total", _limit(total), "", *_cells(total, projection, columns)))
+    print_table(head, lines, plain=plain, numeric=range(1, len(head)))
+    if projection.bill.concurrency > 1:
+        run_hours, machine_hours = (f"{total[name]:,.{projection.digits}f}" for name in ("run_hours", "machine_hours"))
+        print(f"{run_hours} hours of runs in {machine_hours} hours of the machine, which are paid")
+
+
+HEADS = {"range": "low–high", "lost": "of them lost", "cost": "cost"}
+
+
+def _is_told(column: str, rows: Sequence[Plain]) -> bool:
+    """Tell whether a column says anything."""
+    if column == "range":
+        return any(row["low"] != row["high"] for row in rows)
+    return any(row["lost_hours"] for row in rows) if column == "lost" else rows[-1]["cost"] is not None
+
+
+def _cells(row: Plain, projection: Projection, columns: Sequence[str]) -> tuple[str, ...]:
+    digits = projection.digits
+    cells = [f"{row['hours']:,.{digits}f}"]
+    if "range" in columns:
+        cells.append(f"{row['low']:,.{digits}f}–{row['high']:,.{digits}f}")
+    if "lost" in columns:
+        lost_digits = digits_for(exact(row["lost_hours"]))
+        lost, low, high = (f"{row[name]:,.{lost_digits}f}" for name in ("lost_hours", "lost_low", "lost_high"))
+        cells.append(f"{lost} ({low}–{high})")
+    cells.append(f"{row['days']:,.{digits + 1}f}")
+    if "cost" in columns:
+        cells.append(f"${row['cost']:,.{2 if digits else 0}f}")
+    return tuple(cells)
+
+
+def _limit(row: Plain) -> str:
+    return "" if row["limit"] is None else f"{row['limit']:,} {row['unit']}"
+
+
+def _thousands(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
+
+
+def _saving_words(saving: Saving) -> str:
+    """Say how much faster or slower it is, and what that is in hours, days and money."""
+    way = "less" if saving.hours >= 0 else "more"
+    told = [f"{abs(saving.hours):,} hours", f"{abs(saving.days):,} days"]
+    if saving.cost is not None:
+        told.append(f"${abs(saving.cost):,}")
+    return f"{saving.ratio} × as fast: {', '.join(told)} {way} ({abs(saving.percent)} %)"
