@@ -61,7 +61,7 @@ class PlanTimeFlags:
     interruptions_per_hour: float = 0.0
     """How often a preemptible machine is taken away, per hour of training."""
     restart_s: float | None = None
-    """Seconds until training goes on after that; 120 if not given."""
+    """Seconds until training goes on after that: saving, a new machine, the start; 120 if not given."""
     without_notice: bool = False
     """No SIGTERM comes first: half the time between two checkpoints is lost each time."""
     checkpoint_minutes: float | None = None
