@@ -20,8 +20,8 @@ def _length(row: Row, projection: Projection) -> Iterator[str]:
     longer = f"; high: {growth} × as long, because a better player may play longer" if growth > 1 else ""
     if row.game.unit == "episodes" and speed.unit == "episodes/h":
         yield f"episodes stay as long as when {speed.rate:,} an hour were played{longer}"
-    elif "episodes" in row.game.unit or "episodes" in speed.unit:
-        length = f"{rounded(speed.episode_steps or row.speed.rate, 0):,} steps"
+    elif speed.episode_steps is not None and (row.game.unit == "episodes" or speed.unit == "episodes/h"):
+        length = f"{rounded(speed.episode_steps, 0):,} steps"
         yield f"an episode of {row.game.game} has {length}" + (longer if row.game.unit == "episodes" else "")
 
 
