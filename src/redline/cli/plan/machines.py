@@ -11,9 +11,9 @@ from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.cli.bench import tell
 from redline.cli.flags import TrainFlags
 from redline.cli.output import give, print_table
-from redline.cli.parsing import check_range, parse
+from redline.cli.parsing import parse
 from redline.cli.plan.training import asked_training, measure_training, training_defaults
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.plan.machines import SYSTEM_BYTES, Needs, Ranking, Row, machines_in, rank
 from redline.plan.pinned import Pinned
 from redline.plan.scaling import EXTRAPOLATED, MEASURED, Scaling, counts_to_measure

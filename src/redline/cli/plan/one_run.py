@@ -13,7 +13,7 @@ from redline.cli.bench import tell
 from redline.cli.flags import TrainFlags
 from redline.cli.main import DONE, FAILED
 from redline.cli.output import give, is_plain, progress_bar
-from redline.cli.parsing import check_range, parse
+from redline.cli.parsing import parse
 from redline.cli.plan.asked import free_at
 from redline.cli.plan.disk import NUM_ENVS, disk_plan, replay_disk_bytes
 from redline.cli.plan.run_page import show
@@ -21,7 +21,7 @@ from redline.cli.plan.time import read_number
 from redline.cli.plan.training import asked_training, measure_training, training_defaults
 from redline.envs.game_lists import GameLimit, known_name
 from redline.episodes.estimate import measure_recordings
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, unknown_name
 from redline.plan.disk import DiskPlan
 from redline.plan.knobs import check_batch
 from redline.plan.pinned import Pinned

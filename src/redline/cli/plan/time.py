@@ -8,11 +8,11 @@ from typing import Annotated
 import tyro
 
 from redline.cli.output import give
-from redline.cli.parsing import Json, Plain, check_range, parse
+from redline.cli.parsing import Json, Plain, parse
 from redline.cli.plan.time_table import show_plan
 from redline.envs.catalog import resolve
 from redline.envs.game_lists import TEN, GameLimit, parse_games, with_limit
-from redline.errors import UserError
+from redline.errors import UserError, check_range
 from redline.plan.assumptions import assumptions
 from redline.plan.interruptions import Interruptions
 from redline.plan.run_speed import RunSpeed, read_run_speed, speeds_by_game
