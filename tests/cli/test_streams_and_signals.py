@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.cli.main import main
+from redline.cli.spinning import SHORT_SPIN
 from redline.cli.stopping import REPEATED_S, StopRequest
 from redline.cli.streams import LossyFile
 from redline.jsonl import read_records
@@ -146,3 +148,14 @@ def test_signals_that_were_ignored_stay_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_signal_before_the_command_is_found_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # the first thing that takes time is a look at how busy the machine is
+    monkeypatch.setattr("redline.cli.spinning.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    for name in SHORT_SPIN:
+        monkeypatch.delenv(name, raising=False)
+    assert main(["bench", "env"]) == 1
+    assert capsys.readouterr().err == "redline: interrupted\n"
