@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from campaign_place import Place
 
+AWAKE = "awake"  # in the folder of a case, once a fresh interpreter takes signals
 MARK = "REDLINE_CAMPAIGN_MARK"
 GONE_WITHIN_S = 5.0
 MAX_SAID_BYTES = 2_000_000
@@ -37,6 +38,8 @@ class Order:
     limits: Mapping[str, int] = field(default_factory=dict)
     cgroups: Sequence[str] = ()
     out: str | None = None  # a file that stdout goes to in place of a new one
+    is_cold: bool = False  # in a fresh interpreter, which imports everything
+    clock_jump_s: tuple[float, float] | None = None  # of the command's own process: after so long, by so much
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Running:
         if self._answer is None:
             with suppress(TimeoutError):
                 self._answer = self._zygote.answer(wait_s)
+                self._zygote.spent_s += self._answer["processor_s"]
         return self._answer is not None
 
     def _ends_within(self, limit_s: float) -> bool:
@@ -123,10 +127,12 @@ class Running:
 class Zygote:
     """The process from which commands are forked."""
 
-    def __init__(self, mark: str, script: Path = HERE / "campaign_zygote.py") -> None:
-        """Start it and wait until it has imported Redline."""
+    def __init__(self, mark: str, script: Path = HERE / "campaign_zygote.py", *, bytecode: Path | None = None) -> None:
+        """Start it and wait until it has imported Redline; what is compiled is kept in `bytecode` for all processes."""
         self.mark = mark
         variables = {MARK: mark, "PYTHONIOENCODING": "utf-8:strict", "NO_COLOR": "1", "COLUMNS": "120"}
+        if bytecode is not None:
+            variables |= {"PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONDONTWRITEBYTECODE": ""}  # empty: not set
         self._process = subprocess.Popen(
             [sys.executable, str(script)],
             stdin=subprocess.PIPE,
@@ -135,6 +141,7 @@ class Zygote:
         )
         self._heard = b""
         self._number = 0
+        self.spent_s = 0.0  # processor time of all commands that have ended
         self.answer(300.0)
 
     def __enter__(self) -> Self:
@@ -164,6 +171,8 @@ class Zygote:
             "cgroups": list(order.cgroups),
             "out": order.out or str(said[0]),
             "err": str(said[1]),
+            "awake": str(place.root / AWAKE) if order.is_cold else None,
+            "clock_jump_s": order.clock_jump_s,
         }
         assert self._process.stdin is not None  # noqa: S101
         self._process.stdin.write(json.dumps(line).encode() + b"\n")
