@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -32,10 +33,7 @@ class Worker:
     def run(self, case: Case) -> Row:
         """Run a case and return its row; a worker that dies of it is a fault as well."""
         if self._process is None:
-            # in a session of its own: a Ctrl-C ends the campaign after the cases under way
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-            )
+            self._process = self._start()
         assert self._process.stdin is not None  # noqa: S101
         assert self._process.stdout is not None  # noqa: S101
         kind, index = case
@@ -51,11 +49,25 @@ class Worker:
             return {"kind": kind, "index": index, "faults": [fault], "case": {}, "size": 0, "seconds": 0.0}
         return row
 
+    def _start(self) -> subprocess.Popen[str]:
+        # in a session of its own: a Ctrl-C ends the campaign after the cases under way
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert process.stdout is not None  # noqa: S101
+        if not process.stdout.readline():
+            process.communicate()
+            raise RuntimeError(f"a worker of the campaign can't start: it ended with {process.returncode}")
+        return process
+
 
 def run_cases(
     cases: Iterator[Case], workers: list[Worker], *, keep: Callable[[Row], None], is_over: Callable[[], bool]
 ) -> None:
-    """Let each worker take the next case until there are no more, or no more may begin; keep each row."""
+    """Let each worker take the next case until there are no more, or no more may begin; keep each row.
+
+    RuntimeError if a worker can't start.
+    """
     lock = threading.Lock()
 
     def work(worker: Worker) -> None:
@@ -71,8 +83,6 @@ def run_cases(
                 for fault in row["faults"]:
                     say(f"{row['kind']}:{row['index']} {fault['oracle']}: {fault['detail']}")
 
-    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(workers)) as pool:
+        for done in [pool.submit(work, worker) for worker in workers]:
+            done.result()

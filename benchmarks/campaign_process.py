@@ -22,6 +22,7 @@ MAX_SAID_BYTES = 2_000_000
 BUSY_FACTOR = 10.0  # by which a limit is longer for a command that gets little of the processor
 IDLE_SHARE = 0.25  # of the limit: less processor time than that is little
 LOOK_S = 10.0
+START_LIMIT_S = 1_800.0  # seconds of work, but the machine may be busy
 TRACE_S = 0.5  # to write where it hangs
 MEMORY_BYTES = 12_000_000_000  # of address space: protects the machine
 HERE = Path(__file__).resolve().parent
@@ -142,7 +143,7 @@ class Zygote:
         self._heard = b""
         self._number = 0
         self.spent_s = 0.0  # processor time of all commands that have ended
-        self.answer(300.0)
+        self.answer(START_LIMIT_S)
 
     def __enter__(self) -> Self:
         return self

@@ -33,6 +33,7 @@ from redline.runs.host import commit
 SHM = "/dev/shm"  # noqa: S108  a private one is mounted there
 SHM_SIZE = "size=512m"
 KEEP = "--keep"
+READY = "ready"  # said first
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def main(folder: str, seed: str, *keep: str) -> None:
     """Obey until stdin ends."""
     stay_alone()
     worker = Worker(Path(folder), seed=int(seed), keep=KEEP in keep)
+    print(READY, flush=True)
     try:
         for line in sys.stdin:
             kind, _, index = line.strip().partition(":")

@@ -252,6 +252,7 @@ def test_a_case_is_named_by_kind_and_number() -> None:
 WORKER = """\
 import json, sys
 
+print("ready", flush=True)
 for line in sys.stdin:
     kind, _, index = line.strip().partition(":")
     if int(index) == 3:
@@ -270,6 +271,14 @@ def test_workers_share_the_cases_and_one_that_dies_of_a_case_is_a_fault_of_it(tm
     assert [(row["index"], row["faults"]) for row in rows if row["faults"]] == [
         (3, [{"oracle": "campaign", "detail": "its worker ended with 9"}])
     ]
+
+
+def test_a_worker_that_can_not_start_ends_the_campaign(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    workers = [Worker(script=tmp_path / "none.py")]
+    with pytest.raises(RuntimeError, match="can't start: it ended with 2"):
+        run_cases(iter([("line", 0)]), workers, keep=rows.append, is_over=lambda: False)
+    assert rows == []
 
 
 def test_no_case_begins_when_the_time_is_over(tmp_path: Path) -> None:
