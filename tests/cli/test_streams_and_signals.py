@@ -1,5 +1,6 @@
 """A training outlives its display; a signal ends a command at any moment, in one line, with the right exit code."""
 
+import json
 import os
 import pty
 import signal
@@ -118,12 +119,13 @@ def test_signal_while_modules_load_is_one_line(number: signal.Signals, code: int
         f"        if name == 'rich': os.kill(os.getpid(), {int(number)})\n"
         "sys.meta_path.insert(0, Early())\n"
         "from redline.cli import start\n"
-        "sys.argv = ['redline', 'train', '--max-steps', '10']\n"
+        "sys.argv = ['redline', 'train', '--max-steps', '10', '--json']\n"
         "sys.exit(start())\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=PATIENCE_S)
     said = "interrupted" if number is signal.SIGINT else f"stopped by {number.name}"
     assert (done.returncode, done.stderr.decode()) == (code, f"redline: {said}\n")
+    assert json.loads(done.stdout) == {"schema": 1, "error": said}
 
 
 def test_second_signal_interrupts_and_a_repeated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
