@@ -10,20 +10,21 @@ from typing import Any
 
 from campaign_oracles import BAD_INPUT, DONE, FAILED, RESUMABLE, Fault, judge
 from campaign_place import Place
-from campaign_process import Order, Outcome, Running, wait_for
+from campaign_process import AWAKE, Order, Outcome, Running, wait_for
 from campaign_truth import judge_episodes, newest_checkpoint, weights_digest
 from campaign_workshop import ASYNC, SMALL_DQN, SMALL_PPO, STUDY, Subject, Workshop
 
 # long enough to be struck, with checkpoints all the time
-OFTEN = ("--checkpoint-minutes", "0.003")
+OFTEN = ("--checkpoint-minutes", "0.006")
 SUBJECTS = {
-    "dqn": (*SMALL_DQN, *OFTEN, "--max-steps", "3000"),
-    "ppo": (*SMALL_PPO, *OFTEN, "--max-steps", "6144"),
+    "dqn": (*SMALL_DQN, *OFTEN, "--max-steps", "1600"),
+    "stored": (*SMALL_DQN, *OFTEN, "--max-steps", "1600", "--replay.path", "runs/frames"),
+    "ppo": (*SMALL_PPO, *OFTEN, "--max-steps", "3072"),
     "async": (*SMALL_DQN, *ASYNC, *OFTEN, "--max-steps", "100000"),
     "recording": (),
     "study": STUDY,
 }
-CHOICES = ("dqn", "dqn", "dqn", "ppo", "ppo", "async", "async", "async", "recording", "study")
+CHOICES = ("dqn", "dqn", "stored", "ppo", "ppo", "async", "async", "async", "recording", "study")
 SIGNALS = (
     "SIGKILL",
     "SIGKILL",
@@ -37,10 +38,10 @@ SIGNALS = (
     "SIGINT twice",
 )
 MOMENTS = ("starting", "training", "training", "saving", "resuming")
-EXACT = ("dqn", "ppo")
+EXACT = ("dqn", "stored", "ppo")
 NUM_ENVS = 4
 FURTHER_STEPS = 400  # that an async run goes on after it was struck
-STARTING_S, TRAINING_S, RESUMING_S, PAUSE_S = 1.5, 2.0, 1.0, 2.0
+STARTING_S, TRAINING_S, RESUMING_S, PAUSE_S = 4.0, 1.2, 0.7, 2.0
 SAVING_WITHIN_S, BEGIN_WITHIN_S = 5.0, 60.0
 GO_ON_S = 4.0  # that a run which survived goes on before it is asked to end
 END_LIMIT_S = 60.0
@@ -76,9 +77,11 @@ def reference_of(workshop: Workshop, name: str) -> Subject:
 def run_strike(strike: Strike, workshop: Workshop, place: Place) -> list[Fault]:
     """Start the command, strike, see it end, resume it and compare."""
     rng = random.Random(strike.seed)  # noqa: S311
-    begun = workshop.zygote.start(Order(_command(strike.subject), limit_s=END_LIMIT_S), place)
-    is_early = strike.moment == "starting" or not _wait_for_moment(strike, begun, place, rng)
+    is_cold = strike.moment == "starting"  # imports take most of a start
+    begun = workshop.zygote.start(Order(_command(strike.subject), limit_s=END_LIMIT_S, is_cold=is_cold), place)
+    is_early = is_cold or not _wait_for_moment(strike, begun, place, rng)
     if is_early:
+        wait_for((place.root / AWAKE).exists, begun, BEGIN_WITHIN_S) if is_cold else None
         begun.has_ended(rng.uniform(0.0, STARTING_S))
     if strike.moment == "resuming" and not is_early:
         begun.send(signal.SIGKILL)

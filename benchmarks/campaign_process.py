@@ -15,12 +15,14 @@ from typing import Any, Self
 
 from campaign_place import Place
 
+AWAKE = "awake"  # in the folder of a case, once a fresh interpreter takes signals
 MARK = "REDLINE_CAMPAIGN_MARK"
 GONE_WITHIN_S = 5.0
 MAX_SAID_BYTES = 2_000_000
 BUSY_FACTOR = 10.0  # by which a limit is longer for a command that gets little of the processor
 IDLE_SHARE = 0.25  # of the limit: less processor time than that is little
 LOOK_S = 10.0
+START_LIMIT_S = 1_800.0  # seconds of work, but the machine may be busy
 TRACE_S = 0.5  # to write where it hangs
 MEMORY_BYTES = 12_000_000_000  # of address space: protects the machine
 HERE = Path(__file__).resolve().parent
@@ -37,6 +39,8 @@ class Order:
     limits: Mapping[str, int] = field(default_factory=dict)
     cgroups: Sequence[str] = ()
     out: str | None = None  # a file that stdout goes to in place of a new one
+    is_cold: bool = False  # in a fresh interpreter, which imports everything
+    clock_jump_s: tuple[float, float] | None = None  # of the command's own process: after so long, by so much
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Running:
         if self._answer is None:
             with suppress(TimeoutError):
                 self._answer = self._zygote.answer(wait_s)
+                self._zygote.spent_s += self._answer["processor_s"]
         return self._answer is not None
 
     def _ends_within(self, limit_s: float) -> bool:
@@ -123,10 +128,12 @@ class Running:
 class Zygote:
     """The process from which commands are forked."""
 
-    def __init__(self, mark: str, script: Path = HERE / "campaign_zygote.py") -> None:
-        """Start it and wait until it has imported Redline."""
+    def __init__(self, mark: str, script: Path = HERE / "campaign_zygote.py", *, bytecode: Path | None = None) -> None:
+        """Start it and wait until it has imported Redline; what is compiled is kept in `bytecode` for all processes."""
         self.mark = mark
         variables = {MARK: mark, "PYTHONIOENCODING": "utf-8:strict", "NO_COLOR": "1", "COLUMNS": "120"}
+        if bytecode is not None:
+            variables |= {"PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONDONTWRITEBYTECODE": ""}  # empty: not set
         self._process = subprocess.Popen(
             [sys.executable, str(script)],
             stdin=subprocess.PIPE,
@@ -135,7 +142,8 @@ class Zygote:
         )
         self._heard = b""
         self._number = 0
-        self.answer(300.0)
+        self.spent_s = 0.0  # processor time of all commands that have ended
+        self.answer(START_LIMIT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -164,6 +172,8 @@ class Zygote:
             "cgroups": list(order.cgroups),
             "out": order.out or str(said[0]),
             "err": str(said[1]),
+            "awake": str(place.root / AWAKE) if order.is_cold else None,
+            "clock_jump_s": order.clock_jump_s,
         }
         assert self._process.stdin is not None  # noqa: S101
         self._process.stdin.write(json.dumps(line).encode() + b"\n")

@@ -59,10 +59,12 @@ def summarise(rows: Sequence[Row]) -> dict[str, Row]:
     kinds: dict[str, Row] = {}
     for row in rows:
         kind = kinds.setdefault(
-            row["kind"], {"cases": 0, "skipped": 0, "failed": 0, "seconds": 0.0, "oracles": Counter()}
+            row["kind"],
+            {"cases": 0, "skipped": 0, "failed": 0, "seconds": 0.0, "processor_s": 0.0, "oracles": Counter()},
         )
         kind["skipped" if row.get("skipped") else "cases"] += 1
         kind["seconds"] += row["seconds"]
+        kind["processor_s"] += row.get("processor_s", 0.0)
         kind["failed"] += bool(row["faults"])
         kind["oracles"].update({fault["oracle"] for fault in row["faults"]})
     return kinds
@@ -70,12 +72,12 @@ def summarise(rows: Sequence[Row]) -> dict[str, Row]:
 
 def as_table(kinds: dict[str, Row]) -> str:
     """Return the summary for people."""
-    lines = [f"{'kind':<10} {'cases':>6} {'per minute':>10} {'skipped':>8} {'failed':>7}  by oracle"]
+    lines = [f"{'kind':<10} {'cases':>6} {'processor s':>11} {'skipped':>8} {'failed':>7}  by oracle"]
     for name, kind in kinds.items():
-        per_minute = 60.0 * kind["cases"] / kind["seconds"] if kind["seconds"] else 0.0
+        processor_s = kind["processor_s"] / max(kind["cases"], 1)
         oracles = ", ".join(f"{oracle} {count}" for oracle, count in kind["oracles"].most_common()) or "–"
         lines.append(
-            f"{name:<10} {kind['cases']:>6} {per_minute:>10.1f} {kind['skipped']:>8} {kind['failed']:>7}  {oracles}"
+            f"{name:<10} {kind['cases']:>6} {processor_s:>11.2f} {kind['skipped']:>8} {kind['failed']:>7}  {oracles}"
         )
     return "\n".join(lines)
 

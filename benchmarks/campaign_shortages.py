@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign_kills import EXACT, NUM_ENVS, SUBJECTS, find_run, reference_of
+from campaign_kills import NUM_ENVS, SUBJECTS, find_run, reference_of
 from campaign_oracles import DONE, Fault, judge
 from campaign_place import Place
 from campaign_process import Order, wait_for
 from campaign_truth import judge_episodes, newest_checkpoint, weights_digest
 from campaign_workshop import Workshop
 
-RUNS = ("dqn", "dqn", "ppo", "async", "async")
+RUNS = ("dqn", "dqn", "stored", "ppo", "async", "async")
+EXACT = ("dqn", "ppo")  # frames on a disk that lacks room are fewer
 SHORTAGES = (
     *("disk", "disk", "disk and stdout", "disk and stdout", "inodes", "read-only", "descriptors", "descriptors"),
     *("processes", "memory", "address space", "shared memory", "file size", "full stdout", "closed stdout", "clock"),
 )
+AT_IMPORT = ("descriptors", "address space")  # may be lacking while modules load
 NEEDS_MOUNT = ("disk", "disk and stdout", "inodes", "read-only", "shared memory")
 SPEECH = ("one line", "one object")  # can't be judged if stdout and stderr may not grow
 CGROUPS = {"processes": "pids", "memory": "memory"}
@@ -71,14 +73,13 @@ def draw_shortage(_: Workshop, *, seed: int, index: int) -> Shortage:
         "address space": rng.choice((1, 2, 3, 4, 6)) * 1_000_000_000,
         "shared memory": rng.choice((4_096, 64_000, 1_000_000)),
         "file size": rng.choice((512, 4_096, 60_000, 500_000)),
+        "clock": rng.choice((-40_000_000, -3_600, -1, 3_600, 40_000_000, 4_000_000_000)),
     }
     return Shortage(rng.choice(RUNS), lacks, amounts.get(lacks, 0), rng.choice((0.0, 0.0, rng.uniform(0.1, 2.0))))
 
 
 def why_skipped(shortage: Shortage) -> str | None:
     """Return why this machine can't lack it; None if it can."""
-    if shortage.lacks == "clock":
-        return "the clock can't jump for one process alone: faketime is not used"
     if shortage.lacks in NEEDS_MOUNT and os.environ.get(ALONE) != "1":
         return "this user can't mount a file system"
     group = CGROUPS.get(shortage.lacks)
@@ -91,7 +92,15 @@ def run_shortage(shortage: Shortage, workshop: Workshop, place: Place) -> list[F
     """Train while something lacks, see it end, give it back, resume and compare."""
     argv = ("train", *SUBJECTS[shortage.subject], "--log-dir", "runs", *_ways_to_speak(shortage))
     with _conditions(shortage, place) as found:
-        order = Order(argv, limit_s=LIMIT_S, limits=found.limits, cgroups=found.cgroups, out=found.out)
+        order = Order(
+            argv,
+            limit_s=LIMIT_S,
+            limits=found.limits,
+            cgroups=found.cgroups,
+            out=found.out,
+            is_cold=shortage.lacks in AT_IMPORT,
+            clock_jump_s=(shortage.begins_s, shortage.amount) if shortage.lacks == "clock" else None,
+        )
         if shortage.lacks == "read-only":  # from the start: the kernel refuses it while files are open for writing
             _mount("remount,ro", place.cwd / "runs")
         running = workshop.zygote.start(order, place)

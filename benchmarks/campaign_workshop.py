@@ -1,10 +1,12 @@
 """What all cases share: the process that runs commands, and small real runs with what they come to undisturbed."""
 
+import fcntl
 import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,15 +74,23 @@ class Workshop:
 
     def commands(self) -> list[Command]:
         """Return all commands with their options."""
-        cache = self.folder / f"commands-{commit()}.json"
-        if self._commands is None and cache.exists():
-            self._commands = from_json(cache.read_text(encoding="utf-8"))
         if self._commands is None:
-            with tempfile.TemporaryDirectory(dir=self.folder) as name:
-                place = Place(Path(name) / "help").fill()
-                self._commands = read_commands(lambda argv: self._ask(argv, place))
-            cache.write_text(to_json(self._commands), encoding="utf-8")
+            cache = self.folder / f"commands-{commit()}.json"
+            with self._alone():
+                if not cache.exists():
+                    with tempfile.TemporaryDirectory(dir=self.folder) as name:
+                        place = Place(Path(name) / "help").fill()
+                        found = read_commands(lambda argv: self._ask(argv, place))
+                    cache.write_text(to_json(found), encoding="utf-8")
+            self._commands = from_json(cache.read_text(encoding="utf-8"))
         return self._commands
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Make what all workers share one at a time; the others find it afterwards."""
+        with (self.folder / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _ask(self, argv: Sequence[str], place: Place) -> str:
         return self.zygote.run(Order(argv, limit_s=PATIENCE_S, environ={"COLUMNS": "300"}), place).out
@@ -88,15 +98,19 @@ class Workshop:
     def subject(self, name: str) -> Subject:
         """Return a subject, made now if it is not there."""
         if name not in self._subjects:
-            home = self.folder / "subjects" / name
-            facts = home / "facts.json"
-            if not facts.exists():
-                say(f"making the {name} subject")
-                shutil.rmtree(home, ignore_errors=True)
-                place = Place(home).fill()
-                facts.write_text(json.dumps(self._make(name, place)), encoding="utf-8")
-            self._subjects[name] = Subject(name, home / "cwd" / "run", **json.loads(facts.read_text(encoding="utf-8")))
+            self._subjects[name] = self._made(name, lambda place: self._make(name, place))
         return self._subjects[name]
+
+    def _made(self, name: str, make: Callable[[Place], dict[str, Any]]) -> Subject:
+        """Return a run and its facts, made now if no worker has made it."""
+        home = self.folder / "subjects" / name
+        facts = home / "facts.json"
+        with self._alone():
+            if not facts.exists():
+                say(f"making {name}")
+                shutil.rmtree(home, ignore_errors=True)
+                facts.write_text(json.dumps(make(Place(home).fill())), encoding="utf-8")
+        return Subject(name, home / "cwd" / "run", **json.loads(facts.read_text(encoding="utf-8")))
 
     def _make(self, name: str, place: Place) -> dict[str, Any]:
         if name == "study":
@@ -128,20 +142,17 @@ class Workshop:
 
     def reference(self, name: str, flags: Sequence[str]) -> Subject:
         """Return a training that nothing disturbs, made now if it is not there."""
-        home = self.folder / "subjects" / name
-        facts = home / "facts.json"
-        if not facts.exists():
-            say(f"making the reference {name}")
-            shutil.rmtree(home, ignore_errors=True)
-            place = Place(home).fill()
+
+        def make(place: Place) -> dict[str, Any]:
             self.must(place, "train", *flags, "--log-dir", "runs")
             (found,) = (place.cwd / "runs").glob("*/*/*")
             run = found.rename(place.cwd / "run")
             steps = newest_checkpoint(run)
-            facts.write_text(
-                json.dumps({"further_steps": steps, "weights": weights_digest(run, steps)}), encoding="utf-8"
-            )
-        return Subject(name, home / "cwd" / "run", **json.loads(facts.read_text(encoding="utf-8")))
+            return {"further_steps": steps, "weights": weights_digest(run, steps)}
+
+        if name not in self._subjects:
+            self._subjects[name] = self._made(name, make)
+        return self._subjects[name]
 
     def must(self, place: Place, *argv: str) -> Outcome:
         """Run a command that has to work, because nothing is done to it."""

@@ -1,10 +1,14 @@
 """A daemon thread that works while the caller does something else, or waits with a limit."""
 
+import atexit
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
+
+END_S = 2.0  # that the end of the process waits for jobs under way
 
 Jobs = SimpleQueue[tuple[int, Callable[[], Any]] | None]
 Results = SimpleQueue[tuple[int, Any, BaseException | None]]
@@ -14,7 +18,7 @@ class Worker:
     """Does one job after the other in its own thread; their results are taken in the same order.
 
     The thread that waits for a result still handles signals. A job that never returns keeps the worker's thread, a
-    daemon, which does not delay the end of the process: threads of a `ThreadPoolExecutor` would.
+    daemon, for which the end of the process waits two seconds: for threads of a `ThreadPoolExecutor` it would for ever.
     """
 
     def __init__(self, name: str) -> None:
@@ -23,6 +27,7 @@ class Worker:
         self._results: Results = SimpleQueue()
         self._thread = threading.Thread(target=_serve, args=(self._jobs, self._results), name=name, daemon=True)
         self._thread.start()
+        _serving[self._thread] = self._jobs
 
     def submit(self, job: Callable[[], Any]) -> int:
         """Queue a job, and return the ticket for its result."""
@@ -56,6 +61,20 @@ class Worker:
         self._thread.join(timeout_s)
 
 
+_serving: dict[threading.Thread, Jobs] = {}
+
+
+@atexit.register
+def _end_workers() -> None:
+    """Let jobs end while Python is whole: a thread that comes back from C++ later aborts the process."""
+    until_s = time.monotonic() + END_S
+    serving = dict(_serving)
+    for jobs in serving.values():
+        jobs.put(None)
+    for thread in serving:
+        thread.join(max(until_s - time.monotonic(), 0.0))
+
+
 def _serve(jobs: Jobs, results: Results) -> None:
     while (task := jobs.get()) is not None:
         ticket, job = task
@@ -64,3 +83,4 @@ def _serve(jobs: Jobs, results: Results) -> None:
         except BaseException as error:
             results.put((ticket, None, error))
         del task, job  # frees what nobody else holds, such as an env
+    del _serving[threading.current_thread()]

@@ -5,10 +5,12 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import campaign
+from campaign_crew import Worker, run_cases
 from campaign_lines import draw_line
 from campaign_options import Command, Option, from_json, read_options, to_json
 from campaign_oracles import Fault, judge
@@ -245,3 +247,41 @@ def test_a_case_is_named_by_kind_and_number() -> None:
     assert campaign.as_case("damage:12") == ("damage", 12)
     with pytest.raises(ValueError, match="x:1"):
         campaign.as_case("x:1")
+
+
+WORKER = """\
+import json, sys
+
+print("ready", flush=True)
+for line in sys.stdin:
+    kind, _, index = line.strip().partition(":")
+    if int(index) == 3:
+        sys.exit(9)
+    print(json.dumps({"kind": kind, "index": int(index), "faults": []}), flush=True)
+"""
+
+
+def test_workers_share_the_cases_and_one_that_dies_of_a_case_is_a_fault_of_it(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER, encoding="utf-8")
+    rows: list[dict[str, Any]] = []
+    workers = [Worker(script=script) for _ in range(2)]
+    run_cases(iter([("line", index) for index in range(8)]), workers, keep=rows.append, is_over=lambda: False)
+    assert sorted(row["index"] for row in rows) == list(range(8))
+    assert [(row["index"], row["faults"]) for row in rows if row["faults"]] == [
+        (3, [{"oracle": "campaign", "detail": "its worker ended with 9"}])
+    ]
+
+
+def test_a_worker_that_can_not_start_ends_the_campaign(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    workers = [Worker(script=tmp_path / "none.py")]
+    with pytest.raises(RuntimeError, match="can't start: it ended with 2"):
+        run_cases(iter([("line", 0)]), workers, keep=rows.append, is_over=lambda: False)
+    assert rows == []
+
+
+def test_no_case_begins_when_the_time_is_over(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    run_cases(iter([("line", 0)]), [Worker(script=tmp_path / "none.py")], keep=rows.append, is_over=lambda: True)
+    assert rows == []

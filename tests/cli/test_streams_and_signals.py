@@ -1,5 +1,6 @@
 """A training outlives its display; a signal ends a command at any moment, in one line, with the right exit code."""
 
+import json
 import os
 import pty
 import signal
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.cli.main import main
+from redline.cli.spinning import SHORT_SPIN
 from redline.cli.stopping import REPEATED_S, StopRequest
 from redline.cli.streams import LossyFile
 from redline.jsonl import read_records
@@ -116,12 +119,13 @@ def test_signal_while_modules_load_is_one_line(number: signal.Signals, code: int
         f"        if name == 'rich': os.kill(os.getpid(), {int(number)})\n"
         "sys.meta_path.insert(0, Early())\n"
         "from redline.cli import start\n"
-        "sys.argv = ['redline', 'train', '--max-steps', '10']\n"
+        "sys.argv = ['redline', 'train', '--max-steps', '10', '--json']\n"
         "sys.exit(start())\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=PATIENCE_S)
     said = "interrupted" if number is signal.SIGINT else f"stopped by {number.name}"
     assert (done.returncode, done.stderr.decode()) == (code, f"redline: {said}\n")
+    assert json.loads(done.stdout) == {"schema": 1, "error": said}
 
 
 def test_second_signal_interrupts_and_a_repeated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,3 +150,14 @@ def test_signals_that_were_ignored_stay_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_signal_before_the_command_is_found_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # the first thing that takes time is a look at how busy the machine is
+    monkeypatch.setattr("redline.cli.spinning.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    for name in SHORT_SPIN:
+        monkeypatch.delenv(name, raising=False)
+    assert main(["bench", "env"]) == 1
+    assert capsys.readouterr().err == "redline: interrupted\n"

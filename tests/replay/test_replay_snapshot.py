@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_oracle import FRAME_SHAPE, LARGE_FRAME_SHAPE, Oracle, Player
 
-from redline.errors import UserError
+from redline.errors import DamagedError, UserError
 from redline.replay import (
     BatchBuffers,
     ReplayLayout,
@@ -25,6 +25,7 @@ from redline.replay import (
 )
 from redline.replay.chunk_block import decode_block
 from redline.replay.chunks import StoredBlocks
+from redline.replay.snapshot_manifest import decode_manifest
 
 LAYOUT = ReplayLayout(
     capacity=150,
@@ -333,3 +334,19 @@ def test_another_schema_is_a_user_error() -> None:
     manifest = snapshot.manifest | {"schema": 1}
     with pytest.raises(UserError, match="schema 1: this version reads 2"):
         restore_memory(ReplayMemory(LAYOUT), manifest, snapshot.arrays, store.load)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"codec": 5}, "codec"),
+        ({"lanes": [0, "1"]}, "lanes"),
+        ({"capacity": 0}, "capacity"),
+        ({"unsealed": {"lane": [0], "chunk": [], "first_number": [], "num_frames": []}}, "unsealed of several lengths"),
+    ],
+)
+def test_field_of_a_manifest_that_does_not_fit_is_named(change: dict[str, Any], named: str) -> None:
+    snapshot, _ = saved_memory()
+    assert decode_manifest(snapshot.manifest).capacity == LAYOUT.capacity
+    with pytest.raises(DamagedError, match=named):
+        decode_manifest(snapshot.manifest | change)

@@ -255,6 +255,9 @@ def with_nan(tensors: Tensors) -> Tensors:
         ("replay", lambda replay: replay | {"heads": {}}),
         ("replay", lambda replay: replay | {"lanes": "x"}),
         ("replay", lambda replay: replay | {"frames_per_chunk": -1}),
+        ("replay", lambda replay: replay | {"capacity": 10**30}),
+        ("replay", lambda replay: replay | {"blocks": [5]}),
+        ("replay", lambda replay: replay | {"unsealed": replay["unsealed"] | {"chunk": []}}),
     ],
 )
 def test_checkpoint_remade_with_wrong_content_is_refused(

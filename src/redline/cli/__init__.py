@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from contextlib import suppress
 
 TRAINING = ("train", "resume", "tune")  # commands that can be stopped and resumed
 
@@ -25,5 +26,9 @@ def take_signals() -> None:
 
 def _end(number: int, _: object) -> None:
     said = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
-    os.write(2, f"redline: {said}\n".encode())
+    typed = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    with suppress(OSError):  # either stream may be closed
+        os.write(2, f"redline: {said}\n".encode())
+        if "--json" in typed:  # `main`, which does this elsewhere, may not be loaded
+            os.write(1, f'{{"schema": 1, "error": "{said}"}}\n'.encode())
     os._exit(1 if number == signal.SIGINT else 75)

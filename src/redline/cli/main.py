@@ -82,12 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
-    # `monitor` must not change the environment of the command that it starts
-    if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
-        for name, value in choose_spin(args).items():
-            os.environ.setdefault(name, value)
     as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
     try:
+        # `monitor` must not change the environment of the command that it starts
+        if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
+            for name, value in choose_spin(args).items():
+                os.environ.setdefault(name, value)
         if not args or args[0] in (*HELP, "-V", "--version"):
             print(f"redline {__version__}" if args and args[0] not in HELP else _help())
             return DONE if args else BAD_INPUT

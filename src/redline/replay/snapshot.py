@@ -13,9 +13,9 @@ from redline.errors import UserError
 from redline.replay.chunk_block import MAX_CHUNKS, StoredChunk, decode_block, encode_block
 from redline.replay.chunks import STARTS, Location, StoredBlock, StoredBlocks
 from redline.replay.memory import ReplayMemory
+from redline.replay.snapshot_manifest import SCHEMA, SnapshotManifest, decode_manifest
 from redline.types import Array, IntArray
 
-SCHEMA = 2
 HEADS = ("num_frames", "num_transitions", "ended_before", "step", "is_open")
 MAX_BLOCK_BYTES = 8_000_000  # of blobs
 
@@ -131,12 +131,12 @@ def without_damage(manifest: dict[str, Any], damaged: Sequence[Location]) -> tup
 
     Older blocks go too: a lane is one history without gaps.
     """
-    blocks = manifest["blocks"]
-    kept = next((i for i in range(len(blocks), 0, -1) if blocks[i - 1]["location"] in damaged), 0)
+    blocks = decode_manifest(manifest).blocks
+    kept = next((i for i in range(len(blocks), 0, -1) if blocks[i - 1].location in damaged), 0)
     if kept == 0:
         return manifest, 0
-    lost = sum(block["transitions"] for block in blocks[:kept])
-    return {**manifest, "blocks": blocks[kept:], "chunks_gone": 0}, lost
+    lost = sum(block.transitions for block in blocks[:kept])
+    return {**manifest, "blocks": manifest["blocks"][kept:], "chunks_gone": 0}, lost
 
 
 def restore_memory(
@@ -150,22 +150,23 @@ def restore_memory(
     If as many lanes are written as before, they continue. Otherwise the old ones are cut and become data only, and new
     ones are opened. The memory takes the snapshot's chunk size, and remembers where chunks are stored.
     """
-    _check_kind(memory, manifest)
-    memory.allocate(replace(memory.layout, chunk_frames=manifest["frames_per_chunk"]))
-    _restore_heads(memory, manifest)
+    saved = decode_manifest(manifest)
+    _check_kind(memory, saved)
+    memory.allocate(replace(memory.layout, chunk_frames=saved.frames_per_chunk))
+    _restore_heads(memory, saved)
     expected: dict[int, tuple[int, int]] = {}  # lane → the chunk that must come next, and its first number
-    for chunk in _sealed_chunks(memory, manifest, load):
+    for chunk in _sealed_chunks(memory, saved, load):
         _check_order(chunk, expected)
         _put_sealed(memory, chunk)
     lanes_go_on = len(memory.lanes) == memory.layout.lanes
-    for chunk in _tails(manifest, arrays):
+    for chunk in _tails(saved, arrays):
         _check_order(chunk, expected)
         if lanes_go_on:
             _put_open(memory, chunk)
         else:
             _put_sealed(memory, chunk)
-    if (manifest["capacity"], manifest["budget_bytes"]) == (memory.layout.capacity, memory.layout.budget_bytes):
-        memory.chunks.full_at = manifest["full_at"]
+    if (saved.capacity, saved.budget_bytes) == (memory.layout.capacity, memory.layout.budget_bytes):
+        memory.chunks.full_at = saved.full_at
     for row in range(len(memory.table)):
         memory.chunks.settle(row)
     if not lanes_go_on:
@@ -173,41 +174,39 @@ def restore_memory(
     memory.chunks.balance()  # what is withdrawn from drawing follows from what is held
 
 
-def _check_kind(memory: ReplayMemory, manifest: dict[str, Any]) -> None:
-    if manifest["schema"] != SCHEMA:
-        raise UserError(f"the saved replay has schema {manifest['schema']}: this version reads {SCHEMA}")
-    saved = (tuple(manifest["frame_shape"]), manifest["frame_dtype"])
+def _check_kind(memory: ReplayMemory, saved: SnapshotManifest) -> None:
+    held = (tuple(saved.frame_shape), saved.frame_dtype)
     wanted = (memory.layout.frame_shape, memory.layout.frame_dtype)
-    if saved != wanted:
-        raise UserError(f"the saved replay holds frames {saved}, this run has {wanted}: use the same env options")
+    if held != wanted:
+        raise UserError(f"the saved replay holds frames {held}, this run has {wanted}: use the same env options")
 
 
-def _restore_heads(memory: ReplayMemory, manifest: dict[str, Any]) -> None:
+def _restore_heads(memory: ReplayMemory, saved: SnapshotManifest) -> None:
     """Set how far each lane was written; the chunks it holds follow."""
     table = memory.table
-    table.first_lane = manifest["first_lane"]
-    table.add(len(manifest["heads"]["num_frames"]))
+    table.first_lane = saved.first_lane
+    table.add(len(saved.heads.num_frames))
     for name in HEADS:
-        getattr(table, name)[:] = manifest["heads"][name]
+        getattr(table, name)[:] = getattr(saved.heads, name)
     table.first_chunk[:] = table.num_chunks
     table.first_number[:] = table.num_transitions
     table.num_sealed[:] = table.num_chunks
-    if len(manifest["lanes"]) == memory.layout.lanes:
-        for lane in manifest["unsealed"]["lane"]:
+    if len(saved.lanes) == memory.layout.lanes:
+        for lane in saved.unsealed.lane:
             table.num_sealed[lane - table.first_lane] -= 1
     table.floor_frame[:] = table.first_chunk * table.frames_per_chunk
     table.floor_number[:] = table.first_number
-    memory.write_to(np.array(manifest["lanes"], np.int64))
+    memory.write_to(np.array(saved.lanes, np.int64))
 
 
 def _sealed_chunks(
-    memory: ReplayMemory, manifest: dict[str, Any], load: Callable[[Location], bytes]
+    memory: ReplayMemory, saved: SnapshotManifest, load: Callable[[Location], bytes]
 ) -> Iterator[StoredChunk]:
     """Load the chunks, oldest first, from the first block of which any can be kept."""
-    blocks = [StoredBlock(block["location"], block["chunks"], block["transitions"]) for block in manifest["blocks"]]
+    blocks = [StoredBlock(block.location, block.chunks, block.transitions) for block in saved.blocks]
     held = np.cumsum([block.num_transitions for block in reversed(blocks)])
     kept = int(np.searchsorted(held, memory.layout.capacity, side="left")) + 1  # the last of them in part
-    num_gone = manifest["chunks_gone"] if kept >= len(blocks) else 0
+    num_gone = saved.chunks_gone if kept >= len(blocks) else 0
     for block in blocks[-kept:]:
         memory.chunks.stored.blocks.append(block)
         if len(memory.chunks.stored.blocks) == 1:
@@ -217,13 +216,13 @@ def _sealed_chunks(
         num_gone = 0
 
 
-def _tails(manifest: dict[str, Any], arrays: dict[str, Array]) -> Iterator[StoredChunk]:
+def _tails(saved: SnapshotManifest, arrays: dict[str, Array]) -> Iterator[StoredChunk]:
     """Yield the chunks that were being written."""
-    unsealed, start = manifest["unsealed"], 0
-    if any(len(rows) != sum(unsealed["num_frames"]) for rows in arrays.values()):
+    unsealed, start = saved.unsealed, 0
+    if any(len(rows) != sum(unsealed.num_frames) for rows in arrays.values()):
         raise ValueError("the saved replay is damaged: its newest rows do not match its manifest")
     for lane, number, first_number, num_frames in zip(
-        *(unsealed[name] for name in ("lane", "chunk", "first_number", "num_frames")), strict=True
+        unsealed.lane, unsealed.chunk, unsealed.first_number, unsealed.num_frames, strict=True
     ):
         tail = {name: rows[start : start + num_frames] for name, rows in arrays.items()}
         blob = np.ascontiguousarray(tail.pop("frames")).data.cast("B")

@@ -39,7 +39,7 @@ from redline.runtime.resuming import SavedRun, changed_settings, check_changes, 
 from redline.runtime.run_log import RunLog
 from redline.runtime.session import Session, StoppedWhileResumingError
 from redline.runtime.sinks import HOW_TO_GET_IT, RunStart, Sink, check_trackers, has_tensorboard, open_sinks
-from redline.runtime.training import Trainer, malformed_is_damage
+from redline.runtime.training import Trainer
 from redline.units import size
 
 AnySession = Session | AsyncSession
@@ -206,8 +206,7 @@ def resume_run(
         for reason in checkpoint.skipped:
             display.note(f"warning: {reason}")
         job, given_up = carry_over(saved.job, job)
-        with malformed_is_damage(checkpoint):
-            resolved = resolve_job(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
+        resolved = resolve_job(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
         resolved.adjustments[:0] = given_up
         check_disk(resolved, run.path)
         tell_settings(resolved, run, display)

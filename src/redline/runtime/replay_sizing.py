@@ -18,6 +18,7 @@ from redline.envs.vector import VectorEnv
 from redline.replay import ReplayLayout, ReplayMemory, with_budget
 from redline.replay.frame_codec import find_codec
 from redline.replay.sizing import SURPLUS
+from redline.replay.snapshot_manifest import SnapshotManifest, decode_manifest
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job
 from redline.runtime.counters import Pacing
@@ -40,16 +41,17 @@ def resolve_replay(
     if not isinstance(algorithm, QLearning):
         return None, []
     layout = replay_layout(algorithm, spec, num_envs=job.num_envs, pacing=pacing_of(job, algorithm))
-    if saved is not None:
-        layout = replace(layout, chunk_frames=saved["frames_per_chunk"])
+    before = None if saved is None else decode_manifest(saved)
+    if before is not None:
+        layout = replace(layout, chunk_frames=before.frames_per_chunk)
     if algorithm.replay.bytes is not None:
         return layout, _about_given_bytes(layout)
     if not layout.is_picture:
         return layout, []
     if layout.effective_codec == "raw":
         return layout, [Adjustment("replay.bytes", "auto", f"{layout.num_bytes:_}", "raw frames, at most")]
-    if saved is not None and saved["budget_bytes"] is not None and _is_as_saved(layout, saved):
-        return replace(layout, budget_bytes=saved["budget_bytes"]), []
+    if before is not None and before.budget_bytes is not None and _is_as_saved(layout, before):
+        return replace(layout, budget_bytes=before.budget_bytes), []
     measured = measure_codecs(
         job.env, (layout.codec,), steps=MEASURED_STEPS, capacity=layout.capacity, num_envs=min(job.num_envs, NUM_ENVS)
     )[layout.codec]
@@ -94,9 +96,9 @@ def replay_layout(algorithm: QLearning, spec: EnvSpec, *, num_envs: int, pacing:
     )
 
 
-def _is_as_saved(layout: ReplayLayout, saved: Mapping[str, Any]) -> bool:
+def _is_as_saved(layout: ReplayLayout, saved: SnapshotManifest) -> bool:
     now = (layout.capacity, layout.effective_codec, layout.lanes, layout.horizon_steps)
-    return now == (saved["capacity"], saved["codec"], len(saved["lanes"]), saved["horizon_steps"])
+    return now == (saved.capacity, saved.codec, len(saved.lanes), saved.horizon_steps)
 
 
 def _about_given_bytes(layout: ReplayLayout) -> list[Adjustment]:

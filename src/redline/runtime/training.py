@@ -315,10 +315,13 @@ class Trainer:
 
 @contextmanager
 def malformed_is_damage(checkpoint: Checkpoint) -> Iterator[None]:
-    """Name a checkpoint whose files have the right checksums, but not the content that Redline writes."""
+    """Name a checkpoint whose files have the right checksums, but lack tensors, or hold some that do not fit.
+
+    What JSON says is decoded into types before: a TypeError or AttributeError is a fault of Redline's.
+    """
     try:
         yield
-    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except (SafetensorError, KeyError, IndexError, ValueError, RuntimeError) as error:
         raise DamagedError(
             f"{checkpoint.path} does not hold what Redline writes ({type(error).__name__}: {error}): "
             "remove that folder to go on from an older checkpoint"
