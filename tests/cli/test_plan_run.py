@@ -53,6 +53,9 @@ def test_a_file_and_flags_make_one_page(capsys: pytest.CaptureFixture[str], tmp_
     for words in ("memory ", "disk ", "cores ", "5.00 h, 0.208 days", "2.50 at 0.5 an hour", "it fits this machine"):
         assert words in page
     assert not (tmp_path / "runs").exists()
+    short = plan(capsys, str(file), *args, "--max-minutes", "10")  # of the five hours
+    assert (short["time"]["ends_by"], short["time"]["cost"]) == ("10 minutes", 0.08)  # 0.167 h
+    assert short["disk"]["parts"]["logs"] < found["disk"]["parts"]["logs"] / 20
 
 
 def test_what_does_not_fit_is_named_with_the_largest_setting_that_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,11 +197,14 @@ def plan_disk(settled: ResolvedJob, asked: TrainFlags, *, speed: Speed | None, s
     total = job.limits.total_steps(frames_per_step=settled.spec.frames_per_step)
     if total is None and job.limits.max_episodes is not None:
         total = round(job.limits.max_episodes * measured.mean_length_steps)
+    steps = total or UNLIMITED_STEPS
+    if speed is not None and job.limits.max_minutes is not None:
+        steps = min(steps, max(1, round(job.limits.max_minutes * 60 * float(speed.rate))))
     return disk_plan(
         settled,
         measured,
         algorithm=asked.algo,
-        steps=total or UNLIMITED_STEPS,
+        steps=steps,
         steps_per_s=USUAL_STEPS_PER_S if speed is None else float(speed.rate),
         free_bytes=free,
         path=job.log_dir,
