@@ -38,7 +38,6 @@ from redline.runtime.resolve import ResolvedJob, resolve_job
 PROGRAM = "redline plan run"
 USUAL_STEPS_PER_S = 500.0  # where nothing tells the speed: logs grow by the clock
 ROUNDS = 5
-SOURCES = "--rate 500, --measure or --from RUN"
 FILE_FLAGS = ("--config", "--recipe")
 FILE_NAMES = (".toml", ".json")
 
@@ -58,8 +57,6 @@ class PlanRunFlags:
     """Measure how fast it trains here, and the cores and memory of its processes."""
     from_: Annotated[tuple[str, ...], tyro.conf.arg(name="from", metavar="RUN…")] = ()
     """Runs that tell how fast it trains: directories, folders of runs (their newest), or last."""
-    price_per_hour: str | None = None
-    """Price of an hour of the machine, in your currency."""
     seconds: float = 3.0
     """Seconds to play at random, to measure recordings; with --measure also of each of five windows."""
 
@@ -72,7 +69,7 @@ def run(args: Sequence[str]) -> int:
     args = with_file(args)
     flags = parse(PlanRunFlags, args, default=PlanRunFlags(train=training_defaults(args)), prog=PROGRAM)
     asked = asked_training(flags.train, args)
-    rate, price = numbers_of(flags)
+    rate = given_rate(flags)
     found = read_speed(flags.from_, asked.job.env.id)
     check_batch(asked.job)
     settled = resolve_job(asked.job)
@@ -87,7 +84,7 @@ def run(args: Sequence[str]) -> int:
             tell(f"others used {pinned.others_percent:.0f} % of the CPU meanwhile: a free machine is faster")
     if rate is not None:
         found = Speed(rate, "steps/s", "given", rate, rate)
-    plan = plan_run(settled, flags, asked, speed=found, pinned=pinned, price=price)
+    plan = plan_run(settled, flags, asked, speed=found, pinned=pinned)
     give(plan.to_json(), asked, lambda _, plain: show(plan, plain=plain))
     return DONE if plan.fits else FAILED
 
@@ -107,19 +104,13 @@ def with_file(args: Sequence[str]) -> list[str]:
     raise unknown_name("recipe or file of settings", word, recipe_names())
 
 
-def numbers_of(flags: PlanRunFlags) -> tuple[Decimal | None, Decimal | None]:
-    """Return rate and price; refuse several sources of a speed, and a price without one."""
+def given_rate(flags: PlanRunFlags) -> Decimal | None:
+    """Return the rate that was typed, if one was; refuse several sources of a speed."""
     sources = {"--rate": flags.rate is not None, "--measure": flags.measure, "--from": bool(flags.from_)}
     given = [name for name, is_given in sources.items() if is_given]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both tell the speed: keep one")
-    if flags.price_per_hour is not None and not given:
-        raise UserError(f"--price-per-hour needs the hours, and so a speed: add {SOURCES}")
-    rate = None if flags.rate is None else read_number("rate", flags.rate)
-    price = None
-    if flags.price_per_hour is not None:
-        price = read_number("price-per-hour", flags.price_per_hour, or_zero=True)
-    return rate, price
+    return None if flags.rate is None else read_number("rate", flags.rate)
 
 
 def read_speed(names: Sequence[str], env_id: str) -> Speed | None:
@@ -147,7 +138,6 @@ def plan_run(
     *,
     speed: Speed | None,
     pinned: Pinned | None,
-    price: Decimal | None,
 ) -> RunPlan:
     """Return all plans of a resolved run."""
     job, layout = settled.job, settled.layout
@@ -162,6 +152,7 @@ def plan_run(
         measured_bytes=None if pinned is None else pinned.processes_bytes,
     )
     frames_per_step = settled.spec.frames_per_step
+    price = exact(job.price_per_hour) if job.price_per_hour else None
     time = None
     if speed is not None:
         time = plan_time(job, known_name(job.env.id), speed, frames_per_step=frames_per_step, price=price)

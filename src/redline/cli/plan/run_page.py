@@ -68,7 +68,7 @@ def _money(time: TimePlan | None, plan: RunPlan) -> str:
     if plan.price is None:
         return "unknown: add --price-per-hour"
     if time is None:
-        return "no end, no sum"
+        return "unknown without the time"
     told = time.projection
     span = told.span
     cost, low, high = (f"{told.cost(value):,}" for value in (span.hours, span.low, span.high))
