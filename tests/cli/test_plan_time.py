@@ -34,7 +34,7 @@ BAD = [
     ([*RATE, "--restart-s", "5"], "--restart-s does nothing here"),
     ([*RATE, "--concurrency", "0"], "concurrency is 0: use 1 to"),
     ([*RATE, "--interruptions-per-hour", "-1"], "interruptions-per-hour is -1"),
-    ([*RATE, "--interruptions-per-hour", "60"], "leave no time to train"),
+    ([*RATE, "--interruptions-per-hour", "60", "--without-notice"], "leave no progress"),
     ([*RATE, "--interruptions-per-hour", "1", "--checkpoint-minutes", "5"], "add --without-notice"),
     ([*RATE, "--unit", "laps"], "--unit is 'laps': use episodes or steps or frames"),
     (["--measure", "--model", "dqm"], "unknown algorithm 'dqm': did you mean dqn"),
