@@ -89,7 +89,7 @@ def test_a_measurement_is_of_real_training(capsys: pytest.CaptureFixture[str]) -
     row = found["rows"][0]
     assert row["rate_source"] == "measured"
     assert 0 < row["low"] <= row["hours"] <= row["high"]
-    assert row["episode_steps"] == pytest.approx(9, abs=1)  # the ball falls ten rows
+    assert row["episode_steps"] == 11  # the ball falls from the first of twelve rows to the last
     assert any("ppo with its usual settings" in words for words in found["assumptions"])
 
 
