@@ -78,7 +78,7 @@ def interrupt(options: Namespace, *, way: str, folder: Path) -> dict[str, Any]:
     """Interrupt a run again and again; return what was lost, and the interval that the plan prints."""
     flags = [*FLAGS["cartpole"], "--seed", str(options.seed), "--checkpoint-minutes", str(options.checkpoint_minutes)]
     command = redline_command("train", *flags, "--max-steps", str(ENDLESS_STEPS), "--log-dir", str(folder), "--json")
-    rng, lives = np.random.default_rng(options.seed), list[Life]()
+    rng, lives = np.random.default_rng([options.seed, NOTICE[way]]), list[Life]()
     for number in range(options.calibrate + options.interruptions):
         gap_s = float(rng.exponential(options.gap_seconds))
         lives.append(live(command, folder, gap_s=gap_s, has_notice=NOTICE[way]))

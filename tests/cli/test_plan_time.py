@@ -34,7 +34,7 @@ BAD = [
     ([*RATE, "--restart-s", "5"], "--restart-s does nothing here"),
     ([*RATE, "--concurrency", "0"], "concurrency is 0: use 1 to"),
     ([*RATE, "--interruptions-per-hour", "-1"], "interruptions-per-hour is -1"),
-    ([*RATE, "--interruptions-per-hour", "60"], "leave no time to train"),
+    ([*RATE, "--interruptions-per-hour", "60", "--without-notice"], "leave no progress"),
     ([*RATE, "--interruptions-per-hour", "1", "--checkpoint-minutes", "5"], "add --without-notice"),
     ([*RATE, "--unit", "laps"], "--unit is 'laps': use episodes or steps or frames"),
     (["--measure", "--model", "dqm"], "unknown algorithm 'dqm': did you mean dqn"),
@@ -89,7 +89,7 @@ def test_a_measurement_is_of_real_training(capsys: pytest.CaptureFixture[str]) -
     row = found["rows"][0]
     assert row["rate_source"] == "measured"
     assert 0 < row["low"] <= row["hours"] <= row["high"]
-    assert row["episode_steps"] == pytest.approx(9, abs=1)  # the ball falls ten rows
+    assert row["episode_steps"] == 11  # the ball falls from the first of twelve rows to the last
     assert any("ppo with its usual settings" in words for words in found["assumptions"])
 
 

@@ -1,7 +1,7 @@
 """What interruptions of a preemptible machine cost: the time that is lost, with a 90 % interval.
 
-Their number is Poisson's. Each takes a restart, and without notice the work since the last checkpoint, which is
-anything between nothing and a whole interval. Pure arithmetic.
+Their number is Poisson's, so many per hour of training. Each takes a restart, and without notice the work since the
+last checkpoint, which is anything between nothing and a whole interval. Pure arithmetic.
 """
 
 from __future__ import annotations
@@ -31,22 +31,27 @@ class Loss:
 class Interruptions:
     """How often a machine is taken away, and what that costs each time."""
 
-    per_hour: float
+    per_hour: float  # of training: restarts don't count
     restart_s: float  # until training goes on: a new machine, the program's start, its replay memory
     checkpoint_minutes: float
     has_notice: bool  # SIGTERM first: a checkpoint is saved and nothing is lost
 
     def __post_init__(self) -> None:
-        if self.per_hour * self.each_hours >= 1:
+        if self._redone_share >= 1:
             raise UserError(
-                f"{self.per_hour:g} interruptions per hour of {60 * self.each_hours:.1f} min each leave no time to "
-                "train: use fewer --interruptions-per-hour, a shorter --restart-s or fewer --checkpoint-minutes"
+                f"{self.per_hour:g} interruptions per hour, each of which undoes {30 * self.most_lost_hours:.1f} min, "
+                "leave no progress: use fewer --interruptions-per-hour or fewer --checkpoint-minutes"
             )
 
     @property
     def most_lost_hours(self) -> float:
         """Work that one interruption can undo."""
         return 0.0 if self.has_notice else self.checkpoint_minutes / 60
+
+    @property
+    def _redone_share(self) -> float:
+        """The part of each hour of training that is lost again."""
+        return self.per_hour * self.most_lost_hours / 2
 
     @property
     def each_hours(self) -> float:
@@ -62,7 +67,7 @@ class Interruptions:
         return Loss(
             mean_hours=expected * self.each_hours,
             low_hours=self._quantile(expected, TAIL),
-            high_hours=self._quantile(expected / (1 - self.per_hour * self.each_hours), 1 - TAIL),
+            high_hours=self._quantile(expected / (1 - self._redone_share), 1 - TAIL),
         )
 
     def _quantile(self, expected: float, share: float) -> float:
