@@ -85,7 +85,7 @@ CASES = [
     (["train", "--env", "CartPole-v1", "--log-dir", "x" * 300], "cannot create a run"),
     (["train", "--config", "nowhere.toml"], "can't be read"),
     (["resume"], "needs a run directory"),
-    (["resume", "nowhere"], "no run directory"),
+    (["resume", "nowhere"], "not a run directory"),
 ]
 
 

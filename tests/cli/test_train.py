@@ -266,7 +266,7 @@ def test_a_run_of_another_version_is_named(tmp_path: Path, capsys: pytest.Captur
     (run / "run.json").write_text(json.dumps(facts))
     capsys.readouterr()
     assert main(["resume", str(run), "--accept-changes"]) == BAD_INPUT
-    assert "no run of this version of Redline: unknown setting 'threads'" in capsys.readouterr().err
+    assert "not a run of this version of Redline: unknown setting 'threads'" in capsys.readouterr().err
 
 
 def test_resume_keeps_the_facts_of_the_start_and_adds_its_own(
