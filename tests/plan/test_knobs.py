@@ -155,7 +155,7 @@ REFUSED = [
     (["--actors", "5"], "add --topology async"),
     (["--topology", "async", "--push", "week"], "--push is 'week'"),
     (["--push", "chunk"], "add --topology async"),
-    (["--num-envs", "100000"], "num-envs is 100000: use 1 to 1024"),
+    (["--num-envs", "100000"], "num-envs is 100000: use 1 to 1_024"),
     (["--batch-size", "5000", "--replay.capacity", "1000"], "batch-size is 5_000, but the replay memory holds 1_000"),
     (["--samples-per-step", "0"], "samples-per-step is 0.0"),
     (["--model", "ppo", "--epochs", "0"], "epochs is 0"),
