@@ -219,7 +219,8 @@ def _play(
     for scale in scales:
         scale.put(lanes, first_frames)
     num_transitions = num_ended = 0
-    while num_transitions == 0 or share_done(num_transitions) < 1.0:
+    done = 0.0
+    while done < 1.0:
         env.send(rng.integers(env.spec.num_actions, size=env.num_envs))
         step = env.recv()
         over = np.flatnonzero(step.ended)
@@ -228,7 +229,8 @@ def _play(
             scale.put(over, step.first_frames[over])
         num_transitions += env.num_envs
         num_ended += len(over)
-        progress(min(share_done(num_transitions), 1.0))
+        done = min(share_done(num_transitions), 1.0)
+        progress(done)
     return num_transitions, num_ended
 
 
