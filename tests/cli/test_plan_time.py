@@ -83,6 +83,7 @@ def test_frames_are_four_to_a_step_of_an_atari_game(capsys: pytest.CaptureFixtur
     assert found["rows"][0]["cost"] is None
 
 
+@pytest.mark.slow  # five readings of real training, half a minute
 def test_a_measurement_is_of_real_training(capsys: pytest.CaptureFixture[str]) -> None:
     args = ["--measure", "--model", "ppo", "--games", "redline/Catch-v0", "--episodes", "1000000", "--seconds", "0.5"]
     found = plan(capsys, *args)
