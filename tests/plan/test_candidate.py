@@ -79,3 +79,12 @@ def test_a_candidate_that_can_not_train_says_why(pool: CandidatePool, tmp_path: 
     assert pool.ready == []
     with pytest.raises(CandidateLostError, match="CartPole-v1"):
         pool.window("wrong", 0.3, time.monotonic() + START_S)
+
+
+def test_a_candidate_can_start_after_another_has_ended(pool: CandidatePool, tmp_path: Path) -> None:
+    job = measured_job(CARTPOLE, resolve_job(CARTPOLE), tmp_path)
+    pool.start("first", job, "dqn")
+    pool.start("second", job, "dqn")
+    pool.end("first")
+    pool.start("third", job, "dqn")
+    assert len(list(tmp_path.glob("candidate-*"))) == 3

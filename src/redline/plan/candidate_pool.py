@@ -42,6 +42,7 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
         self._environ = environ
         self._processes: dict[str, _Process] = {}
         self.why_lost: dict[str, str] = {}
+        self._started = 0  # of all, also of those that have ended
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -53,7 +54,8 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
 
     def start(self, name: str, job: Job, algorithm: str, *, cores: Collection[int] | None = None) -> None:
         """Start a candidate, on some cores only if they are given; it makes itself ready by itself."""
-        folder = self._folder / f"candidate-{len(self._processes) + len(self.why_lost)}"
+        self._started += 1
+        folder = self._folder / f"candidate-{self._started}"
         folder.mkdir()
         errors = folder / "errors.txt"
         with errors.open("wb") as said:
