@@ -8,6 +8,7 @@ from redline.recipes import Recipe, find_recipe, recipe_names
 from run_reading import as_text, markdown_table
 
 NONE = "–"
+NOT_COMPARED = "not compared"  # of games that no peer was trained on
 TRIED = "tried-"
 GAMES = "games-by-minutes"
 GAME_TASK = "game-"  # of the tasks of Redline's runs in that record
@@ -70,14 +71,24 @@ def check_results(recipe: Recipe, records: Records) -> None:
 def make_games_table(records: Records) -> str:
     """Return one row per game and trainer: what it reached in the same minutes."""
     head = ("game", "trainer", "seed", "steps", "mean return of the last ten games", "mean of 30 games afterwards")
-    rows = []
-    for row in _rows(records, GAMES):
-        is_peer = row["algorithm"] in TRAINERS
-        game = row["flags"][0] if is_peer else row["task"].removeprefix(GAME_TASK)
-        trainer = TRAINERS[row["algorithm"]] if is_peer else f"Redline, recipe {row['flags'][1]}"
-        last = as_text(row["curve"][-1]["mean_return"]) if row.get("curve") else NONE
-        rows.append((game, trainer, str(row["seed"]), f"{row['steps']:,}", last, as_text(row.get("score"))))
-    return markdown_table(head, rows)
+    rows = _rows(records, GAMES)
+    ours = [row for row in rows if row["algorithm"] not in TRAINERS]
+    theirs = {row["flags"][0]: row for row in rows if row["algorithm"] in TRAINERS}
+    lines = []
+    for row in ours:
+        game = row["task"].removeprefix(GAME_TASK)
+        trainer = f"Redline, recipe {row['flags'][1]}"
+        lines.append(_game_cells(game, trainer if game in theirs else f"{trainer} ({NOT_COMPARED})", row))
+        if game in theirs:
+            lines.append(_game_cells(game, TRAINERS[theirs[game]["algorithm"]], theirs[game]))
+    return markdown_table(head, lines)
+
+
+def _game_cells(game: str, trainer: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    if "error" in row:
+        return (game, trainer, str(row["seed"]), NONE, f"failed: {row['error']}", NONE)
+    last = as_text(row["curve"][-1]["mean_return"]) if row["curve"] else NONE
+    return (game, trainer, str(row["seed"]), f"{row['steps']:,}", last, as_text(row.get("score")))
 
 
 def _recipe_rows(recipe: Recipe, records: Records) -> list[Mapping[str, Any]]:

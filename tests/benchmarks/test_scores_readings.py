@@ -1,5 +1,6 @@
 """Scores by minutes: curves, the recipe of each family, and recipes that must tell what their record says."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 import pictures
 import recipe_tables
 import scores
-from recording import RECORDS
+from recording import RECORDS, Measurement
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import parse_train
+from redline.jsonl import RecordWriter
 from redline.recipes import find_recipe, parse_recipe, recipe_names
 from redline.report.charts import LineChart
 
@@ -66,14 +68,48 @@ def test_trainers_stand_side_by_side_with_every_seed() -> None:
     ]
 
 
-def test_games_stand_with_both_trainers() -> None:
-    ours = {"task": "game-boxing", "algorithm": "ppo", "seed": 51, "flags": ["--recipe", "boxing"], "score": 14.9}
-    theirs = {"task": "games", "algorithm": "sb3-ppo", "seed": 51, "flags": ["boxing", "30"]}
-    curves = [{"steps": 900, "curve": [{"mean_return": mean}]} for mean in (15.7, 0.4)]
-    table = recipe_tables.make_games_table({"games-by-minutes": {"repeats": [ours | curves[0], theirs | curves[1]]}})
+def done_games(rows_file: Path) -> Measurement:
+    """Return the record of three games whose runs are in the file, all but SB3 on freeway: training it would fail."""
+    trainings = [scores.game_training(game, 51, minutes=30.0) for game in ("freeway", "boxing", "breakout")]
+    trainings += [scores.peer_training("games", "sb3-ppo", 51, game, 30.0) for game in ("boxing", "breakout")]
+    means = (21.0, 15.7, 31.1, 0.4, 40.0)
+    with RecordWriter(rows_file) as writer:
+        for training, mean in zip(trainings, means, strict=True):
+            told = {"settings_digest": training.digest(), "steps": 900, "curve": curve(mean, minutes=30.0)}
+            score = {} if training.task == "games" else {"score": mean - 1}  # peers play no games afterwards
+            writer.write({**training.row(), **told, **score})
+    return scores.run_games(
+        scores.parse(["games", "--rows", str(rows_file), "--games", "freeway", "boxing", "breakout"])
+    )
+
+
+def test_a_game_without_a_bar_is_recorded_without_a_peer(tmp_path: Path) -> None:
+    found = done_games(tmp_path / "rows.jsonl")
+    assert found.headline == "freeway 21.0 (not compared), boxing 15.7 beside 0.4, breakout 31.1 beside 40.0"
+    assert found.summary["freeway"] == {"redline": 21.0, "sb3_ppo": "not compared"}
+    assert found.summary["boxing"] == {"redline": 15.7, "sb3_ppo": 0.4}
+    assert not found.passed  # because of breakout
+    trained = [(row["algorithm"], row["flags"][0]) for row in found.repeats if row["task"] == "games"]
+    assert trained == [("sb3-ppo", "boxing"), ("sb3-ppo", "breakout")]
+
+
+def test_games_stand_with_the_trainers_that_played_them(tmp_path: Path) -> None:
+    record = {"repeats": done_games(tmp_path / "rows.jsonl").repeats}
+    table = recipe_tables.make_games_table({"games-by-minutes": record})
     assert table.splitlines()[2:] == [
-        "| boxing | Redline, recipe boxing | 51 | 900 | 15.7 | 14.9 |",
+        "| freeway | Redline, recipe atari-small (not compared) | 51 | 900 | 21.0 | 20.0 |",
+        "| boxing | Redline, recipe boxing | 51 | 900 | 15.7 | 14.7 |",
         "| boxing | Stable-Baselines3 PPO | 51 | 900 | 0.4 | – |",
+        "| breakout | Redline, recipe breakout | 51 | 900 | 31.1 | 30.1 |",
+        "| breakout | Stable-Baselines3 PPO | 51 | 900 | 40.0 | – |",
+    ]
+
+
+def test_a_failed_run_of_a_game_stands_in_the_table() -> None:
+    row = {**scores.game_training("freeway", 51, minutes=30.0).row(), "error": "killed"}
+    table = recipe_tables.make_games_table({"games-by-minutes": {"repeats": [row]}})
+    assert table.splitlines()[2:] == [
+        "| freeway | Redline, recipe atari-small (not compared) | 51 | – | failed: killed | – |"
     ]
 
 
