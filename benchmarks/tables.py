@@ -26,6 +26,7 @@ from run_reading import NOT_YET, markdown_table
 
 REPOSITORY = RECORDS.parent.parent
 DOCS = REPOSITORY / "docs"
+TRIED = ("pong-motion", "pong", "pong-dqn", "breakout", "boxing")
 COLUMNS = ("measured", "result", "beside it", "when", "commit", "record")
 
 
@@ -112,10 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             (options.docs / "measured.md", "records", make_table(records)),
             (options.docs / "algorithms.md", "algorithms", make_algorithms_table(by_name)),
             (options.docs / "recipes.md", "recipes", make_recipes_table(by_name)),
-            *(
-                (options.docs / "recipes.md", f"tried-{name}", make_tried_table(by_name, name))
-                for name in ("pong-motion", "pong", "pong-dqn")
-            ),
+            *((options.docs / "recipes.md", f"tried-{name}", make_tried_table(by_name, name)) for name in TRIED),
             (options.docs / "recipes.md", "side-by-side", make_side_by_side_table(by_name)),
             (options.docs / "recipes.md", "games", make_games_table(by_name)),
             (options.docs / "monitor.md", "hardware-fields", make_fields_table()),

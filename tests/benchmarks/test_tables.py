@@ -41,7 +41,7 @@ def flags(tmp_path: Path) -> list[str]:
     (tmp_path / "algorithms.md").write_text(PAGE, encoding="utf-8")
     marks = {
         "README.md": ("numbers",),
-        "recipes.md": ("recipes", "side-by-side", "games", "tried-pong-motion", "tried-pong", "tried-pong-dqn"),
+        "recipes.md": ("recipes", "side-by-side", "games", *(f"tried-{name}" for name in tables.TRIED)),
         "monitor.md": ("hardware-fields", "overhead"),
         "utilisation.md": ("algorithms", "pong", "sweep"),
         "performance.md": ("limit", "peers", "ladder", "kept", "left", "unharmed"),

@@ -43,6 +43,11 @@ def test_a_recipe_keeps_the_rewards_and_the_episodes_of_the_game(name: str) -> N
     assert not {"env.skip", "env.max_episode_frames", "returns.clip_rewards"} & settings.keys()
 
 
+def test_the_recipe_for_any_game_is_what_those_of_the_games_share() -> None:
+    breakout, boxing = (set(flatten(find_recipe(name).settings)) for name in ("breakout", "boxing"))
+    assert set(flatten(find_recipe("atari-small").settings)) == breakout & boxing
+
+
 def test_flags_override_a_recipe() -> None:
     flags = parse_train(["--recipe", "pong", "--env.size", "84", "--optimizer.lr", "1e-5", "--env", "breakout"])
     assert (flags.job.env.size, flags.job.algorithm.optimizer.lr_at(0), flags.job.env.id) == (84, 1e-5, "breakout")
