@@ -36,11 +36,11 @@ from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
-from redline.algorithms.samplings import Prioritized
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp, Small, Torso
 from redline.replay import ReplayConfig, RolloutBuffer
+from redline.replay.sampler import Prioritized
 from redline.returns import NStep
 from redline.runtime.building import build_trainer
 from redline.runtime.config import Job

@@ -17,8 +17,7 @@ from redline.envs.vector import VectorEnv
 from redline.episodes.episode import encode_trace
 from redline.episodes.tracing import Choice, RecordingConfig, Tracer
 from redline.exploration import Exploration
-from redline.networks import Network
-from redline.networks.cores import mask_state
+from redline.networks import Network, mask_state
 from redline.runtime.randomness import Purpose, stream
 from redline.types import Array, BoolArray, IntArray, Progress, VectorStep
 

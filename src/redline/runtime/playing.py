@@ -25,8 +25,7 @@ from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.files import explained
-from redline.networks import Network
-from redline.networks.cores import mask_state
+from redline.networks import Network, mask_state
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint

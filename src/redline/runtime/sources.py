@@ -15,7 +15,6 @@ import torch
 from redline.algorithms.family import ActorExtras
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
-from redline.algorithms.samplings import Uniform
 from redline.envs import stacking
 from redline.errors import UserError
 from redline.learner import Learner
@@ -31,6 +30,7 @@ from redline.replay import (
     with_burn_in,
     without_damage,
 )
+from redline.replay.sampler import Uniform
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.counters import Counters, Pacing
