@@ -8,7 +8,7 @@ from safetensors.numpy import load, save
 
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import reset_seed
+from redline.envs.vector import reset_seed
 
 
 class Picky(gymnasium.Env):

@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file as load_tensors
 
 from redline.algorithms.family import ActorParams, Algorithm, act
-from redline.envs import stacking
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.classic import GymnasiumEnv, frame_converter
+from redline.envs.vector import push_frames
 from redline.episodes.episode import EPISODE, Address, encode_episode
 from redline.episodes.library import POLICY, Entry, open_library, played_path
 from redline.episodes.setting import SETTING
@@ -273,7 +273,7 @@ class Agent:
             self._stack = np.zeros((len(batch), *whole), given.dtype)
             self._state = torch.zeros(len(batch), self.network.state_width, device=self.device)
         if batch.shape[1:] == shape:
-            self._stack = stacking.push(self._stack, batch)
+            self._stack = push_frames(self._stack, batch)
         elif batch.shape[1:] == whole:
             self._stack = batch.copy()
         else:
