@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation, RecordEpisodeStatistics
 
-from redline.envs import stacking
 from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
+from redline.envs.vector import begin_stack, push_frames, restart_stack
 from redline.replay import BatchBuffers, BatchLoader, ReplayLayout, ReplayMemory, UniformSampler
 from redline.runs.host import usable_cores
 from redline.runtime.counters import Pacing
@@ -98,14 +98,14 @@ class NativeEnv:
 
     def reset(self) -> Array:
         """Begin an episode in every lane and return the first observations [N, K, *frame]."""
-        self._obs = stacking.begin(self._env.reset(), STACK)
+        self._obs = begin_stack(self._env.reset(), STACK)
         return self._obs
 
     def recv(self) -> StackedStep:
         """Return what the step gave, with ended lanes already in their next episode."""
         step = self._env.recv()
-        obs = stacking.push(self._obs, step.frames)
-        self._obs = stacking.restart(obs, step.ended, step.first_frames)
+        obs = push_frames(self._obs, step.frames)
+        self._obs = restart_stack(obs, step.ended, step.first_frames)
         self._returns += step.reward
         returns = self._returns[step.ended].tolist()
         self._returns[step.ended] = 0.0

@@ -17,7 +17,7 @@ import psutil
 import torch
 
 from redline.bench.replay_speed import STACK, PlayedGame
-from redline.envs import stacking
+from redline.envs.vector import begin_stack, push_frames, restart_stack
 from redline.types import Array, BoolArray, FloatArray, IntArray, VectorStep
 
 INSTALL = "make setup EXTRAS=bench"
@@ -77,11 +77,11 @@ class Transitions:
 
 def transitions(played: PlayedGame, stack: int = STACK) -> Iterator[Transitions]:
     """Return the steps of a game in order, with the stacks that an actor saw."""
-    state = stacking.begin(played.first_frames, stack)
+    state = begin_stack(played.first_frames, stack)
     for action, step in zip(played.actions, played.steps, strict=True):
-        next_state = stacking.push(state, step.frames)
+        next_state = push_frames(state, step.frames)
         yield Transitions(state, next_state, action, step.reward, step.terminated, step.truncated)
-        state = stacking.restart(next_state, step.ended, step.first_frames)
+        state = restart_stack(next_state, step.ended, step.first_frames)
 
 
 class StableBaselines3Memory:

@@ -22,8 +22,7 @@ from learning_tasks import TRIAL_STEPS
 from recipe_tables import NOT_COMPARED
 from recording import RECORDS, Measurement, at_least, finish, make_parser, say
 from redline.algorithms.catalog import ALGORITHMS
-from redline.algorithms.objectives import Clipped, PolicyGradient, QLambda
-from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.on_policy import Clipped, OnPolicy, PolicyGradient, QLambda
 from redline.exploration import Sampled
 from redline.jsonl import Row
 from redline.recipes import find_recipe

@@ -20,11 +20,13 @@ os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share the
 
 import torch
 
+import probes
 from redline.runs import host
 from redline.runtime import replay_sizing
 from redline.runtime.gauges import Gauges
 
 replay_sizing.MEASURED_STEPS = 200  # of a game, to learn how small its frames become: enough for a test
+probes.register()
 host.commit = cache(host.commit)  # three processes of git for every run otherwise
 # under pytest tyro checks one cached answer in ten, and raises KeyError if the check itself empties the cache
 _unsafe_cache.sys = SimpleNamespace(modules={})

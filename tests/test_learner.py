@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.optimizers import Adam, Rmsprop
+from redline.algorithms.predictions import OnlineChooses
 from redline.algorithms.q_learning import QLearning
 from redline.errors import UserError
 from redline.learner import Learner, describe_batch

@@ -16,7 +16,7 @@ import torch
 import redline
 from redline.cli.flags import parse_train
 from redline.errors import UserError
-from redline.runs.lock import LOCK_NAME
+from redline.runs.directory import LOCK_NAME
 
 PAGE = Path(__file__).parents[1] / "docs" / "python.md"
 CARTPOLE = {"log_dir": "runs", "monitor": {"hz": 0.0}}

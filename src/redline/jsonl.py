@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from redline.files import AppendedFile, open_regular, write_all
+from redline.errors import UserError
+from redline.files import AppendedFile, explained, open_regular, replace_file, with_appended, write_all
 
 SCHEMA = 1
 MAX_LINE_BYTES = 1_000_000
@@ -208,3 +209,51 @@ class RecordTail:
 def read_records(path: Path) -> list[Row]:
     """Read all rows that can be read; `scan_records` also says what could not."""
     return scan_records(path).rows
+
+
+def cut_after(path: Path, steps: int, *, evaluations: int | None = None) -> int:
+    """Move the rows whose `steps` lie beyond `steps` to `<stem>.lost.jsonl`; return how many.
+
+    Rows of evaluations beyond `evaluations` go too: an evaluation that ended while the checkpoint was saved may have
+    been written before it without being counted in it. Rows without `steps` and unreadable lines stay. The lost rows
+    are safe before the main file is replaced; a cut that was killed in between and is repeated stores nothing twice.
+    """
+    if not path.exists():
+        return 0
+    last = {"steps": steps} | ({} if evaluations is None else {"evaluation": evaluations})
+    with explained(UserError, path):
+        lost = [_ended(line) for line, row in iterate_lines(path) if _is_beyond(row, last)]
+    if not lost:
+        return 0
+    lost_path = path.with_name(f"{path.stem}.lost.jsonl")
+    rows = b"".join(lost)
+    if not _ends_with(lost_path, rows):
+        replace_file(lost_path, with_appended(lost_path, rows))
+    replace_file(path, _kept_lines(path, last))
+    return len(lost)
+
+
+def _is_beyond(row: Row | None, last: Mapping[str, int]) -> bool:
+    found = [] if row is None else [(row.get(key), limit) for key, limit in last.items()]
+    return any(isinstance(value, int | float) and value > limit for value, limit in found)
+
+
+def _kept_lines(path: Path, last: Mapping[str, int]) -> Iterator[bytes]:
+    unended = b""  # a piece of an overlong line if more follows, a torn line if not
+    for line, row in iterate_lines(path):
+        yield unended
+        unended = line if row is None and not line.endswith(b"\n") else b""
+        if not unended and not _is_beyond(row, last):
+            yield line if row is None else _ended(line)
+
+
+def _ended(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+def _ends_with(path: Path, rows: bytes) -> bool:
+    if not path.exists() or path.stat().st_size < len(rows):
+        return False
+    with open_regular(path) as file:
+        file.seek(-len(rows), 2)
+        return file.read(len(rows)) == rows

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from redline.algorithms import catalog
-from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.catalog import ALGORITHMS, find_algorithm, find_part, part_fields, part_name
-from redline.algorithms.predictions import Categorical
+from redline.algorithms.predictions import Categorical, OnlineChooses
 from redline.errors import UserError
 from redline.networks import Mlp, Small
 

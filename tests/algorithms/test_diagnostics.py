@@ -9,7 +9,7 @@ import torch
 import redline
 from redline import learner
 from redline.algorithms.catalog import ALGORITHMS
-from redline.algorithms.objectives import Clipped, PolicyGradient, QLambda
+from redline.algorithms.on_policy import Clipped, PolicyGradient, QLambda
 from redline.types import RolloutBatch
 
 LN2 = math.log(2.0)

@@ -36,11 +36,11 @@ from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.q_learning import QLearning
-from redline.algorithms.samplings import Prioritized
 from redline.envs.config import EnvConfig
 from redline.exploration import EpsilonGreedy
 from redline.networks import Gru, Mlp, Small, Torso
 from redline.replay import ReplayConfig, RolloutBuffer
+from redline.replay.sampler import Prioritized
 from redline.returns import NStep
 from redline.runtime.building import build_trainer
 from redline.runtime.config import Job
@@ -49,7 +49,7 @@ from redline.runtime.training import Trainer
 from redline.schedules import Linear
 from redline.types import AnyBatch, Batch, EnvSpec, SequenceBatch
 
-COUNTING_LENGTHS = (3, 1, 7, 2, 5)  # steps of the episodes of redline/Counting-v0, by turns
+COUNTING_LENGTHS = (3, 1, 7, 2, 5)  # steps of the episodes of probe/Counting-v0, by turns
 
 
 def small(algorithm: QLearning | OnPolicy, network: Torso) -> QLearning | OnPolicy:
@@ -103,7 +103,7 @@ def test_every_row_that_is_learnt_from_is_a_return_of_one_episode_of_one_env(n_s
     """Frames of the env say seed, episode and t; the reward of a step is the t that it leads to."""
     gamma = 0.9
     algorithm = replace(small(DQN_CLASSIC, Mlp((8,))), returns=NStep(n_steps, gamma, clip_rewards=False), batch_size=64)
-    trainer = trainer_for(algorithm, EnvConfig("redline/Counting-v0", stack=1, skip=1), num_envs=3)
+    trainer = trainer_for(algorithm, EnvConfig("probe/Counting-v0", stack=1, skip=1), num_envs=3)
     endings: set[tuple[bool, bool, int]] = set()  # terminated, cut, steps short of n
     last_steps = 0
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from redline.algorithms.named.a2c import A2C
-from redline.algorithms.objectives import Clipped, PolicyGradient, QLambda
-from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.on_policy import Clipped, OnPolicy, PolicyGradient, QLambda
 from redline.errors import UserError
 from redline.exploration import EpsilonGreedy, Greedy, Sampled
 from redline.networks import Mlp

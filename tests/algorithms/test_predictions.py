@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from redline.algorithms.bootstraps import OnlineChooses, TargetChooses
-from redline.algorithms.predictions import Categorical, Expected, Quantiles
+from redline.algorithms.predictions import Categorical, Expected, OnlineChooses, Quantiles, TargetChooses
 from redline.errors import UserError
 
 # expected values of two rows, two actions each

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from redline.algorithms.bootstraps import TargetChooses
 from redline.algorithms.family import ActorParams, act
 from redline.algorithms.named.dqn import DQN
-from redline.algorithms.predictions import Expected, take_actions
+from redline.algorithms.predictions import Expected, TargetChooses, take_actions
 from redline.algorithms.q_learning import following_frames, td_losses
 from redline.exploration import Sampled
 from redline.networks import Mlp, Network, build_value_network

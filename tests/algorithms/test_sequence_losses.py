@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from redline.algorithms.bootstraps import Bootstrap, OnlineChooses, TargetChooses
 from redline.algorithms.named.dqn import DQN
 from redline.algorithms.named.drqn import DRQN
+from redline.algorithms.predictions import Bootstrap, OnlineChooses, TargetChooses
 from redline.algorithms.q_learning import QLearning, observations, sequence_losses, sequence_priorities
 from redline.networks import Gru, Mlp, Network
 from redline.types import EnvSpec, SequenceBatch

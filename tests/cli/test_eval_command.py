@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from redline.cli.eval import REFERENCES, normalise
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 from redline.envs.atari_games import atari_games
-from redline.envs.ledger import reset_seed
+from redline.envs.vector import reset_seed
 from redline.runs.directory import RunDirectory
 from redline.runs.manifest import NEWEST, find_checkpoint
 from redline.runtime.evaluation import evaluation_seed

@@ -14,10 +14,9 @@ from redline.cli.main import BAD_INPUT, DONE, main
 from redline.cli.saved_replay import draw_transitions, read_replay
 from redline.episodes.sheet import plan_transition_sheet
 from redline.replay import take_snapshot
-from redline.replay.prioritized import PrioritizedSampler
+from redline.replay.sampler import PrioritizedSampler
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory
-from redline.runs.lock import LOCK_NAME
+from redline.runs.directory import LOCK_NAME, RunDirectory
 from redline.types import Handles
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

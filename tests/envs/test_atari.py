@@ -11,7 +11,7 @@ from redline.envs.atari import make_emulator
 from redline.envs.atari_games import DQN_2015, MACHADO_2018, AtariProtocol
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import reset_seed
+from redline.envs.vector import reset_seed
 from redline.types import VectorStep
 
 

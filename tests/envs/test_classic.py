@@ -8,7 +8,7 @@ from safetensors.numpy import load, save
 
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import reset_seed
+from redline.envs.vector import reset_seed
 
 
 class Picky(gymnasium.Env):
@@ -87,7 +87,7 @@ def test_restored_env_goes_on_identically(env_id):
 
 
 def test_world_that_does_not_come_back_is_begun_anew():
-    original, restored = make("redline/Counting-v0", seed=1), make("redline/Counting-v0", seed=1)
+    original, restored = make("probe/Counting-v0", seed=1), make("probe/Counting-v0", seed=1)
     original.reset()
     play(original, 5)
     state = original.state()
@@ -98,7 +98,7 @@ def test_world_that_does_not_come_back_is_begun_anew():
 
 
 def test_truncated_is_not_terminated():
-    env = make("redline/Counting-v0", num_envs=1)
+    env = make("probe/Counting-v0", num_envs=1)
     env.reset()
     taken = play(env, 4)  # episodes of 3 steps (terminated) and 1 step (truncated)
     assert [bool(one.terminated[0]) for one in taken] == [False, False, True, False]

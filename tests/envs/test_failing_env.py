@@ -6,9 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from probes import Constant
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.probe import Constant
 from redline.envs.vector import EnvError
 from redline.types import Array
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from redline.envs.ledger import Ledger, reset_seed
+from redline.envs.vector import Ledger, reset_seed
 
 
 def test_key_seeds_are_pure_distinct_c_ints():

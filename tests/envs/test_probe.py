@@ -6,21 +6,18 @@ import gymnasium
 import numpy as np
 import pytest
 
-from redline.envs import probe
+from probes import STAMPED_SHAPE, read_stamp, stamped_frame, stamped_row_error
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.probe import stamped_frame
-from stamped_rows import read_stamp, stamped_row_error
-
-probe.register()
+from redline.envs.small import SLEEP_S
 
 
 @pytest.mark.parametrize(
     ("env_id", "rewards"),
     [
-        ("redline/Constant-v0", [1.0]),
-        ("redline/Discount-v0", [0.0, 1.0]),
-        ("redline/Delayed-v0", [0.0, 0.0, 0.0, 0.0, 1.0]),
+        ("probe/Constant-v0", [1.0]),
+        ("probe/Discount-v0", [0.0, 1.0]),
+        ("probe/Delayed-v0", [0.0, 0.0, 0.0, 0.0, 1.0]),
     ],
 )
 def test_rewards_of_one_episode(env_id, rewards):
@@ -33,13 +30,13 @@ def test_rewards_of_one_episode(env_id, rewards):
 
 
 def test_delayed_reward_is_lost_by_a_wrong_first_action():
-    env = gymnasium.make("redline/Delayed-v0")
+    env = gymnasium.make("probe/Delayed-v0")
     env.reset(seed=0)
     assert [env.step(action)[1] for action in (0, 1, 1, 1, 1)] == [0.0] * 5
 
 
 def test_what_is_seen_decides():
-    value, action = gymnasium.make("redline/ObsValue-v0"), gymnasium.make("redline/ActionReward-v0")
+    value, action = gymnasium.make("probe/ObsValue-v0"), gymnasium.make("probe/ActionReward-v0")
     signs = set()
     for seed in range(20):
         (sign,) = value.reset(seed=seed)[0]
@@ -82,14 +79,14 @@ def test_a_sleepy_cartpole_is_cartpole_that_takes_its_time():
     begun_s = time.perf_counter()
     for action in (0, 1, 1, 0):
         np.testing.assert_array_equal(sleepy.step(action)[0], plain.step(action)[0])
-    assert time.perf_counter() - begun_s >= 4 * probe.SLEEP_S
+    assert time.perf_counter() - begun_s >= 4 * SLEEP_S
     assert (sleepy.spec.max_episode_steps, env_spec(EnvConfig("redline/SleepyCartPole-v0")).is_image) == (500, False)
 
 
 def stamped_rows(seed, stack=4):
     """Play an episode and return its rows as a replay memory shows them."""
-    env = gymnasium.make("redline/Stamped-v0")
-    frames = [*[np.zeros(probe.STAMPED_SHAPE, np.uint8)] * (stack - 1), env.reset(seed=seed)[0]]
+    env = gymnasium.make("probe/Stamped-v0")
+    frames = [*[np.zeros(STAMPED_SHAPE, np.uint8)] * (stack - 1), env.reset(seed=seed)[0]]
     rows, over = [], False
     while not over:
         action = (seed + len(rows)) % 4
@@ -111,7 +108,7 @@ def test_every_row_of_a_stamped_episode_is_whole():
         cuts.add(rows[-1][1]["truncated"])
     assert lengths == set(range(3, 61))
     assert cuts == {False, True}
-    assert env_spec(EnvConfig("redline/Stamped-v0", skip=1)).is_image
+    assert env_spec(EnvConfig("probe/Stamped-v0", skip=1)).is_image
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import EpisodesUnderWay
+from redline.envs.vector import EpisodesUnderWay
 from redline.episodes.episode import EPISODE, Trace, encode_episode, encode_trace
 from redline.episodes.setting import SETTING, describe
 from redline.episodes.tracing import RecordingConfig, Tracer

@@ -89,7 +89,7 @@ PROBE_DQN = for_probes(DQN_CLASSIC)
 def learnt(
     probe: str, *, steps: int, algorithm: QLearning | OnPolicy = PROBE_DQN, stack: int = 1, **env: Any
 ) -> Trainer:
-    config = EnvConfig(f"redline/{probe}-v0", stack=stack, skip=1, **env)
+    config = EnvConfig(f"probe/{probe}-v0", stack=stack, skip=1, **env)
     trainer = build_trainer(resolve_job(Job(env=config, algorithm=algorithm, num_envs=4)), env_seed=1)
     trainer.begin()
     while trainer.counters.steps < steps:

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from redline.errors import UserError
-from redline.networks import Gru, Memoryless, Mlp, Network, Sequence, Small, build_value_network
-from redline.networks.cores import mask_state
+from redline.networks import Gru, Memoryless, Mlp, Network, Sequence, Small, build_value_network, mask_state
 from redline.types import EnvSpec
 
 VECTORS = EnvSpec("test", (3,), "float32", stack=2, num_actions=4, frames_per_step=1)

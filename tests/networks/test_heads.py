@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from redline.networks import Dueling, Mlp, Small, build_value_network
-from redline.networks.heads import DuelingHead
+from redline.networks.network import DuelingHead
 from redline.types import EnvSpec
 
 VECTORS = EnvSpec("test", (3,), "float32", stack=1, num_actions=4, frames_per_step=1)

@@ -8,7 +8,7 @@ from redline.errors import UserError
 from redline.plan.machines import SYSTEM_BYTES, Machine, Needs, Ranking, machines_in, rank
 from redline.plan.scaling import MEASURED, CoresSpeed, Scaling
 from redline.replay import ReplayLayout
-from redline.replay.sizing import RESERVE_BYTES
+from redline.replay.layout import RESERVE_BYTES
 
 GB = 10**9
 ON_1, ON_2 = 1_000_000 / 3_600, 2_000_000 / 3_600  # steps/s: a million in one hour, and in half an hour

@@ -23,7 +23,7 @@ from redline.plan.run import (
 )
 from redline.plan.time import Speed
 from redline.replay import ReplayLayout
-from redline.replay.sizing import RESERVE_BYTES
+from redline.replay.layout import RESERVE_BYTES
 from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits
 from redline.types import EnvSpec
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.replay import BatchBuffers, ReplayLayout, ReplayMemory, gather
-from redline.replay.flat_frames import FlatFrames
-from redline.replay.packed_frames import PackedFrames
+from redline.replay.frames import FlatFrames, PackedFrames
 from redline.types import Array, Batch, Draw, Handles, IntArray
 
 FRAME_SHAPE = (3,)

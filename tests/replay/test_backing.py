@@ -8,8 +8,7 @@ import psutil
 import pytest
 
 from redline.errors import UserError
-from redline.replay.backing import MARGIN_BYTES, Backing, Disk, Ram, ReplayError
-from redline.replay.packed_frames import Arena
+from redline.replay.backing import MARGIN_BYTES, Arena, Backing, Disk, Ram, ReplayError
 
 PAGE = 4_096
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from redline.replay.chunk_block import HEADER, MAGIC, PREFIX, SCHEMA, StoredChunk, decode_block, encode_block
+from redline.replay.stored_form import HEADER, MAGIC, PREFIX, SCHEMA, StoredChunk, decode_block, encode_block
 
 CHUNK = StoredChunk(
     lane=3,

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from prioritized_play import Transition, draw_bytes, four_transitions, handles_of, layout, one_by_one, training
 from replay_oracle import FRAME_SHAPE, LARGE_FRAME_SHAPE, Player
 
+from redline.errors import UserError
 from redline.replay import PrioritizedSampler, ReplayLayout
+from redline.replay.sampler import Prioritized
 from redline.types import Handles
 
 # What is drawn
@@ -203,8 +205,8 @@ def test_priorities_of_any_size_can_be_drawn_from() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("alpha", 0.0), ("alpha", 1.5), ("epsilon", 0.0), ("epsilon", np.inf)])
 def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{name} must"):
-        PrioritizedSampler(Player(layout()).memory, **{name: value})
+    with pytest.raises(UserError, match=f"sample.{name} is"):
+        Prioritized(**{name: value})
 
 
 @pytest.mark.parametrize("beta", [-0.1, 1.1, np.nan])

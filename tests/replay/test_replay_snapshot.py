@@ -23,9 +23,8 @@ from redline.replay import (
     restore_memory,
     take_snapshot,
 )
-from redline.replay.chunk_block import decode_block
 from redline.replay.chunks import StoredBlocks
-from redline.replay.snapshot_manifest import decode_manifest
+from redline.replay.stored_form import decode_block, decode_manifest
 
 LAYOUT = ReplayLayout(
     capacity=150,

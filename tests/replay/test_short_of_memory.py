@@ -30,9 +30,8 @@ class Machine:
 
     def __init__(self, spare_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.spare_bytes = spare_bytes
-        for module in ("packed_frames", "flat_frames"):
-            ram = partial(Ram, free_bytes=lambda: self.spare_bytes + MARGIN_BYTES)
-            monkeypatch.setattr(f"redline.replay.{module}.Ram", ram)
+        ram = partial(Ram, free_bytes=lambda: self.spare_bytes + MARGIN_BYTES)
+        monkeypatch.setattr("redline.replay.frames.Ram", ram)
 
 
 @pytest.mark.parametrize("horizon_steps", [0, 1, 4, 30])
@@ -40,7 +39,7 @@ class Machine:
 def test_rows_drawn_stay_readable_for_the_horizon_when_the_machine_runs_out(
     codec: str, horizon_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redline.replay.flat_frames.GROWTH_BYTES", 50_000)
+    monkeypatch.setattr("redline.replay.frames.GROWTH_BYTES", 50_000)
     machine = Machine(10**9, monkeypatch)
     player = Player(replace(LAYOUT, codec=codec, horizon_steps=horizon_steps))
     memory = player.memory
@@ -65,7 +64,7 @@ def test_rows_drawn_stay_readable_for_the_horizon_when_the_machine_runs_out(
 def test_a_machine_without_room_for_the_least_is_an_error_with_a_sentence(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redline.replay.flat_frames.GROWTH_BYTES", 0)
+    monkeypatch.setattr("redline.replay.frames.GROWTH_BYTES", 0)
     Machine(20_000, monkeypatch)
     with pytest.raises(ReplayError, match="no memory is left: free some"):
         Player(replace(LAYOUT, codec=codec)).play(np.random.default_rng(0), 200)

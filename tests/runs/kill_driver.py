@@ -16,8 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from redline.jsonl import cut_after
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.directory import RunDirectory, cut_after
+from redline.runs.directory import RunDirectory
 
 KILLED_AT = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "write", "ftruncate")
 

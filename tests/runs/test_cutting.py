@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.jsonl import MAX_LINE_BYTES, RecordWriter, read_records
-from redline.runs.directory import cut_after
+from redline.jsonl import MAX_LINE_BYTES, RecordWriter, cut_after, read_records
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 

@@ -14,9 +14,8 @@ import pytest
 from redline.errors import UserError
 from redline.files import explain
 from redline.jsonl import read_records
-from redline.runs.directory import RunDirectory, slug
+from redline.runs.directory import RunDirectory, is_held, slug
 from redline.runs.host import host_facts, version
-from redline.runs.lock import is_held
 from redline.runs.run_json import MAX_RUN_JSON_BYTES, read_run_json
 
 HOLD_LOCK = """

@@ -14,7 +14,7 @@ from redline.algorithms.named.noisy_dqn import NOISY_DQN
 from redline.algorithms.q_learning import QLearning
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import reset_seed
+from redline.envs.vector import reset_seed
 from redline.episodes.tracing import RecordingConfig
 from redline.exploration import Greedy
 from redline.networks import Mlp, Noisy

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from redline.algorithms.named.dqn import DQN
-from redline.algorithms.samplings import Prioritized
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.jsonl import read_records
 from redline.networks import Small
 from redline.replay import ReplayConfig
+from redline.replay.sampler import Prioritized
 from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.launch import resume_run, start_run
 from redline.runtime.replay_sizing import pacing_of, replay_layout

@@ -13,12 +13,12 @@ from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save as encode_tensors
 
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
-from redline.algorithms.samplings import Prioritized, Sampling, Uniform
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.jsonl import read_records
 from redline.networks import Small
 from redline.replay import ReplayConfig, ReplayError
+from redline.replay.sampler import Prioritized, Sampling, Uniform
 from redline.runs.manifest import describe_file, encode_json, encode_manifest, read_manifest
 from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
 from redline.runtime.gauges import Display

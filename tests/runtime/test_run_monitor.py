@@ -12,7 +12,7 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.jsonl import Row, read_records
 from redline.monitor.process_files import read_stat
-from redline.replay.sizing import ReplayConfig
+from redline.replay.layout import ReplayConfig
 from redline.runtime.config import EvaluatorConfig, Job, Limits, MonitorConfig
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run

@@ -24,7 +24,7 @@ STACK, ENVS = 2, 3
 
 
 def trainer_for(
-    algorithm: OnPolicy, *, env: str = "redline/Counting-v0", anneal_at_return: float | None = None, **changes: Any
+    algorithm: OnPolicy, *, env: str = "probe/Counting-v0", anneal_at_return: float | None = None, **changes: Any
 ) -> Trainer:
     algorithm = replace(algorithm, **{"network": Mlp((16,)), **changes})
     job = Job(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UserError
+from redline.runs.directory import RunLock
 from redline.runs.locating import find_recorded
-from redline.runs.lock import RunLock
 from redline.tune.study import (
     FINAL_SEEDS,
     LOCK,

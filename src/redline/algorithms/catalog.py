@@ -12,13 +12,14 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 from typing import Any
 
-from redline.algorithms import bootstraps, named, objectives, optimizers, predictions, samplings
+from redline.algorithms import named, on_policy, optimizers, predictions
 from redline.algorithms.entry import Entry
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.errors import UserError, kind_name, unknown_name
 from redline.exploration import EpsilonGreedy, Greedy, Sampled
 from redline.networks import Dueling, Gru, Memoryless, Mlp, Nature, Noisy, Normed, Plain, Single, Small, Strided, Twin
+from redline.replay.sampler import Prioritized, Uniform
 
 Parts = Mapping[str, Mapping[str, Any]]
 
@@ -32,10 +33,10 @@ OWN_PARTS: Mapping[str, tuple[Any, ...]] = {
     "core": (Memoryless(), Gru()),
     "streams": (Single(), Dueling()),
     "predict": (predictions.Expected(), predictions.Categorical(), predictions.Quantiles()),
-    "bootstrap": (bootstraps.TargetChooses(), bootstraps.OnlineChooses()),
-    "objective": (objectives.PolicyGradient(), objectives.Clipped(), objectives.QLambda()),
+    "bootstrap": (predictions.TargetChooses(), predictions.OnlineChooses()),
+    "objective": (on_policy.PolicyGradient(), on_policy.Clipped(), on_policy.QLambda()),
     "explore": (EpsilonGreedy(), Greedy(), Sampled()),
-    "sample": (samplings.Uniform(), samplings.Prioritized()),
+    "sample": (Uniform(), Prioritized()),
     "optimizer": (optimizers.Adam(), optimizers.Rmsprop(), optimizers.Radam()),
 }
 

@@ -1,18 +1,214 @@
-"""The family of learners from rollouts: each rollout is played with the newest weights, learnt from, then dropped."""
+"""The family of learners from rollouts: each rollout is played with the newest weights, learnt from, then dropped.
 
+Its objectives say what is learnt from a rollout: a policy and a value, or action values.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import torch
 
-from redline.algorithms.objectives import Objective, PolicyGradient
 from redline.algorithms.optimizers import Optimizer, Rmsprop
-from redline.errors import UserError, check_range, kind_name
-from redline.exploration import Exploration, Sampled
-from redline.networks import Layers, Nature, Network, Plain, Torso
-from redline.returns import Traces
-from redline.types import Adjustment, AnyBatch, EnvSpec, RolloutBatch
+from redline.algorithms.predictions import Expected, best_values, take_actions
+from redline.errors import UserError, check_positive, check_range, kind_name
+from redline.exploration import EpsilonGreedy, Exploration, Sampled
+from redline.losses import clipped_surrogate, entropy, normalised
+from redline.networks import Layers, Nature, Network, Plain, Torso, build_policy_network, build_value_network
+from redline.returns import Traces, generalised_advantages, lambda_returns
+from redline.schedules import Linear
+from redline.types import Adjustment, AnyBatch, EnvSpec, FloatArray, Rollout, RolloutBatch
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """The targets computed from a rollout, and the loss."""
+
+    def explorations(self) -> tuple[type[Exploration], ...]:
+        """The ways to explore that suit the network's outputs."""
+
+    def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
+        """Return the network with its initial weights."""
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        """Turn the network's outputs into preferences [N, A]."""
+
+    def state_values(self, out: torch.Tensor) -> torch.Tensor:
+        """Turn the network's outputs into the value of each state [N]."""
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        """Return the advantages and the values to fit, each [T, N]."""
+
+    def annealed_from(self) -> int:
+        """Return the step at which a weight of the loss begins to fall; 0 if none does."""
+        return 0
+
+    def search_space(self) -> str:
+        """Return the name of its search space in `redline tune`."""
+        return "policy"
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
+        """Return a loss [B] for each row, after `steps` steps."""
+
+    def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+        """Return diagnostics of learning: here, the share of the returns' variance that the values explain."""
+        error = (self.state_values(out) - batch.target).var(correction=0)
+        return {"explained_variance": 1.0 - error / batch.target.var(correction=0)}  # left out where nothing varies
+
+
+class ActorCritic(Objective, Protocol):
+    """An objective with a policy and a value."""
+
+    entropy_weight: float
+    entropy_anneal_steps: int
+    entropy_anneal_after_steps: int
+    value_weight: float
+
+    def entropy_weight_at(self, steps: int) -> float:
+        """Return the weight of the policy's entropy after `steps` steps."""
+        if not self.entropy_anneal_steps:
+            return self.entropy_weight
+        return Linear(self.entropy_weight, 0.0, self.entropy_anneal_steps, self.entropy_anneal_after_steps).at(steps)
+
+    def annealed_from(self) -> int:
+        return self.entropy_anneal_after_steps if self.entropy_anneal_steps else 0
+
+    def check(self) -> None:
+        """Refuse invalid settings."""
+        for name, weight in (("entropy-weight", self.entropy_weight), ("value-weight", self.value_weight)):
+            if not 0.0 <= weight < math.inf:
+                raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
+        never = "1 or more, or 0 for never"
+        check_range("objective.entropy-anneal-steps", self.entropy_anneal_steps, 0, use=never)
+        check_range("objective.entropy-anneal-after-steps", self.entropy_anneal_after_steps, 0)
+
+    def explorations(self) -> tuple[type[Exploration], ...]:
+        return (Sampled,)
+
+    def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
+        return build_policy_network(torso, spec, layers=layers, generator=generator)
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        return out[:, :-1]  # [N, A] logits
+
+    def state_values(self, out: torch.Tensor) -> torch.Tensor:
+        return out[:, -1]  # [N]
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        advantage = generalised_advantages(
+            rollout.reward, rollout.value, rollout.following, rollout.discount, rollout.trace
+        )
+        return advantage, advantage + rollout.value
+
+
+@dataclass(frozen=True)
+class PolicyGradient(ActorCritic):
+    """Advantage actor-critic: log π · advantage, with an entropy bonus and a squared value error (1602.01783)."""
+
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy: more keeps it exploring longer."""
+    entropy_anneal_steps: int = 0
+    """Steps over which that weight falls to 0; 0: it stays."""
+    entropy_anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value."""
+    normalise: Literal["never", "update"] = "never"
+    """Normalise advantages over the rows of each update: the policy's step no longer grows with the rewards."""
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
+        log_policy = self.preferences(out).log_softmax(1)  # [B, A]
+        advantage = normalised(batch.advantage) if self.normalise == "update" else batch.advantage
+        gain = log_policy.gather(1, batch.action[:, None]).squeeze(1) * advantage
+        value_error = (self.state_values(out) - batch.target).square()
+        return self.value_weight * value_error - gain - self.entropy_weight_at(steps) * entropy(log_policy)
+
+
+@dataclass(frozen=True)
+class Clipped(ActorCritic):
+    """PPO: a clipped ratio instead of log π, so that a rollout can be learnt from several times (1707.06347)."""
+
+    clip: float = 0.1
+    """Clip range: how far from 1 the ratio of new to old probability is rewarded."""
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy: more keeps it exploring longer."""
+    entropy_anneal_steps: int = 0
+    """Steps over which that weight falls to 0; 0: it stays."""
+    entropy_anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value."""
+    normalise: Literal["update", "rollout"] = "update"
+    """Normalise advantages over the rows of each update or of the whole rollout, which small batches need."""
+
+    def __post_init__(self) -> None:
+        self.check()
+        check_positive("objective.clip", self.clip)
+
+    def search_space(self) -> str:
+        return "ppo"
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        advantage, target = super().targets(rollout)
+        if self.normalise == "rollout":
+            advantage = normalised(torch.from_numpy(advantage)).numpy()
+        return advantage, target
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
+        log_policy = self.preferences(out).log_softmax(1)  # [B, A]
+        ratio = (log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability).exp()
+        # over the rows of this update, as the first implementation has it, unless over the whole rollout already
+        advantage = normalised(batch.advantage) if self.normalise == "update" else batch.advantage
+        surrogate = clipped_surrogate(ratio, advantage, self.clip)
+        value_error = (self.state_values(out) - batch.target).square()
+        return surrogate + self.value_weight * value_error - self.entropy_weight_at(steps) * entropy(log_policy)
+
+    def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+        log_policy = self.preferences(out).log_softmax(1)  # [B, A]
+        log_ratio = log_policy.gather(1, batch.action[:, None]).squeeze(1) - batch.log_probability
+        ratio = log_ratio.exp()
+        return {
+            **super().diagnose(out, batch),
+            "approximate_kl_nats": (ratio - 1.0 - log_ratio).mean(),  # never negative, with less variance than −log
+            "clip_fraction": ((ratio - 1.0).abs() > self.clip).float().mean(),
+        }
+
+
+@dataclass(frozen=True)
+class QLambda(Objective):
+    """Action values fitted to λ-returns of greedy play, without replay or target network (2407.04811)."""
+
+    def search_space(self) -> str:
+        return "pqn"
+
+    def explorations(self) -> tuple[type[Exploration], ...]:
+        return (EpsilonGreedy,)
+
+    def build_network(self, torso: Torso, layers: Layers, spec: EnvSpec, generator: torch.Generator) -> Network:
+        outputs = Expected().num_outputs()
+        return build_value_network(torso, spec, outputs=outputs, generator=generator, layers=layers)
+
+    def preferences(self, out: torch.Tensor) -> torch.Tensor:
+        return Expected().values(out)  # [N, A]
+
+    def state_values(self, out: torch.Tensor) -> torch.Tensor:
+        return self.preferences(out).amax(1)  # [N]
+
+    def targets(self, rollout: Rollout) -> tuple[FloatArray, FloatArray]:
+        target = lambda_returns(rollout.reward, rollout.following, rollout.discount, rollout.trace)
+        return target - rollout.value, target
+
+    def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
+        value = take_actions(out, batch.action).squeeze(1)
+        return 0.5 * (value - batch.target).square()
+
+    def diagnose(self, out: torch.Tensor, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+        error = (take_actions(out, batch.action).squeeze(1) - batch.target).abs()
+        return {"td_error": error.mean(), **best_values(self.preferences(out))}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""What is predicted for each action: an expected return, or a distribution of returns."""
+"""What is predicted for each action, an expected return or a distribution; and how the next state is valued."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -8,6 +9,8 @@ import torch
 
 from redline.errors import UserError, check_positive, check_range
 from redline.losses import huber, project_atoms, quantile_huber, td_target
+
+Predict = Callable[[], torch.Tensor]  # what a network predicts for the next states, [B, A, outputs]
 
 
 @runtime_checkable
@@ -107,6 +110,31 @@ class Quantiles(Prediction):
         target = td_target(reward[:, None], discount[:, None], following)  # [B, quantiles]
         loss = quantile_huber(predicted, target, self.kappa)
         return loss, loss.detach()
+
+
+@runtime_checkable
+class Bootstrap(Protocol):
+    """Which action the value of the next state is read at."""
+
+    def following(self, *, online: Predict, target: Predict, predict: Prediction) -> torch.Tensor:
+        """Return the prediction [B, outputs] for the next state; a network that is not called costs nothing."""
+
+
+@dataclass(frozen=True)
+class TargetChooses(Bootstrap):
+    """The target network both chooses the next action and values it."""
+
+    def following(self, *, online: Predict, target: Predict, predict: Prediction) -> torch.Tensor:
+        out = target()  # [B, A, outputs]
+        return take_actions(out, predict.values(out).argmax(dim=1))
+
+
+@dataclass(frozen=True)
+class OnlineChooses(Bootstrap):
+    """The online network chooses the next action, the target network values it (arXiv:1509.06461)."""
+
+    def following(self, *, online: Predict, target: Predict, predict: Prediction) -> torch.Tensor:
+        return take_actions(target(), predict.values(online()).argmax(dim=1))
 
 
 def take_actions(out: torch.Tensor, action: torch.Tensor) -> torch.Tensor:

@@ -6,10 +6,8 @@ from typing import ClassVar, Self
 
 import torch
 
-from redline.algorithms.bootstraps import Bootstrap, TargetChooses
 from redline.algorithms.optimizers import Adam, Optimizer
-from redline.algorithms.predictions import Expected, Prediction, best_values, take_actions
-from redline.algorithms.samplings import Sampling, Uniform
+from redline.algorithms.predictions import Bootstrap, Expected, Prediction, TargetChooses, best_values, take_actions
 from redline.errors import UserError, check_range
 from redline.exploration import EpsilonGreedy, Exploration, Greedy, Sampled
 from redline.networks import (
@@ -25,6 +23,7 @@ from redline.networks import (
     build_value_network,
 )
 from redline.replay import ReplayConfig
+from redline.replay.sampler import Sampling, Uniform
 from redline.returns import NStep
 from redline.types import Adjustment, AnyBatch, Batch, EnvSpec, SequenceBatch
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 
 from redline.algorithms.q_learning import QLearning
-from redline.algorithms.samplings import Prioritized
 from redline.bench.costs import ENV_AND_LEARNER, LEARNER_PARTS
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.networks import Nature
+from redline.replay.sampler import Prioritized
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flag_of, from_settings
 from redline.runtime.resolve import check_topology, place_roles, resolve_roles

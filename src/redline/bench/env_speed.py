@@ -20,8 +20,7 @@ from redline.envs.atari import SEED_INTERVAL_STEPS, make_emulator
 from redline.envs.atari_games import AtariGame
 from redline.envs.catalog import make_vector_env, resolve
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import reset_seed
-from redline.envs.vector import VectorEnv
+from redline.envs.vector import VectorEnv, reset_seed
 from redline.errors import UserError, check_range
 from redline.runs.host import usable_cores
 from redline.types import IntArray

@@ -29,7 +29,7 @@ from redline.replay import (
 )
 from redline.replay.batches import needed_frames
 from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
-from redline.replay.prioritized import PrioritizedSampler
+from redline.replay.sampler import PrioritizedSampler
 from redline.runs.manifest import NEWEST, REPLAY, Checkpoint, find_checkpoint
 from redline.runs.segments import find_locations, read_chunk
 from redline.runtime.replay_sizing import pacing_of, replay_layout

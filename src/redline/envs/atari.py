@@ -16,8 +16,7 @@ from ale_py.vector_env import AtariVectorEnv as Emulator
 from gymnasium.vector import AutoresetMode
 
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import Ledger, checksums
-from redline.envs.vector import EnvError, State, checked_actions
+from redline.envs.vector import EnvError, Ledger, State, checked_actions, checksums
 from redline.types import Array, BoolArray, EnvSpec, FloatArray, IntArray, Progress, VectorStep
 from redline.worker import Worker
 

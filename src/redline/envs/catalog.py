@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 
-from redline.envs import probe
+from redline.envs import small
 from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.atari_games import AtariGame, atari_ids, find_game, pascal
 from redline.envs.classic import Draw, GymEnv, GymnasiumEnv, MakeEnv, MakeVector, Presets, gymnasium_env
@@ -25,7 +25,7 @@ from redline.envs.vector import VectorEnv
 from redline.errors import UserError, nearest, unknown_name
 from redline.types import EnvSpec
 
-probe.register()
+small.register()
 
 EnvKind = AtariGame | GymnasiumEnv  # the env of an id: how to make it, its presets, its rules
 ENTRY_POINTS = "redline.envs"  # group: each names a Suite, and its name stands before the slash of an id

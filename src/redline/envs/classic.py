@@ -16,8 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import Ledger, checksums
-from redline.envs.vector import EnvError, State, VectorEnv, checked_actions
+from redline.envs.vector import EnvError, Ledger, State, VectorEnv, checked_actions, checksums
 from redline.errors import UserError
 from redline.types import Adjustment, Array, BoolArray, EnvSpec, FloatArray, IntArray, Progress, VectorStep
 

@@ -15,7 +15,7 @@ class EnvConfig:
     """The env to learn in, and how it is observed."""
 
     id: Annotated[str, tyro.conf.arg(aliases=("--env",))] = "pong"
-    """Atari game (pong, PongNoFrameskip-v4, ALE/Pong-v5), Gymnasium id (CartPole-v1) or probe (redline/Catch-v0)."""
+    """Atari game (pong, PongNoFrameskip-v4, ALE/Pong-v5), Gymnasium id (CartPole-v1) or redline/Catch-v0."""
 
     size: int = 84
     """Height and width in pixels to which Atari frames are scaled; other envs keep their size."""

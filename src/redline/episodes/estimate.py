@@ -12,8 +12,7 @@ import numpy as np
 from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.catalog import make_vector_env
 from redline.envs.config import EnvConfig
-from redline.envs.ledger import EpisodesUnderWay
-from redline.envs.vector import VectorEnv
+from redline.envs.vector import EpisodesUnderWay, VectorEnv
 from redline.episodes.episode import EPISODE, Trace, encode_episode, encode_trace, num_checks
 from redline.episodes.tracing import RecordingConfig, Tracer
 from redline.runs.blocks import encode_block

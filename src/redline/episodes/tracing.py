@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.envs.ledger import EpisodesUnderWay
-from redline.envs.vector import VectorEnv
+from redline.envs.vector import EpisodesUnderWay, VectorEnv
 from redline.episodes.episode import CHECK_EVERY_STEPS, Trace, frame_checksum, stretch_checksum
 from redline.errors import UserError
 from redline.types import Array, FloatArray, IntArray, VectorStep

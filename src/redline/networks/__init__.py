@@ -1,8 +1,19 @@
 """Networks: torsos that read observations, cores that remember, heads that predict, and their layers."""
 
-from redline.networks.cores import Core, Gru, Memoryless, Sequence
-from redline.networks.heads import Dueling, Network, Single, Streams, build_policy_network, build_value_network
 from redline.networks.layers import Layers, Noisy, Normed, Plain
+from redline.networks.network import (
+    Core,
+    Dueling,
+    Gru,
+    Memoryless,
+    Network,
+    Sequence,
+    Single,
+    Streams,
+    build_policy_network,
+    build_value_network,
+    mask_state,
+)
 from redline.networks.torsos import Mlp, Nature, Small, Strided, Torso, Twin
 
 __all__ = [
@@ -26,4 +37,5 @@ __all__ = [
     "Twin",
     "build_policy_network",
     "build_value_network",
+    "mask_state",
 ]

@@ -14,7 +14,7 @@ from redline.errors import UserError, unknown_name
 from redline.jsonl import plain_text
 from redline.plan.scaling import EXTRAPOLATED, MOST_CORES, CoresSpeed, Scaling
 from redline.replay import ReplayLayout, largest_capacity
-from redline.replay.sizing import RESERVE_BYTES, at_capacity
+from redline.replay.layout import RESERVE_BYTES, at_capacity
 
 SYSTEM_BYTES = 500_000_000  # of a machine's memory, for its operating system
 PRICED_STEPS = 1_000_000  # whose hours and money are compared

@@ -20,8 +20,8 @@ from redline.plan.disk import DiskPlan
 from redline.plan.time import Bill, Projection, Span, Speed, project
 from redline.plan.window import RoleUse
 from redline.replay import ReplayLayout, largest_capacity
+from redline.replay.layout import RESERVE_BYTES, at_capacity
 from redline.replay.rollout import ROW_DTYPES
-from redline.replay.sizing import RESERVE_BYTES, at_capacity
 from redline.runtime.config import Job, flag_of
 from redline.types import Adjustment, EnvSpec
 

@@ -28,7 +28,7 @@ from redline.plan.knobs import (
 from redline.plan.speed import Choice, Race, combination
 from redline.plan.window import CandidateLostError
 from redline.replay import available_bytes
-from redline.replay.sizing import RESERVE_BYTES
+from redline.replay.layout import RESERVE_BYTES
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flag_of
 from redline.runtime.resolve import ResolvedJob, resolve_job

@@ -2,11 +2,10 @@
 
 from redline.replay.backing import ReplayError, available_bytes
 from redline.replay.batches import BatchBuffers, BatchLoader, SequenceBuffers, gather, with_burn_in
-from redline.replay.layout import ReplayLayout
+from redline.replay.layout import ReplayConfig, ReplayLayout, check_fits, largest_capacity, with_budget
 from redline.replay.memory import ReplayMemory
-from redline.replay.prioritized import PrioritizedSampler
 from redline.replay.rollout import RolloutBuffer
-from redline.replay.sampler import Sampler, UniformSampler
+from redline.replay.sampler import PrioritizedSampler, Sampler, UniformSampler
 from redline.replay.shared_lanes import (
     BY_EPISODE,
     IN_CHUNKS,
@@ -16,7 +15,6 @@ from redline.replay.shared_lanes import (
     PushRule,
     SharedLanes,
 )
-from redline.replay.sizing import ReplayConfig, check_fits, largest_capacity, with_budget
 from redline.replay.snapshot import ReplaySnapshot, restore_memory, take_snapshot, without_damage
 
 __all__ = [

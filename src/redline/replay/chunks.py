@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.replay.backing import ReplayError
-from redline.replay.flat_frames import FlatFrames
+from redline.replay.frames import FlatFrames, PackedFrames
 from redline.replay.lane_table import LaneTable
 from redline.replay.layout import ReplayLayout
-from redline.replay.packed_frames import PackedFrames
 from redline.types import Array, IntArray
 
 STARTS = 1  # a transition starts at this frame

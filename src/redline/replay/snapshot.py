@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 
 from redline.errors import UserError
-from redline.replay.chunk_block import MAX_CHUNKS, StoredChunk, decode_block, encode_block
 from redline.replay.chunks import STARTS, Location, StoredBlock, StoredBlocks
 from redline.replay.memory import ReplayMemory
-from redline.replay.snapshot_manifest import SCHEMA, SnapshotManifest, decode_manifest
+from redline.replay.stored_form import (
+    MAX_CHUNKS,
+    SCHEMA,
+    SnapshotManifest,
+    StoredChunk,
+    decode_block,
+    decode_manifest,
+    encode_block,
+)
 from redline.types import Array, IntArray
 
 HEADS = ("num_frames", "num_transitions", "ended_before", "step", "is_open")

@@ -11,12 +11,14 @@ a function of its leaves, whatever the order in which they were set.
 from __future__ import annotations
 
 import sys
+from heapq import heapify, heappop, heappush
 from math import nextafter
 
 import numpy as np
 import numpy.typing as npt
 
-from redline.types import IntArray
+from redline.replay.layout import ReplayLayout
+from redline.types import Handles, IntArray
 
 DoubleArray = npt.NDArray[np.float64]
 
@@ -123,3 +125,82 @@ def _all_within(values: DoubleArray, limit: DoubleArray) -> bool:
     """Tell whether all values lie between 0 (not −0) and the limit [1]; NaN does not."""
     # doubles from 0 up are ordered as their bits are, and those of all others are larger if they have no sign
     return not values.size or bool(values.view(np.uint64).max() <= limit.view(np.uint64)[0])
+
+
+class LeafBlocks:
+    """Which leaf belongs to which transition: a block of C leaves for each chunk in the tree.
+
+    Memory addresses would not do: a restored memory puts its chunks elsewhere, and the order of the leaves decides what
+    is drawn. Blocks depend only on what entered and left: the lowest free one is taken.
+    """
+
+    def __init__(self, layout: ReplayLayout) -> None:
+        self._block_size = layout.frames_per_chunk
+        self._num_blocks = layout.num_slots
+        self.num_leaves = self._num_blocks * self._block_size
+        self._of_slot: IntArray = np.full(layout.num_slots + 1, -1, np.int64)
+        self._lane: IntArray = np.zeros(self._num_blocks, np.int64)
+        self._first: IntArray = np.zeros(self._num_blocks, np.int64)  # number of the transition at the first leaf
+        self._count: IntArray = np.zeros(self._num_blocks, np.int64)  # transitions in the tree
+        self._released: list[int] = []  # a heap
+        self._next = 0  # blocks from here on were never taken
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(column.nbytes for column in (self._of_slot, self._lane, self._first, self._count))
+
+    def leaves(self, slots: IntArray, numbers: IntArray) -> IntArray:
+        """Return the leaves of transitions that have entered."""
+        block = self._of_slot[slots]
+        return block * self._block_size + numbers - self._first[block]
+
+    def handles(self, leaves: IntArray) -> Handles:
+        """Return the transitions at leaves."""
+        block, rank = np.divmod(leaves, self._block_size)
+        return Handles(lane=self._lane[block], number=self._first[block] + rank)
+
+    def enter(self, slots: IntArray, lanes: IntArray, numbers: IntArray) -> None:
+        """Make room for transitions, given in the order of lanes and numbers."""
+        starts = _chunk_starts(slots)
+        for i in starts[self._of_slot[slots[starts]] < 0].tolist():
+            block = heappop(self._released) if self._released else self._next
+            self._next = max(self._next, block + 1)
+            self._of_slot[slots[i]] = block
+            self._lane[block] = lanes[i]
+            self._first[block] = numbers[i]
+        np.add.at(self._count, self._of_slot[slots], 1)
+
+    def leave(self, slots: IntArray) -> None:
+        """Remove transitions of these slots, one for each time a slot is named."""
+        blocks = self._of_slot[slots]
+        np.subtract.at(self._count, blocks, 1)
+        is_empty = self._count[blocks] == 0
+        self._of_slot[slots[is_empty]] = -1
+        for block in set(blocks[is_empty].tolist()):
+            heappush(self._released, block)
+
+    def places(self, slots: IntArray) -> tuple[IntArray, IntArray]:
+        """Return, for each chunk, its block and the number at the block's first leaf."""
+        block = self._of_slot[slots[_chunk_starts(slots)]]
+        return block, self._first[block]
+
+    def fits(self, block: IntArray, slots: IntArray) -> bool:
+        """Tell whether chunks can be put where they were when these blocks were saved."""
+        return len(block) == len(_chunk_starts(slots)) and int(block.max(initial=-1)) < self._num_blocks
+
+    def restore(self, slots: IntArray, lanes: IntArray, block: IntArray, block_first: IntArray) -> None:
+        """Put chunks where they were; nothing has entered yet."""
+        starts = _chunk_starts(slots)
+        self._of_slot[slots[starts]] = block
+        self._lane[block] = lanes[starts]
+        self._first[block] = block_first
+        np.add.at(self._count, self._of_slot[slots], 1)
+        self._next = int(block.max(initial=-1)) + 1
+        self._released = np.flatnonzero(self._count[: self._next] == 0).tolist()
+        heapify(self._released)
+
+
+def _chunk_starts(slots: IntArray) -> IntArray:
+    """Return the positions at which another chunk begins."""
+    return np.flatnonzero(np.diff(slots, prepend=-1))

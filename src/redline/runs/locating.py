@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from redline.errors import UserError
 from redline.jsonl import RecordTail, Row, measured, tamed
-from redline.runs.lock import LOCK_NAME, is_held
+from redline.runs.directory import LOCK_NAME, is_held
 from redline.runs.manifest import RUN_JSON
 from redline.runs.run_json import read_run_json
 

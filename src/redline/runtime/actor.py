@@ -11,14 +11,11 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams, Algorithm, act
-from redline.envs import stacking
-from redline.envs.ledger import EpisodesUnderWay
-from redline.envs.vector import VectorEnv
+from redline.envs.vector import EpisodesUnderWay, VectorEnv, begin_stack, push_frames, restart_stack
 from redline.episodes.episode import encode_trace
 from redline.episodes.tracing import Choice, RecordingConfig, Tracer
 from redline.exploration import Exploration
-from redline.networks import Network
-from redline.networks.cores import mask_state
+from redline.networks import Network, mask_state
 from redline.runtime.randomness import Purpose, stream
 from redline.types import Array, BoolArray, IntArray, Progress, VectorStep
 
@@ -55,7 +52,7 @@ class Actor:
 
     def begin(self, first_frames: Array) -> None:
         """Start an episode in every lane."""
-        self.obs = stacking.begin(first_frames, self.env.spec.stack)
+        self.obs = begin_stack(first_frames, self.env.spec.stack)
         self._start(np.ones(self.env.num_envs, dtype=np.bool_))
         if self._tracer is not None:
             self._tracer.begin()
@@ -71,7 +68,7 @@ class Actor:
         """Take in a step; return the episodes that ended with it."""
         under_way, ended = self._under_way, step.ended
         under_way.count(step)
-        self.obs = stacking.push(self.obs, step.frames)
+        self.obs = push_frames(self.obs, step.frames)
         traces = {} if self._tracer is None else self._tracer.stepped(step)
         if not ended.any():
             return []
@@ -87,7 +84,7 @@ class Actor:
             )
             for lane in np.flatnonzero(ended).tolist()
         ]
-        self.obs = stacking.restart(self.obs, ended, step.first_frames)
+        self.obs = restart_stack(self.obs, ended, step.first_frames)
         self._start(ended)
         return episodes
 

@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file as load_tensors
 
 from redline.algorithms.family import ActorParams, Algorithm, act
-from redline.envs import stacking
 from redline.envs.catalog import env_spec, resolve
 from redline.envs.classic import GymnasiumEnv, frame_converter
+from redline.envs.vector import push_frames
 from redline.episodes.episode import EPISODE, Address, encode_episode
 from redline.episodes.library import POLICY, Entry, open_library, played_path
 from redline.episodes.setting import SETTING
@@ -25,8 +25,7 @@ from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.files import explained
-from redline.networks import Network
-from redline.networks.cores import mask_state
+from redline.networks import Network, mask_state
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
@@ -274,7 +273,7 @@ class Agent:
             self._stack = np.zeros((len(batch), *whole), given.dtype)
             self._state = torch.zeros(len(batch), self.network.state_width, device=self.device)
         if batch.shape[1:] == shape:
-            self._stack = stacking.push(self._stack, batch)
+            self._stack = push_frames(self._stack, batch)
         elif batch.shape[1:] == whole:
             self._stack = batch.copy()
         else:

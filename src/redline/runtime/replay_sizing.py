@@ -17,8 +17,8 @@ from redline.envs.config import EnvConfig
 from redline.envs.vector import VectorEnv
 from redline.replay import ReplayLayout, ReplayMemory, with_budget
 from redline.replay.frame_codec import find_codec
-from redline.replay.sizing import SURPLUS
-from redline.replay.snapshot_manifest import SnapshotManifest, decode_manifest
+from redline.replay.layout import SURPLUS
+from redline.replay.stored_form import SnapshotManifest, decode_manifest
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job
 from redline.runtime.counters import Pacing

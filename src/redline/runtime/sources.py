@@ -15,8 +15,7 @@ import torch
 from redline.algorithms.family import ActorExtras
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
-from redline.algorithms.samplings import Uniform
-from redline.envs import stacking
+from redline.envs.vector import push_frames
 from redline.errors import UserError
 from redline.learner import Learner
 from redline.replay import (
@@ -31,6 +30,7 @@ from redline.replay import (
     with_burn_in,
     without_damage,
 )
+from redline.replay.sampler import Uniform
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.counters import Counters, Pacing
@@ -310,7 +310,7 @@ class RolloutSource:
         value = self._algorithm.objective.state_values(torch.from_numpy(extras.out)).numpy()  # [N]
         final_value = np.zeros_like(value)
         if step.truncated.any():
-            final_obs = stacking.push(obs, step.frames)[step.truncated]
+            final_obs = push_frames(obs, step.frames)[step.truncated]
             final_value[step.truncated] = self._state_values(final_obs)
         self.buffer.append(
             obs=obs,

@@ -14,7 +14,7 @@ from redline import __version__
 from redline.errors import UserError
 from redline.files import explained, read_json_object, replace_file
 from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, plain_text, read_records
-from redline.runs.lock import RunLock
+from redline.runs.directory import RunLock
 from redline.tune.goals import Goal, parse_goal
 
 STUDY_JSON, SPENT_JSON, LOCK = "study.json", "spent.json", "study.lock"

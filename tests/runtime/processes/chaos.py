@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in_shm, said_object, wait_for
 
+from probes import stamped_row_error
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE
 from redline.cli.saved_replay import read_replay
 from redline.replay import BatchBuffers, ReplayMemory, gather
 from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.types import Draw, Handles
-from stamped_rows import stamped_row_error
 
 # checkpoints and evaluations all the time, so that whoever is struck is in the middle of something
-STAMPED = ("--env", "redline/Stamped-v0", "--network", "small", "--samples-per-step", 2, "--warmup-steps", 500)
+STAMPED = ("--env", "probe/Stamped-v0", "--network", "small", "--samples-per-step", 2, "--warmup-steps", 500)
 OFTEN = ("--checkpoint-minutes", 0.02, "--evaluator.every-minutes", 0.01, "--evaluator.episodes", 2)
 ROLES = ("--topology", "async", "--actors", 3, "--num-envs", 6, "--learner.threads", 1)
 CAPACITY = 20_000

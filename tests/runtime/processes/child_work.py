@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-from redline.runs.lock import SharedLock
+from redline.runs.directory import SharedLock
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.processes.process_pool import Outbox
 from redline.runtime.processes.shared_parts import SharedWeights

@@ -21,6 +21,8 @@ from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, newest_valid,
 MARK = "REDLINE_TEST_MARK"
 PATIENCE_S = 60.0  # for anything that should take seconds
 NAME_BYTES = 15  # that the kernel keeps of a process's name
+# in PYTHONPATH they make the envs of the tests known to every process
+ENVS_OF_TESTS = (str(Path(__file__).parent / "failing_site"), str(Path(__file__).parents[2]))
 GONE_WITHIN_S = 5.0  # after a supervisor was killed
 
 Memory = tuple[str, str]  # device and inode
@@ -52,7 +54,8 @@ class WatchedRun(AbstractContextManager["WatchedRun"]):
         self.folder = folder
         self._mark = uuid.uuid4().hex
         self._said = folder / f"said-{self._mark}"
-        environment = {**os.environ, **(variables or {}), MARK: self._mark}
+        paths = os.pathsep.join([*ENVS_OF_TESTS, *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": paths, **(variables or {}), MARK: self._mark}
         command = [sys.executable, "-m", "redline.cli.main", *(str(arg) for arg in args)]
         with self._path("out").open("wb") as out, self._path("err").open("wb") as err:
             self.program = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
@@ -137,12 +140,10 @@ class WatchedRun(AbstractContextManager["WatchedRun"]):
 
 
 def failing_variables(folder: Path, how: str) -> dict[str, str]:
-    """Return what makes the env test/Failing-v0 known to a run, and lets it fail in that way."""
+    """Return what lets the env test/Failing-v0 fail in that way."""
     lives = folder / "lives"
     lives.mkdir()
-    here = str(Path(__file__).parent / "failing_site")
-    paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"PYTHONPATH": paths, "LIVES": str(lives), "FAILS": how}
+    return {"LIVES": str(lives), "FAILS": how}
 
 
 class Records:

@@ -6,8 +6,7 @@ OpenAI's A2C; weights start orthogonal; RMSProp with ε outside the root, as PyT
 """
 
 from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
-from redline.algorithms.objectives import PolicyGradient
-from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.on_policy import OnPolicy, PolicyGradient
 from redline.algorithms.optimizers import Rmsprop
 from redline.networks import Twin
 from redline.returns import Traces

@@ -5,9 +5,9 @@ arXiv:1509.06461. Departures: DQN's own settings here, not the paper's tuned one
 
 from dataclasses import replace
 
-from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
+from redline.algorithms.predictions import OnlineChooses
 
 DOUBLE_DQN = replace(DQN, bootstrap=OnlineChooses())
 DOUBLE_DQN_CLASSIC = replace(DQN_CLASSIC, bootstrap=OnlineChooses())

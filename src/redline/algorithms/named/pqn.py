@@ -5,8 +5,7 @@ per epoch instead of 32 of 128, so a batch is as large as there.
 """
 
 from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
-from redline.algorithms.objectives import QLambda
-from redline.algorithms.on_policy import OnPolicy
+from redline.algorithms.on_policy import OnPolicy, QLambda
 from redline.algorithms.optimizers import Radam
 from redline.exploration import EpsilonGreedy
 from redline.networks import Mlp, Normed

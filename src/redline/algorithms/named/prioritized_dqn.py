@@ -9,7 +9,7 @@ from dataclasses import replace
 from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
-from redline.algorithms.samplings import Prioritized
+from redline.replay.sampler import Prioritized
 from redline.schedules import Linear
 
 PRIORITIZED_DQN = replace(DQN, sample=Prioritized(), optimizer=Adam(lr=6.25e-5))

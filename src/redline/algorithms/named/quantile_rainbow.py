@@ -9,7 +9,7 @@ from dataclasses import replace
 from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.rainbow import RAINBOW, RAINBOW_CLASSIC
 from redline.algorithms.predictions import Quantiles
-from redline.algorithms.samplings import Prioritized
+from redline.replay.sampler import Prioritized
 from redline.schedules import Linear
 
 QUANTILE_RAINBOW = replace(RAINBOW, predict=Quantiles(quantiles=51), sample=Prioritized(alpha=0.3))

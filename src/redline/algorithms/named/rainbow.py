@@ -7,14 +7,13 @@ steps; the online network chooses the next action with the same noise with which
 
 from dataclasses import replace
 
-from redline.algorithms.bootstraps import OnlineChooses
 from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
-from redline.algorithms.predictions import Categorical
-from redline.algorithms.samplings import Prioritized
+from redline.algorithms.predictions import Categorical, OnlineChooses
 from redline.exploration import Greedy
 from redline.networks import Dueling, Noisy
+from redline.replay.sampler import Prioritized
 from redline.schedules import Linear
 
 RAINBOW = replace(

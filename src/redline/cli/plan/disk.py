@@ -19,7 +19,7 @@ from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.plan.disk import DiskPlan
 from redline.replay import ReplayLayout
-from redline.replay.sizing import ReplayConfig
+from redline.replay.layout import ReplayConfig
 from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes, saved_replay_bytes
 from redline.runtime.resolve import ResolvedJob, resolve_job

@@ -14,7 +14,7 @@ from redline.errors import check_range, check_seed
 from redline.files import free_bytes
 from redline.plan.memory import CODECS, MemoryPlan, Room, Row, plan_memory
 from redline.replay import available_bytes
-from redline.replay.sizing import RESERVE_BYTES, SURPLUS
+from redline.replay.layout import RESERVE_BYTES, SURPLUS
 from redline.runtime.replay_sizing import measure_codecs
 from redline.units import size
 

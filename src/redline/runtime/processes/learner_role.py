@@ -10,7 +10,7 @@ from redline.errors import CheckpointError
 from redline.learner import Learner
 from redline.replay.shared_lanes import SharedLanes
 from redline.runs.checkpoints import CheckpointStore
-from redline.runs.lock import SharedLock
+from redline.runs.directory import SharedLock
 from redline.runtime.actor import Episode
 from redline.runtime.building import build_source, prepare_process
 from redline.runtime.counters import TAKES_PER_UPDATE

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.envs.probe import Endless
+from probes import Endless
 from redline.types import Array
 
 SLOW_S = 12.0  # longer than a process may be silent

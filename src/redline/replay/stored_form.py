@@ -1,26 +1,30 @@
-"""Sealed chunks as bytes: a header that says what must follow, a table compressed with zstd, then the chunks' blobs.
+"""The form in which a replay memory is saved: blocks of sealed chunks as bytes, and the manifest, typed.
 
-Little-endian, no pickle. A checksum covers all that follows it, and sizes are compared with those expected before
-anything is allocated. Blobs are stored as they are in memory, so that saving a compressed memory costs no more than
-copying it.
+A block is a header that says what must follow, a table compressed with zstd, then the chunks' blobs as they are in
+memory, so that saving a compressed memory costs no more than copying it. Little-endian, no pickle. A checksum covers
+all that follows it. What a file says is compared with what is possible before anything is allocated or made of it.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import zstandard
+from msgspec import Meta
 
+from redline.errors import DamagedError, UserError
 from redline.replay.chunks import STARTS
 from redline.replay.frame_codec import CODECS
 from redline.types import Array
 
 MAGIC = b"RLCB"
-SCHEMA = 2
+SCHEMA = 2  # of blocks and of the manifest
 PREFIX = struct.Struct("<4sHI")  # magic, schema, CRC-32 of the rest
 HEADER = struct.Struct("<8sII")  # codec, chunks, bytes of the table
 MAX_CHUNKS = 4_096
@@ -33,6 +37,10 @@ CHUNK_DTYPES = {
     "length": "<i4",
 }
 ROW_DTYPES = {"action": "<i4", "reward": "<f4", "step": "<i4", "flags": "u1"}
+
+Count = Annotated[int, Meta(ge=0, le=2**40)]
+Size = Annotated[int, Meta(ge=1, le=2**40)]
+FrameCount = Annotated[int, Meta(ge=1, le=2**20)]
 
 
 @dataclass(frozen=True)
@@ -130,3 +138,65 @@ def _columns(data: bytes, dtypes: dict[str, str], count: int) -> dict[str, Array
         columns[name] = np.frombuffer(data, dtype, count, start)
         start += columns[name].nbytes
     return columns
+
+
+class Heads(msgspec.Struct, frozen=True):
+    """How far each lane was written."""
+
+    num_frames: list[Count]
+    num_transitions: list[Count]
+    ended_before: list[Count]
+    step: list[Count]
+    is_open: list[Annotated[int, Meta(ge=0, le=1)]]
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Sealed chunks that were stored together."""
+
+    chunks: Count
+    transitions: Count
+    location: Any  # the store's own: it checks what it is given
+
+
+class Unsealed(msgspec.Struct, frozen=True):
+    """Chunks that were being written; their rows are in the arrays."""
+
+    lane: list[Count]
+    chunk: list[Count]
+    first_number: list[Count]
+    num_frames: list[Count]
+
+
+class SnapshotManifest(msgspec.Struct, frozen=True):
+    """What `take_snapshot` writes beside blocks and arrays."""
+
+    schema: int
+    capacity: Size
+    budget_bytes: Size | None
+    frame_budget_bytes: Count | None
+    horizon_steps: Count
+    codec: str
+    frame_shape: list[Count]
+    frame_dtype: str
+    frames_per_chunk: FrameCount
+    first_lane: Count
+    lanes: list[Count]
+    heads: Heads
+    full_at: Count | None
+    blocks: list[Block]
+    chunks_gone: Count
+    unsealed: Unsealed
+
+
+def decode_manifest(manifest: Mapping[str, Any]) -> SnapshotManifest:
+    """Return the manifest in types; DamagedError names the field that does not fit."""
+    if isinstance(schema := manifest.get("schema"), int) and schema != SCHEMA:
+        raise UserError(f"the saved replay has schema {schema}: this version reads {SCHEMA}")
+    try:
+        found = msgspec.convert(manifest, SnapshotManifest)
+        for group in (found.heads, found.unsealed):
+            if len({len(getattr(group, name)) for name in group.__struct_fields__}) > 1:
+                raise msgspec.ValidationError(f"{type(group).__name__.lower()} of several lengths")
+    except msgspec.ValidationError as error:
+        raise DamagedError(f"a checkpoint's replay is damaged: {error}: remove that checkpoint") from error
+    return found

@@ -1,16 +1,13 @@
-"""Tiny envs that a test can reason about; the first line of each says which fault it reveals."""
+"""Envs so small that the right answer is known; the first line of each says which fault it reveals."""
 
-import time
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.spaces import Box, Discrete
 
 from redline.types import Array
 
-SLEEP_S = 0.005
 STAMPED_SHAPE = (36, 36)  # the smallest that the usual network reads
 STAMP_BYTES = 8
 
@@ -131,44 +128,6 @@ class Cue(gymnasium.Env[Array, np.int64]):
         return np.array([cue, self._t / self._delay], np.float32)
 
 
-class Catch(gymnasium.Env[Array, np.int64]):
-    """A ball falls over a 12 × 12 grid drawn as 84 × 84 pixels; under it a paddle of three: +1 if caught, −1 if not.
-
-    Actions: stay, left, right. The ball drifts by at most one column per row, so the paddle can always reach it.
-    """
-
-    observation_space = Box(0, 255, (84, 84), np.uint8)
-    action_space = Discrete(3)
-    GRID: ClassVar[int] = 12
-    CELL: ClassVar[int] = 7
-    MOVES: ClassVar[tuple[int, ...]] = (0, -1, 1)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._row = 0
-        self._column = int(self.np_random.integers(self.GRID))
-        self._drift = int(self.np_random.integers(-1, 2))
-        self._paddle = self.GRID // 2
-        return self._drawn(), {}
-
-    def step(self, action: np.int64) -> _Step:
-        self._paddle = int(np.clip(self._paddle + self.MOVES[action], 1, self.GRID - 2))
-        self._row += 1
-        if not 0 <= self._column + self._drift < self.GRID:
-            self._drift = -self._drift
-        self._column += self._drift
-        done = self._row == self.GRID - 1
-        caught = abs(self._column - self._paddle) <= 1
-        reward = (1.0 if caught else -1.0) if done else 0.0
-        return self._drawn(), reward, done, False, {}
-
-    def _drawn(self) -> Array:
-        grid = np.zeros((self.GRID, self.GRID), np.uint8)
-        grid[-1, self._paddle - 1 : self._paddle + 2] = 128
-        grid[self._row, self._column] = 255
-        return grid.repeat(self.CELL, axis=0).repeat(self.CELL, axis=1)
-
-
 class Counting(gymnasium.Env[Array, np.int64]):
     """Stamps (seed, episode, t, last action) into its observation: a stored step tells where it comes from.
 
@@ -241,22 +200,36 @@ def stamped_outcome(seed: int, step: int, action: int) -> tuple[float, bool, boo
     return ((seed + 7 * step + 3 * action) % 17 - 8) / 8, is_last and not is_cut, is_last and is_cut
 
 
-class SleepyCartPole(CartPoleEnv):
-    """CartPole whose every step takes 5 ms without computing: stands for a slow simulator."""
+def read_stamp(frame: Array) -> tuple[int, int] | None:
+    """Return seed and step of a picture, or None if any pixel is not as it should be."""
+    seed, step = np.ascontiguousarray(frame).reshape(-1)[:STAMP_BYTES].view("<u4").tolist()
+    return (seed, step) if np.array_equal(frame, stamped_frame(seed, step)) else None
 
-    def step(self, action: Any) -> Any:
-        time.sleep(SLEEP_S)
-        return super().step(action)  # type: ignore[no-untyped-call]
+
+def stamped_row_error(
+    frames: Array, *, action: int, reward: float, terminated: bool, truncated: bool | None = None
+) -> str | None:
+    """Say what is wrong with a row of K + 1 frames: the state, of zeros before an episode, and the frame that follows.
+
+    Where it can't be told whether an episode was cut, `truncated` is None.
+    """
+    stamp = read_stamp(frames[-2])
+    if stamp is None:
+        return "the newest frame of the state is torn"
+    seed, step = stamp
+    for age in range(-1, len(frames) - 1):
+        expected = stamped_frame(seed, step - age) if age <= step else np.zeros(STAMPED_SHAPE, np.uint8)
+        if not np.array_equal(frames[-2 - age], expected):
+            return f"frame {-age} from step {step} of episode {seed} is {read_stamp(frames[-2 - age]) or 'torn'}"
+    outcome = stamped_outcome(seed, step, action)
+    told = (reward, terminated, outcome[2] if truncated is None else truncated)
+    return None if told == outcome else f"step {step} of episode {seed} gives {outcome}, not {told}"
 
 
 def register() -> None:
-    """Make the probes known to Gymnasium as redline/…-v0; a second call changes nothing."""
-    if "redline/Constant-v0" in gymnasium.registry:
-        return
-    for name in ("Constant", "Endless", "ObsValue", "ActionReward", "Catch", "Counting", "Stamped"):
-        gymnasium.register(f"redline/{name}-v0", entry_point=f"{__name__}:{name}")
-    delayed = f"{__name__}:Delayed"
-    gymnasium.register("redline/Discount-v0", entry_point=delayed, kwargs={"delay": 2, "num_actions": 1})
-    gymnasium.register("redline/Delayed-v0", entry_point=delayed, kwargs={"delay": 5, "num_actions": 2})
-    gymnasium.register("redline/SleepyCartPole-v0", entry_point=f"{__name__}:SleepyCartPole", max_episode_steps=500)
-    gymnasium.register("redline/Cue-v0", entry_point=f"{__name__}:Cue", kwargs={"delay": 6})
+    """Make the probes known to Gymnasium as probe/…-v0."""
+    for kind in (Constant, Endless, ObsValue, ActionReward, Counting, Stamped):
+        gymnasium.register(f"probe/{kind.__name__}-v0", entry_point=kind)
+    gymnasium.register("probe/Discount-v0", entry_point=Delayed, kwargs={"delay": 2, "num_actions": 1})
+    gymnasium.register("probe/Delayed-v0", entry_point=Delayed, kwargs={"delay": 5, "num_actions": 2})
+    gymnasium.register("probe/Cue-v0", entry_point=Cue, kwargs={"delay": 6})
