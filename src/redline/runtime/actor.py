@@ -19,7 +19,7 @@ from redline.episodes.tracing import Choice, RecordingConfig, Tracer
 from redline.exploration import Exploration
 from redline.networks import Network
 from redline.networks.cores import mask_state
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Purpose, stream
 from redline.types import Array, BoolArray, IntArray, Progress, VectorStep
 
 RequestedStop = Callable[[], str | None]  # says why to stop, if a stop is requested
@@ -54,7 +54,6 @@ class Actor:
             self._tracer = Tracer(env, recording, self._under_way, first_lane=first_lane)
 
     def begin(self, first_frames: Array) -> None:
-        """Start an episode in every lane."""
         self.obs = stacking.begin(first_frames, self.env.spec.stack)
         self._start(np.ones(self.env.num_envs, dtype=np.bool_))
         if self._tracer is not None:
