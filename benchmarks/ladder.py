@@ -21,7 +21,7 @@ from plain_loop import ADAM_EPS, EPSILON_END, LOOPS, TASKS, Task
 from plain_parts import BATCH_SIZE, GAMMA, SAMPLES_PER_STEP, STEPS_PER_UPDATE
 from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import rate_of, why_not_judged
-from redline.cli.spinning import choose_spin
+from redline.cli.process import choose_spin
 from redline.jsonl import Row
 from redline.runs.host import usable_cores
 from redline_process import (

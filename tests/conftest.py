@@ -13,7 +13,7 @@ import pytest
 from tyro import _unsafe_cache
 
 from redline.cli.main import BAD_INPUT, main
-from redline.cli.spinning import SHORT_SPIN
+from redline.cli.process import SHORT_SPIN
 
 sys.path.append(str(Path(__file__).parent))  # for the modules that several folders import
 os.environ.update(SHORT_SPIN)  # before torch is loaded: the tests may share their cores

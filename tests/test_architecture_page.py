@@ -52,3 +52,11 @@ def test_every_link_between_pages_leads_to_a_file() -> None:
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s:]+)[)#]", page.read_text())]
     assert len(links) > 100
     assert not [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()]
+
+
+def test_every_module_that_a_page_names_by_its_path_exists() -> None:
+    house = DOCS.parent / "src" / "redline"
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]
+    named = [(page.name, path) for page in pages for path in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())]
+    assert len(named) > 20
+    assert not [one for one in named if not any((root / one[1]).exists() for root in (house, DOCS.parent))]

@@ -21,7 +21,7 @@ import torch
 from redline.algorithms.catalog import register_algorithm, register_part
 from redline.cli.flags import train_defaults
 from redline.cli.parsing import SHORT
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.envs.catalog import Suite, allow_module, register_env
 from redline.errors import UserError
 from redline.jsonl import Row, read_records

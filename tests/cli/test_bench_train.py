@@ -13,7 +13,7 @@ import torch
 from redline.bench import limit, training_speed
 from redline.bench.training_speed import make_job
 from redline.cli.main import BAD_INPUT, FAILED, main
-from redline.cli.stopping import ended_by_signals
+from redline.cli.process import ended_by_signals
 from redline.envs.vector import EnvError
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job

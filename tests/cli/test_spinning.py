@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from redline.cli import spinning
-from redline.cli.spinning import LONG_SPIN, SHORT_SPIN, busy_cores, choose_spin, spin_in_processes
+from redline.cli import process
+from redline.cli.process import LONG_SPIN, SHORT_SPIN, busy_cores, choose_spin, spin_in_processes
 
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spinning, "busy_cores", lambda: 0.0)
+    monkeypatch.setattr(process, "busy_cores", lambda: 0.0)
 
 
 @pytest.mark.usefixtures("free")
@@ -61,9 +61,9 @@ def test_other_work_is_seen() -> None:
             spent = max(busy_cores() for _ in range(5))
         finally:
             other.kill()
-    assert spent > spinning.MOST_BUSY_CORES
+    assert spent > process.MOST_BUSY_CORES
 
 
 def test_other_work_makes_a_learner_spin_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spinning, "busy_cores", lambda: 0.5)
+    monkeypatch.setattr(process, "busy_cores", lambda: 0.5)
     assert choose_spin(["train"]) == SHORT_SPIN

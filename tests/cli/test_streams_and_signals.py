@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from redline.cli.main import main
-from redline.cli.spinning import SHORT_SPIN
-from redline.cli.stopping import REPEATED_S, StopRequest
-from redline.cli.streams import LossyFile
+from redline.cli.process import REPEATED_S, SHORT_SPIN, LossyFile, StopRequest
 from redline.jsonl import read_records
 
 REDLINE = [sys.executable, "-m", "redline.cli.main"]
@@ -156,7 +154,7 @@ def test_signal_before_the_command_is_found_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # the first thing that takes time is a look at how busy the machine is
-    monkeypatch.setattr("redline.cli.spinning.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("redline.cli.process.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
     for name in SHORT_SPIN:
         monkeypatch.delenv(name, raising=False)
     assert main(["bench", "env"]) == 1

@@ -9,7 +9,7 @@ import pytest
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli import train
 from redline.cli.flags import parse_runs, parse_train, read_seeds, requested_algorithm
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.errors import UserError
 from redline.runtime.launch import start_run
 

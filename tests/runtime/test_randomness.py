@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Purpose, stream
 
 
 def numbers(seed: int, purpose: Purpose, index: int) -> list[int]:

@@ -19,7 +19,7 @@ from redline.episodes.verifying import verify
 from redline.jsonl import read_records
 from redline.runs.directory import RECORDINGS
 from redline.runtime.playing import EvaluationConfig, play_policy
-from redline.runtime.processes import shared_parts
+from redline.runtime.processes import shared
 from redline.types import FloatArray
 
 StartProgram = Callable[..., "subprocess.Popen[str]"]
@@ -179,7 +179,7 @@ def test_an_async_run_that_is_stopped_has_recorded_all_that_counts(start_program
 def test_an_episode_too_large_for_its_ring_counts_without_a_recording_and_is_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shared_parts, "mail_bytes", lambda *_, **__: 200)
+    monkeypatch.setattr(shared, "mail_bytes", lambda *_, **__: 200)
     run = train(tmp_path, *CARTPOLE, *ASYNC, "--actors", "1", "--push", "chunk", "--max-steps", "1000")
     assert len(read_records(run / "episodes.jsonl")) > 10
     assert not (run / RECORDINGS).exists() or not open_library(run).entries

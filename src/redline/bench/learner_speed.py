@@ -17,7 +17,7 @@ from redline.envs.config import EnvConfig
 from redline.learner import Learner
 from redline.runtime.building import prepare_process
 from redline.runtime.config import Job, LearnerConfig
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Purpose, stream
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.runtime.sources import RolloutSource, largest_group
 from redline.types import AnyBatch, EnvSpec

@@ -61,7 +61,6 @@ class AlgosFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """List what is known and return the exit code."""
     flags = parse(AlgosFlags, args, prog="redline algos")
     algorithms = all_facts() if flags.name is None else {canonical_name(flags.name): facts_of(flags.name)}
     results, unreadable = (own_results(), []) if flags.records is None else read_results(flags.records)
@@ -130,7 +129,6 @@ def _defaults(preset: Preset) -> Facts:
 
 
 def own_results() -> dict[str, dict[str, Facts]]:
-    """Return the results that come with the package."""
     results: dict[str, dict[str, Facts]] = json.loads((files("redline.cli") / RESULTS).read_text(encoding="utf-8"))
     return results
 
@@ -155,7 +153,6 @@ def read_results(folder: Path) -> tuple[dict[str, dict[str, Facts]], list[str]]:
 
 
 def _read_record(path: Path) -> dict[str, Facts]:
-    """Return what a record says of each algorithm."""
     if path.stat().st_size > MAX_RECORD_BYTES:
         raise ValueError(f"it is larger than {MAX_RECORD_BYTES:_} bytes")
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -222,7 +219,6 @@ def fit_columns(widths: Sequence[int], width: int) -> Iterator[list[int]]:
 
 
 def show_one(name: str, facts: Facts, *, plain: bool) -> None:
-    """Print everything about one algorithm."""
     print(f"{name} ({facts['family']}): {facts['changes']}")
     print(f"\n{facts['about']}\n")
     rows = [("paper", facts["paper"])]
@@ -280,13 +276,11 @@ def _solved(result: Facts, at_length: bool) -> str:
 
 
 def _speed(result: Facts, _: bool) -> str:
-    """Say how fast it learns."""
     speed = measured(result.get("steps_per_s"))
     return NOTHING if speed is None else rate(speed)
 
 
 def _score(result: Facts, at_length: bool) -> str:
-    """Say what it reaches."""
     score = measured(result.get("mean_return"))
     if score is None or not at_length:
         return number(score, 1)

@@ -19,7 +19,7 @@ from redline.bench.training_speed import ALGORITHMS, TrainBench
 from redline.cli.main import DONE, FAILED, FailureError, failing
 from redline.cli.output import give, print_table
 from redline.cli.parsing import Json, Plain, parse, run_subject
-from redline.cli.stopping import ended_by_signals
+from redline.cli.process import ended_by_signals
 from redline.cli.train import TRAINING_ERRORS
 from redline.envs.atari import SEED_INTERVAL_STEPS
 from redline.envs.atari_games import DQN_2015, AtariGame
@@ -67,15 +67,12 @@ Turns = Annotated[TurnFlags, tyro.conf.arg(name="")]
 
 
 def run(args: Sequence[str]) -> int:
-    """Measure what the first word names, and return the exit code."""
     return run_subject("bench", args, SUBJECTS)
 
 
-def run_bench(
-    subject: str, kind: type[Any], make: Callable[[Any], Any], show: Callable[..., None], args: Sequence[str]
-) -> int:
+def run_bench(subject: str, args: Sequence[str]) -> int:
     """Measure and print; 1 if a training did not do the updates per step that its settings ask for."""
-    command = f"redline bench {subject}"
+    (kind, make, show), command = KINDS[subject], f"redline bench {subject}"
     flags = parse(kind, args, default=kind(), prog=command)
     bench = make(flags)
     with explained(FailureError, getattr(flags, "path", Path()), before="the bench stopped: "):
@@ -154,13 +151,7 @@ class BenchEnvFlags:
     """Where the result goes."""
 
 
-def make_env(flags: BenchEnvFlags) -> EnvBench:
-    """Return the bench of the env layer."""
-    return EnvBench(EnvConfig(id=flags.env), flags.num_envs, flags.threads, **by_turns(flags.turns))
-
-
 def show_env(result: Mapping[str, Any], *, plain: bool) -> None:
-    """Print the result as a table."""
     config = result["config"]
     print(f"{config['env']}, {config['num_envs']} envs on {config['threads']} threads, random actions")
     rows = [
@@ -194,13 +185,7 @@ class BenchLearnerFlags:
     """Where the result goes."""
 
 
-def make_learner(flags: BenchLearnerFlags) -> LearnerBench:
-    """Return the bench of updates."""
-    return LearnerBench(flags.algo, flags.batch_size, flags.threads, **by_turns(flags.turns))
-
-
 def show_learner(result: Mapping[str, Any], *, plain: bool) -> None:
-    """Print the result as a table."""
     config, limit = result["config"], result["limit"]
     print(f"{config['algo']}, batches of {config['batch_size']}, {config['threads']} threads")
     rows = [
@@ -234,7 +219,6 @@ class BenchReplayFlags:
 
 
 def make_replay(flags: BenchReplayFlags) -> ReplayBench:
-    """Return the bench of the replay memory."""
     games = [_game(name.strip()).name for name in flags.games.split(",") if name.strip()]
     return ReplayBench(games, flags.transitions, path=flags.path, **by_turns(flags.turns))
 
@@ -252,7 +236,6 @@ def _game(name: str) -> AtariGame:
 
 
 def show_replay(result: Mapping[str, Any], *, plain: bool) -> None:
-    """Print the result as tables."""
     staging = f"{result['staging_bytes'] / 1e6:.2f} MB once"
     print(f"bytes per transition with zstd, including everything stored beside the frames; staging buffers {staging}")
     sizes = [(name, f"{size:,.0f}") for name, size in result["bytes_per_transition"].items()]
@@ -296,7 +279,6 @@ class BenchTrainFlags:
 
 
 def make_train(flags: BenchTrainFlags) -> TrainBench:
-    """Return the bench of a whole training."""
     algorithm, game = flags.algo.lower(), _game(flags.env)
     if algorithm not in ALGORITHMS:
         raise unknown_name("algorithm of this bench", flags.algo, ALGORITHMS)
@@ -306,7 +288,6 @@ def make_train(flags: BenchTrainFlags) -> TrainBench:
 
 
 def show_train(result: Mapping[str, Any], *, plain: bool) -> None:
-    """Print the result as a table."""
     config, limit, learning = result["config"], result["limit"], result["learning"]["redline"]
     print(
         f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs, updates of {config['batch_size']}"
@@ -332,10 +313,18 @@ def show_train(result: Mapping[str, Any], *, plain: bool) -> None:
     print_verdict(result)
 
 
-_KINDS: dict[str, tuple[type[Any], Callable[[Any], Any], Callable[..., None]]] = {
+KINDS: dict[str, tuple[type[Any], Callable[[Any], Any], Callable[..., None]]] = {
     "replay": (BenchReplayFlags, make_replay, show_replay),
-    "env": (BenchEnvFlags, make_env, show_env),
-    "learner": (BenchLearnerFlags, make_learner, show_learner),
+    "env": (
+        BenchEnvFlags,
+        lambda flags: EnvBench(EnvConfig(id=flags.env), flags.num_envs, flags.threads, **by_turns(flags.turns)),
+        show_env,
+    ),
+    "learner": (
+        BenchLearnerFlags,
+        lambda flags: LearnerBench(flags.algo, flags.batch_size, flags.threads, **by_turns(flags.turns)),
+        show_learner,
+    ),
     "train": (BenchTrainFlags, make_train, show_train),
 }
-SUBJECTS = {name: (partial(run_bench, name, *kind), str(kind[0].__doc__)) for name, kind in _KINDS.items()}
+SUBJECTS = {name: (partial(run_bench, name), str(kind.__doc__)) for name, (kind, _, _) in KINDS.items()}

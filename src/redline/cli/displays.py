@@ -51,15 +51,12 @@ class LivePanel(AbstractContextManager["LivePanel"]):
         self._live.stop()
 
     def note(self, text: str) -> None:
-        """Print a line above the panel."""
         self._console.print(Text(text, style="dim"), soft_wrap=True)
 
     def show(self, gauges: Gauges) -> None:
-        """Redraw the panel."""
         self.draw(render_panel(self._title, gauges))
 
     def draw(self, panel: RenderableType) -> None:
-        """Redraw with other content."""
         self._live.update(panel)
 
 
@@ -75,11 +72,9 @@ class Lines(AbstractContextManager["Lines"]):
         self.finish()
 
     def finish(self) -> None:
-        """Write out every line."""
         self._stream.flush()
 
     def note(self, text: str) -> None:
-        """Print a line."""
         try:
             print(text, file=self._stream, flush=True)
         except BrokenPipeError:
@@ -117,12 +112,10 @@ def render_panel(title: str, gauges: Gauges, more: Sequence[Fact] = ()) -> Rende
 
 
 def render_line(gauges: Gauges) -> str:
-    """Write one reading as a line."""
     return join_facts([*gauge_facts(gauges), ("", _limit(gauges))])
 
 
 def join_facts(facts: Sequence[Fact]) -> str:
-    """Write facts as a line."""
     return " | ".join(f"{name}: {text}" if name else text for name, text in facts)
 
 
@@ -151,7 +144,6 @@ def render_progress(share: float, text: str) -> RenderableType:
 
 
 def framed(title: str, content: RenderableType) -> RenderableType:
-    """Draw a titled frame around content."""
     return Panel(content, title=Text(title), border_style="red", title_align="left")
 
 

@@ -86,7 +86,6 @@ class EpisodesFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """List as the flags say and return the exit code."""
     flags = parse(EpisodesFlags, args, prog="redline episodes")
     path = check_run(locate_run(flags.run))
     with progress_bar("reading the episodes", plain=is_plain(flags)) as progress:
@@ -127,7 +126,6 @@ def problems_of(library: Library) -> list[str]:
 
 
 def matches(episode: Listed, flags: EpisodesFlags) -> bool:
-    """Tell whether an episode passes the filters."""
     for names, value_of in RANGES.items():
         low, high = (getattr(flags, name) for name in names)
         value = value_of(episode)
@@ -146,7 +144,6 @@ def arrange(matching: Sequence[Listed], flags: EpisodesFlags) -> list[Listed]:
 def facts_of(
     path: Path, catalogue: Catalogue, library: Library, *, num_matching: int, shown: Sequence[Listed]
 ) -> dict[str, Any]:
-    """Return everything as one plain object."""
     return {
         "run": path,
         "num_episodes": len(catalogue.listed),
@@ -162,7 +159,6 @@ def facts_of(
 
 
 def episode_facts(episode: Listed) -> dict[str, Any]:
-    """Return an episode as a plain object."""
     entry = episode.entry
     return {
         "id": episode.id,

@@ -10,7 +10,7 @@ import tyro
 from redline.cli.main import failing
 from redline.cli.output import give, is_plain, print_facts, progress_bar, warn
 from redline.cli.parsing import Json, Plain, Run, RunEnv, parse
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.envs.atari_games import find_game
 from redline.envs.vector import EnvError
 from redline.report.statistics import LEVEL, bootstrap_interval
@@ -65,7 +65,6 @@ class EvalFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """Evaluate as the flags say and return the exit code."""
     flags = parse(EvalFlags, args, prog="redline eval")
     saved = read_run(locate_run(flags.run))
     check_env(saved, flags.env)
@@ -82,7 +81,6 @@ def run(args: Sequence[str]) -> int:
 def facts_of(
     saved: SavedRun, checkpoint: Checkpoint, config: EvaluationConfig, evaluation: Evaluation
 ) -> dict[str, Any]:
-    """Return the result as one plain object."""
     episodes = evaluation.played
     returns = [episode.total_reward for episode in episodes]
     lengths_steps = [episode.length_steps for episode in episodes]
@@ -121,7 +119,6 @@ def facts_of(
 
 
 def show(facts: Mapping[str, Any], *, plain: bool) -> None:
-    """Print the result."""
     print(f"{facts['run']}: {facts['algorithm']} on {facts['env']} at step {facts['checkpoint_steps']:,}")
     cut = f", {facts['truncated']:,} of them truncated" if facts["truncated"] else ""
     spread = ", ".join(number(facts[name], 1) for name in ("min_return", "median_return", "max_return"))
@@ -141,7 +138,6 @@ def show(facts: Mapping[str, Any], *, plain: bool) -> None:
 
 
 def describe_interval(interval: Mapping[str, Any]) -> str:
-    """Tell the confidence interval of the mean."""
     if interval["low"] is None:
         return "(one episode has no spread)"
     return f"({interval['level']:.0%} interval {number(interval['low'])} to {number(interval['high'])})"
@@ -163,7 +159,6 @@ def describe_normalised(facts: Mapping[str, Any]) -> str:
 
 
 def describe_acting(facts: Mapping[str, Any]) -> str:
-    """Tell how actions were chosen."""
     if facts["acting"] == "sampled":
         return f"sampled from the policy, seed {facts['seed']}"
     how = f"ε-greedy, ε = {facts['epsilon']:g}" if facts["epsilon"] else "greedy"

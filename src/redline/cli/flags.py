@@ -264,7 +264,6 @@ def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:
 
 
 def default_job(algo: str, env_id: str) -> Job:
-    """Return the default job of `algo` on `env_id`."""
     entry = find_algorithm(algo)
     kind = resolve(env_id)
     is_image = kind.spec(EnvConfig(id=env_id)).is_image

@@ -35,7 +35,6 @@ class EnvsFlags:
 
 
 def run_envs(args: Sequence[str]) -> int:
-    """List the envs and return the exit code."""
     flags = parse(EnvsFlags, args, prog="redline envs")
     suites = {prefix: _suite(prefix) for prefix in suite_names()}
     return give({"atari": atari_games(), "gymnasium": other_ids(), "suites": suites}, flags, _show_envs)

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from redline import __version__
 from redline.cli import TRAINING, take_signals
-from redline.cli.spinning import SHORT_SPIN, choose_spin
-from redline.cli.streams import guard_streams, output_error
+from redline.cli.process import SHORT_SPIN, choose_spin, guard_streams, output_error
 from redline.errors import UserError, unknown_name
 
 BAD_NAMES = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)  # what a user typed, or may not read
@@ -66,7 +65,6 @@ def failing(*kinds: type[Exception], after: str = "", code: int = FAILED) -> Ite
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     is_training = bool(args) and args[0] in TRAINING
     if argv is None:

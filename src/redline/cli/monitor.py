@@ -14,7 +14,7 @@ from pathlib import Path
 from redline.cli.main import DONE
 from redline.cli.output import print_json
 from redline.cli.parsing import Plain, parse
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.errors import UserError
 from redline.files import explained
 from redline.jsonl import RecordWriter, Row
@@ -146,7 +146,6 @@ def write_event(events: RecordWriter, row: Row) -> None:
 
 
 def tell(out: Path, end: Row, *, as_json: bool) -> None:
-    """Print a summary of the recording."""
     if as_json:
         print_json({"out": out, **end})
         return

@@ -93,7 +93,6 @@ def draw_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: S
 
 
 def print_facts(facts: Sequence[tuple[str, str]], *, plain: bool) -> None:
-    """Print a name and its fact on each line."""
     if not plain:
         Console().print(draw_facts(facts))
         return
@@ -103,7 +102,6 @@ def print_facts(facts: Sequence[tuple[str, str]], *, plain: bool) -> None:
 
 
 def draw_facts(facts: Sequence[tuple[str, str]]) -> Table:
-    """Draw a name and its fact in each row."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column()

@@ -55,7 +55,7 @@ def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = 
     """
     config = [tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff]
     config += [tyro.conf.DisallowNone] if default is None else []
-    typed = [_spell_out(arg) for arg in args]
+    typed = ["=".join([SHORT.get(flag, flag), *value]) for flag, *value in (arg.split("=", 1) for arg in args)]
     try:
         with mistakes.on_parse_error(_raise):
             return tyro.cli(
@@ -77,7 +77,6 @@ def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = 
 
 
 def help_text(kind: type[T], *, prog: str, default: T | None = None) -> str:
-    """Return what `--help` prints."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         parse(kind, ["--help"], prog=prog, default=default)
@@ -122,11 +121,6 @@ def run_subject(
     return subjects[word][0]([*args[:at], *args[at + 1 :]])
 
 
-def _spell_out(arg: str) -> str:
-    flag, equals, value = arg.partition("=")
-    return f"{SHORT.get(flag, flag)}{equals}{value}"
-
-
 def _raise(event: mistakes.ParseErrorEvent) -> None:
     if isinstance(event, KNOWN_MISTAKES):  # tyro reports any other in its own way
         raise _MistakeError(event)
@@ -162,7 +156,6 @@ def _name(argument: Any) -> str:
 
 
 def _value_of(argument: Any, typed: Sequence[str]) -> str:
-    """Return what was typed last for a flag."""
     found = ""
     for place, arg in enumerate(typed):
         flag, equals, value = arg.partition("=")

@@ -20,11 +20,12 @@ from redline.cli.play_videos import (
     newest_at_checkpoints,
     render,
 )
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.episodes.drawing import MAX_SCALE
 from redline.episodes.episode import RecordingError
 from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, select
 from redline.episodes.replaying import StoppedWhilePlayingError
+from redline.episodes.sheet import evenly_spaced
 from redline.episodes.verifying import Verdict, verify
 from redline.episodes.video import check_target
 from redline.errors import UserError, check_range
@@ -86,7 +87,6 @@ OF_POLICY = ("episodes", "seed", "checkpoint", "epsilon", "sample", "device")
 
 
 def run(args: Sequence[str]) -> int:
-    """Do what the flags say and return the exit code."""
     flags = parse(PlayFlags, args, prog="redline play")
     check_flags(flags)
     try:
@@ -161,7 +161,6 @@ def play(folder: Path, flags: PlayFlags) -> int:
 
 
 def count(episodes: Sequence[object]) -> str:
-    """Return how many episodes there are, in words."""
     return "an episode" if len(episodes) == 1 else f"{len(episodes):,} episodes"
 
 
@@ -185,27 +184,21 @@ def play_new(folder: Path, flags: PlayFlags) -> list[Entry]:
 
 
 def choose_episodes(listed: Sequence[Listed], flags: PlayFlags) -> list[Listed]:
-    """Return the episodes that the flags name."""
     if flags.grid is None:
         return [select(listed, flags.episode or BEST)]
     words = [word.strip() for word in flags.grid.split(",") if word.strip()]
     if len(words) == 1 and words[0].isascii() and words[0].isdigit():
-        wanted = int(words[0][:9])
+        wanted = min(int(words[0][:9]), MAX_GRID + 1)
         select(listed, BEST)  # raises UserError if there is none
-        recorded = [one for one in listed if one.entry is not None]
-        words = [recorded[place].id for place in _spread(len(recorded), min(wanted, MAX_GRID + 1))]
+        recorded = [one.id for one in listed if one.entry is not None]
+        words = (
+            [recorded[place] for place in evenly_spaced(len(recorded) - 1, wanted)] if wanted > 1 else recorded[:wanted]
+        )
     if not 2 <= len(words) <= MAX_GRID:
         raise UserError(
             f"a grid has 2 to {MAX_GRID} episodes, not {len(words)}: use --grid 4 or ids as --grid 3,17,best"
         )
     return [select(listed, word) for word in words]
-
-
-def _spread(total: int, wanted: int) -> list[int]:
-    """Return evenly spread places from the first to the last, or all if there are fewer."""
-    if wanted >= total or wanted < 2:
-        return list(range(min(total, wanted)))
-    return [round(place * (total - 1) / (wanted - 1)) for place in range(wanted)]
 
 
 def tell(folder: Path, shown: Sequence[Listed], files: Mapping[str, Any], flags: PlayFlags) -> int:

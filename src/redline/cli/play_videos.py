@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.cli.output import Printing, give, is_plain, progress_bar, write_sheet
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.episodes.library import BEST, POLICY, Entry, Library, Listed, list_episodes, open_library, select
 from redline.episodes.overlay import (
     TARGET_HEIGHT,
@@ -50,7 +50,6 @@ class Showing:
         return f"{'_overlay' * self.overlay}{'' if self.scale is None else f'_x{self.scale}'}"
 
     def about(self, one: Listed) -> About:
-        """Return what is shown beside the pictures of an episode."""
         return about_episode(self.library, entry_of(one), name=f"episode {one.id}")
 
 

@@ -53,7 +53,6 @@ class ProfileFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """Measure, print."""
     if is_several(args):
         raise UserError("one training is profiled at a time: use --algo with one name (see redline algos) and --seed")
     refuse_auto(args, "a profile takes settings as they are, so leave it out")

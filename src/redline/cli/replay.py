@@ -44,12 +44,10 @@ class InspectFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """Do what the first word names, and return the exit code."""
     return run_subject("replay", args, SUBJECTS)
 
 
 def inspect(args: Sequence[str]) -> int:
-    """Read, count, draw, print."""
     flags = parse(InspectFlags, args, prog="redline replay inspect")
     path = locate_run(flags.run)
     if flags.env is not None:
@@ -102,13 +100,11 @@ def find_out(run_path: Path, out: Path | None) -> Path:
 
 
 def describe_fill(fill: Mapping[str, int]) -> str:
-    """Say how full the memory is."""
     held, capacity = fill["transitions"], fill["capacity"]
     return f"{held:,} of {capacity:,} transitions ({held / capacity:.0%})"
 
 
 def show(found: Mapping[str, Any], *, plain: bool) -> None:
-    """Print what the memory holds."""
     print(f"{found['run']}: replay memory at step {found['checkpoint_steps']:,}")
     fill, endings = found["fill"], found["endings"]
     facts = [

@@ -45,7 +45,6 @@ class ReportFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """Report as the flags say and return the exit code."""
     flags = parse(ReportFlags, runs_first(args), default=ReportFlags(), prog="redline report")
     if not flags.runs:
         raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")

@@ -5,8 +5,7 @@ from typing import Any
 
 from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.cli.flags import TrainFlags, scan
-from redline.cli.spinning import spin_in_processes
-from redline.cli.stopping import ended_by_signals
+from redline.cli.process import ended_by_signals, spin_in_processes
 from redline.plan.knobs import KNOBS, Asked, Vary
 from redline.plan.speed_plan import DEFAULT, SpeedPlan, plan_speed
 from redline.plan.speed_result import OPEN, result_of

@@ -28,9 +28,8 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, failing
 from redline.cli.output import command, give, print_json, print_table, typed_env
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.play_videos import video_of_best
+from redline.cli.process import StopRequest, output_error
 from redline.cli.speed import choose_speed
-from redline.cli.stopping import StopRequest
-from redline.cli.streams import output_error
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
@@ -53,7 +52,6 @@ DECIDE_OTHERS = {**ENV_COUNTS, "topology": "topology", "pacing": "pacing"}
 
 
 def run(args: Sequence[str]) -> int:
-    """Train as the flags say and return the exit code."""
     if not set(HELP).isdisjoint(args):
         print(train_help(args))
         return DONE
@@ -84,7 +82,6 @@ class ResumeFlags:
 
 
 def run_resume(args: Sequence[str]) -> int:
-    """Resume as the flags say and return the exit code."""
     first = next((arg for arg in args if arg not in ("--plain", "--json")), "-")
     if first.startswith("-") and first not in ("-", "-h", "--help"):  # the run decides the defaults of the flags
         raise UserError(f"resume needs a run directory before its flags: redline resume last {first} …")
@@ -125,7 +122,6 @@ def command_begun_s() -> float:
 
 
 def title_of(flags: TrainFlags) -> str:
-    """Return the title of a run's panel."""
     recipe = "" if flags.recipe is None else f" · recipe {flags.recipe}"
     return f"redline · {flags.algo} on {flags.job.env.id}{recipe} · seed {flags.job.seed}"
 
@@ -240,7 +236,6 @@ def print_comparison(facts: Mapping[str, Any], *, plain: bool) -> None:
 
 
 def summary(outcome: Outcome) -> dict[str, object]:
-    """Return the outcome as one plain object."""
     return {
         "schema": 1,
         "reason": outcome.reason,
@@ -253,7 +248,6 @@ def summary(outcome: Outcome) -> dict[str, object]:
 
 
 def _next_lines(outcome: Outcome, video: Path | None) -> list[str]:
-    """Return where the video is, and what to do next."""
     typed = typed_env(outcome.env_id)
     return [
         *([] if video is None else [f"video of the best episode: {video}"]),

@@ -18,7 +18,7 @@ from redline.cli.flags import train_defaults
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, FailureError, failing, refuse
 from redline.cli.output import command, give, typed_env
 from redline.cli.parsing import Json, parse
-from redline.cli.stopping import StopRequest
+from redline.cli.process import StopRequest
 from redline.envs.atari_games import find_game
 from redline.errors import UserError, check_range
 from redline.files import explained

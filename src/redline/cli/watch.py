@@ -55,7 +55,6 @@ class WatchFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    """Watch as the flags say and return the exit code."""
     flags = parse(WatchFlags, args, prog="redline watch")
     followed = FollowedRun(newest_recorded(locate_run(flags.run, or_recording=True)))
     events = followed.refresh()
@@ -71,7 +70,6 @@ def run(args: Sequence[str]) -> int:
 
 
 def to_json(followed: FollowedRun, events: Sequence[Row]) -> dict[str, object]:
-    """Return the newest of everything as one plain object."""
     status = followed.status
     return {
         "run": followed.path,
@@ -113,7 +111,6 @@ def panel_of(followed: FollowedRun) -> RenderableType:
 
 
 def title_of(followed: FollowedRun) -> str:
-    """Return the title of the panel."""
     asked = followed.run_json()
     config = asked.get("config")
     env = config.get("env") if isinstance(config, dict) else None
@@ -131,7 +128,6 @@ def reading_of(followed: FollowedRun) -> Gauges | None:
 
 
 def facts_of(followed: FollowedRun) -> list[Fact]:
-    """Return what the newest hardware sample tells."""
     has_reading = reading_of(followed) is not None
     return hardware_facts(followed.hardware, pss_bytes=followed.pss_bytes, beside_reading=has_reading)
 

@@ -16,7 +16,7 @@ from redline.episodes.episode import encode_trace
 from redline.episodes.tracing import Choice, RecordingConfig, Tracer
 from redline.exploration import Exploration
 from redline.networks import Network, mask_state
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Purpose, stream
 from redline.types import Array, BoolArray, IntArray, Progress, VectorStep
 
 RequestedStop = Callable[[], str | None]  # says why to stop, if a stop is requested
@@ -51,7 +51,6 @@ class Actor:
             self._tracer = Tracer(env, recording, self._under_way, first_lane=first_lane)
 
     def begin(self, first_frames: Array) -> None:
-        """Start an episode in every lane."""
         self.obs = begin_stack(first_frames, self.env.spec.stack)
         self._start(np.ones(self.env.num_envs, dtype=np.bool_))
         if self._tracer is not None:

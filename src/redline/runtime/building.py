@@ -86,16 +86,12 @@ def keep_freed_memory() -> bool:
 
 def check_memory(resolved: ResolvedJob) -> None:
     """Refuse a replay memory that the machine has no room for."""
-    if resolved.layout is not None:
-        free_disk = _free_disk(resolved.layout.path)
-        check_fits(resolved.layout, free_ram_bytes=available_bytes(), free_disk_bytes=free_disk)
-
-
-def _free_disk(folder: Path | None) -> int:
-    if folder is None:
-        return 0
+    if (layout := resolved.layout) is None:
+        return
+    folder = layout.path or Path()
     with explained(UserError, folder, before="replay.path can't be used: ", after=": choose another folder"):
-        return free_bytes(_nearest_existing(folder))
+        free_disk = 0 if layout.path is None else free_bytes(_nearest_existing(folder))
+    check_fits(layout, free_ram_bytes=available_bytes(), free_disk_bytes=free_disk)
 
 
 def _nearest_existing(folder: Path) -> Path:

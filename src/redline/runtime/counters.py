@@ -1,9 +1,16 @@
-"""The progress of a run: counters that only grow, the updates that they make due, and returns of episodes."""
+"""The progress of a run: counters that only grow, returns of episodes, and what follows from the counters alone.
+
+That is which updates are due, and random numbers: a function of (seed, purpose, index), where the index is a counter.
+Nothing of either is saved, restored or raced for.
+"""
 
 from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from statistics import fmean
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from redline.errors import DamagedError
 from redline.jsonl import tamed
@@ -100,6 +107,21 @@ class Pacing:
         return int(batches_ahead * batch_size / self.samples_per_step // num_envs) + 2
 
 
+class Purpose(IntEnum):
+    """What a stream of random numbers is for; the value is part of the stream, so never renumber."""
+
+    ACT = 1  # index: vector steps before this one
+    DRAW = 2  # index: batches drawn before this one
+    LEARN = 3  # index: updates before this one
+    EVALUATE = 4  # index: vector steps of an evaluation before this one
+
+
+def stream(seed: int, purpose: Purpose, index: int) -> np.random.Generator:
+    """Return the generator for one event of a run."""
+    # Philox counts in its lowest word while drawing, so the words above it keep the streams apart
+    return np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, int(purpose), index]))
+
+
 @dataclass
 class Scores:
     """Returns of the newest episodes, unclipped."""
@@ -129,23 +151,23 @@ class Scores:
     @property
     def mean(self) -> float | None:
         """Mean of the last 100 episodes, or of as many as there are."""
-        return _mean(self.recent_returns) if self.recent_returns else None
+        return fmean(self.recent_returns) if self.recent_returns else None
 
     @property
     def mean_length_steps(self) -> float | None:
         """Mean length of the same episodes."""
-        return _mean(self.recent_lengths_steps) if self.recent_lengths_steps else None
+        return fmean(self.recent_lengths_steps) if self.recent_lengths_steps else None
 
     @property
     def first_mean(self) -> float | None:
         """Mean of the first ten episodes; None before they are over."""
-        return _mean(self.first_returns) if len(self.first_returns) == SHORT_WINDOW_EPISODES else None
+        return fmean(self.first_returns) if len(self.first_returns) == SHORT_WINDOW_EPISODES else None
 
     @property
     def newest_mean(self) -> float | None:
         """Mean of the newest ten episodes; None before there are as many."""
         newest = self.recent_returns[-SHORT_WINDOW_EPISODES:]
-        return _mean(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
+        return fmean(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
 
     @property
     def is_full(self) -> bool:
@@ -153,12 +175,7 @@ class Scores:
         return len(self.recent_returns) == WINDOW_EPISODES
 
     def reached(self, target: float) -> bool:
-        """Whether the mean of a whole hundred is at least `target`."""
         return self.is_full and self.mean is not None and self.mean >= target
-
-
-def _mean(values: list[float] | list[int]) -> float:
-    return sum(values) / len(values)
 
 
 class SavedState(msgspec.Struct):
@@ -170,7 +187,6 @@ class SavedState(msgspec.Struct):
 
 
 def counters_to_json(counters: Counters, scores: Scores) -> dict[str, Any]:
-    """Return both as plain data."""
     saved = asdict(scores)
     del saved["curve"]
     return {"counters": asdict(counters), **saved}

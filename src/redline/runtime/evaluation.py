@@ -175,7 +175,6 @@ class NumberedEvaluation:
 
     @property
     def mean_return(self) -> float:
-        """Mean of the unclipped returns."""
         return fmean(episode.total_reward for episode in self.episodes)
 
 
@@ -206,7 +205,6 @@ class Evaluator:
 
     @property
     def network(self) -> Network:
-        """The network that plays."""
         return self._player.network
 
     def evaluate(self, weights_steps: int, requested_stop: RequestedStop) -> None:

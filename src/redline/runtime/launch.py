@@ -32,7 +32,7 @@ from redline.runtime.counters import Counters, Scores, counters_from_json
 from redline.runtime.gauges import Display
 from redline.runtime.loop import Every
 from redline.runtime.processes.process_pool import check_room
-from redline.runtime.processes.shared_parts import check_rings
+from redline.runtime.processes.shared import check_rings
 from redline.runtime.processes.supervisor import AsyncSession
 from redline.runtime.resolve import ResolvedJob, carry_over, resolve_job
 from redline.runtime.resuming import SavedRun, changed_settings, check_changes, inexact_because

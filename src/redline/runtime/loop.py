@@ -82,7 +82,6 @@ class Loop:
         self.begin()
 
     def begin(self) -> None:
-        """Count time from now on."""
         self._reading = Every(READING_INTERVAL_S)
         self._counted_s = time.monotonic()  # up to which time is counted
         self.trainer.phases.skip()

@@ -31,8 +31,8 @@ from redline.runs.host import usable_cores
 from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
 from redline.runtime.actor import Episode, RequestedStop
 from redline.runtime.config import Job
+from redline.runtime.counters import Purpose, stream
 from redline.runtime.evaluation import compute_threads, evaluation_seed, make_player
-from redline.runtime.randomness import Purpose, stream
 from redline.runtime.resolve import find_device
 from redline.runtime.resuming import SavedRun, read_run
 from redline.runtime.run_log import setting_of
@@ -153,7 +153,6 @@ def play_policy(
     progress: Progress,
     requested_stop: RequestedStop,
     checkpoint: str = NEWEST,
-    record_values: bool = True,
 ) -> list[Entry]:
     """Play whole episodes with the weights of a checkpoint, and record them beside those of the run.
 
@@ -161,7 +160,7 @@ def play_policy(
     """
     saved = read_run(run)
     found = find_checkpoint(run, checkpoint, with_replay=False)
-    recording = RecordingConfig(record_values=record_values)
+    recording = RecordingConfig(record_values=True)
     with explained(UserError, played_path(run), before="the episodes can't be recorded: "):
         with _alone(run):  # refuse a folder that can't be written before anything is played
             pass

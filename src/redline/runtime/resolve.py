@@ -287,7 +287,6 @@ def _read(job: Job, key: str) -> Any:
 
 
 def _write(job: Job, settings: Mapping[str, Any]) -> Job:
-    """Return the job with each dotted key set."""
     for key, value in settings.items():
         role, _, name = key.rpartition(".")
         job = replace(job, **{role: replace(getattr(job, role), **{name: value})} if role else {name: value})

@@ -74,7 +74,6 @@ class RunLog:
         return replace(gauges, power_w=told.get("power_w"), energy_j=told.get("energy_j"))
 
     def metrics(self, gauges: Gauges) -> None:
-        """Write a reading."""
         self._tell_troubles()
         self._row(METRICS, self.run.metrics, gauges.row())
 
@@ -110,13 +109,11 @@ class RunLog:
         self.run.recordings.append(kind, steps, payload)
 
     def event(self, name: str, **details: object) -> None:
-        """Write an event."""
         counters = self._counters
         now = {"unix_s": time.time(), "time_s": counters.time_s, "steps": counters.steps}
         self._row(EVENTS, self.run.events, {"event": name, **now, **details})
 
     def warn(self, message: str) -> None:
-        """Show and log a warning."""
         self.display.note(f"warning: {message}")
         self.event("warning", message=message)
 

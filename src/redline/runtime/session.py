@@ -122,7 +122,6 @@ class Session(AbstractContextManager["Session"]):
         self.run.close()
 
     def save_first(self) -> None:
-        """Save the checkpoint of a new run."""
         self.checkpoint(is_last=True)
 
     def train(self, requested_stop: RequestedStop) -> Outcome:
@@ -214,12 +213,10 @@ class Session(AbstractContextManager["Session"]):
 
     @property
     def done(self) -> tuple[int, int]:
-        """Steps and updates so far."""
         return self.trainer.counters.steps, self.trainer.counters.updates
 
     @property
     def waited_s(self) -> dict[str, dict[str, float]]:
-        """Seconds waited so far, by role and reason."""
         return {"inline": dict(self.trainer.waited_s)}
 
     def _elapsed_s(self) -> float:

@@ -167,7 +167,6 @@ def _always(sink: Sink) -> OpenSink:
 
 
 def has_tensorboard() -> bool:
-    """Return whether TensorBoard is installed."""
     return find_spec("tensorboard") is not None
 
 
@@ -236,7 +235,6 @@ class TensorBoard:
             self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _add(self, **fields: Any) -> None:
@@ -268,7 +266,6 @@ class WeightsAndBiases:
             self._run.log({"steps": steps_of(row), **points})
 
     def close(self) -> None:
-        """Finish the run."""
         self._run.finish()
 
 
@@ -287,7 +284,6 @@ class Trackio:
             self._trackio.log(points, step=steps_of(row))
 
     def close(self) -> None:
-        """Finish the run."""
         with redirect_stdout(sys.stderr):
             self._trackio.finish()
 

@@ -33,8 +33,7 @@ from redline.replay import (
 from redline.replay.sampler import Uniform
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
-from redline.runtime.counters import Counters, Pacing
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Counters, Pacing, Purpose, stream
 from redline.types import (
     AnyBatch,
     Array,
@@ -49,6 +48,7 @@ from redline.types import (
 )
 
 ROWS_IN_A_PASS = 128  # of the target network: larger batches make a row no cheaper
+DRAW_COLUMNS = ("lane", "number", "weight", "burn_in", "ahead")  # of draws, in a checkpoint
 MOST_ROWS_KEPT = 512  # of features with their graph: 0.2 MB each of the largest network at 84 × 84
 
 
@@ -59,7 +59,6 @@ def part_of(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def prefixed(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    """Return the arrays under a prefix."""
     return {f"{prefix}.{key}": np.ascontiguousarray(value) for key, value in arrays.items()}
 
 
@@ -218,7 +217,6 @@ class ReplaySource:
         return bool((self.memory.is_resident(draw.handles) & self.memory.is_resident(earliest)).all())
 
     def close(self) -> None:
-        """End the gathering thread and free the memory."""
         self.loader.close()
         self.memory.close()
 
@@ -231,23 +229,13 @@ def largest_group(algorithm: QLearning) -> int:
 
 
 def _draws_to_arrays(draws: list[Draw]) -> dict[str, Array]:
-    def stacked(rows: list[Array], dtype: str) -> Array:
-        return np.stack(rows) if rows else np.zeros((0, 0), dtype=dtype)
-
-    arrays = {
-        "lane": stacked([draw.handles.lane for draw in draws], "int64"),
-        "number": stacked([draw.handles.number for draw in draws], "int64"),
-        "weight": stacked([draw.weight for draw in draws], "float32"),
-    }
-    burn_ins = [draw.burn_in for draw in draws if draw.burn_in is not None]
-    aheads = [draw.ahead for draw in draws if draw.ahead is not None]
-    return arrays | {"burn_in": np.stack(burn_ins), "ahead": np.stack(aheads)} if burn_ins else arrays
+    rows: list[Any] = [(one.handles.lane, one.handles.number, one.weight, one.burn_in, one.ahead) for one in draws]
+    columns = dict(zip(DRAW_COLUMNS, zip(*rows, strict=True), strict=bool(rows)))
+    return {name: np.stack(column) for name, column in columns.items() if column[0] is not None}
 
 
 def _draws_from_arrays(arrays: dict[str, Array]) -> list[Draw]:
-    columns = [arrays["lane"], arrays["number"], arrays["weight"]]
-    if "burn_in" in arrays:
-        columns += [arrays["burn_in"], arrays["ahead"]]
+    columns = [arrays[name] for name in DRAW_COLUMNS if name in arrays]
     return [Draw(Handles(lane, number), *rest) for lane, number, *rest in zip(*columns, strict=True)]
 
 
@@ -336,7 +324,6 @@ class RolloutSource:
         self._next_obs = None
 
     def save(self, store: CheckpointStore) -> tuple[dict[str, Array], dict[str, Any] | None]:
-        """Return the rollout under way."""
         return prefixed("rollout", self.buffer.state()), None
 
     def restore(

@@ -34,13 +34,12 @@ from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.actor import Actor, Episode
 from redline.runtime.config import Job, Limits
-from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
-from redline.runtime.randomness import Purpose, stream
+from redline.runtime.counters import Counters, Purpose, Scores, counters_from_json, counters_to_json, stream
 from redline.runtime.sources import ReplaySource, Source, part_of, prefixed
 from redline.types import AnyBatch, Array, EnvSpec, IntArray, Progress
 
 if TYPE_CHECKING:
-    from redline.runtime.processes.learner_role import RingWorld
+    from redline.runtime.processes.roles import RingWorld
 
 ARRAYS = "arrays.safetensors"  # in a checkpoint: the state of all parts but the learner
 # of `learn` only the host's part where a device computes by itself
@@ -129,7 +128,6 @@ class Stopwatch:
         self._last_s = now_s
 
     def forget(self) -> None:
-        """Begin anew."""
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.skip()
 
@@ -168,11 +166,9 @@ class Trainer:
 
     @property
     def spec(self) -> EnvSpec:
-        """What a network and a replay memory must know of the envs."""
         return self.world.spec
 
     def close(self) -> None:
-        """Close what the parts hold."""
         self._resources.close()
 
     def begin(self) -> None:
@@ -182,12 +178,10 @@ class Trainer:
 
     @property
     def epsilon(self) -> float:
-        """Share of random actions now."""
         return epsilon_at(self.job, self.counters.steps)
 
     @property
     def waited_s(self) -> dict[str, float]:
-        """Seconds waited so far, by reason."""
         return {**self.world.waited_s, "gather": self.source.waited_s}
 
     def turn(self) -> Turn:
@@ -237,7 +231,6 @@ class Trainer:
             self.counters.skipped_steps += ahead_steps
 
     def learn(self) -> None:
-        """Run the updates that are due."""
         device = self.learner.device
         for group in self.source.batches_due(self.counters):
             self.phases.lap("draw")

@@ -12,8 +12,7 @@ import torch
 from redline.runs.directory import SharedLock
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.processes.process_pool import Outbox
-from redline.runtime.processes.shared_parts import SharedWeights
-from redline.runtime.processes.shared_status import Doorbell, SharedStatus, Slot
+from redline.runtime.processes.shared import Doorbell, SharedStatus, SharedWeights, Slot
 
 StartChild = Callable[..., BaseProcess]
 

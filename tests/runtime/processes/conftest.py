@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redline.runtime.processes.process_pool import PRELOAD, ProcessPool
-from redline.runtime.processes.shared_status import SharedStatus
+from redline.runtime.processes.shared import SharedStatus
 
 sys.path.insert(0, str(Path(__file__).parent))
 # before anything starts the server: it loads nothing afterwards

@@ -10,7 +10,7 @@ import psutil
 from child_work import look_until
 
 from redline.runtime.processes.process_pool import Loss, Member, Outbox, ProcessPool
-from redline.runtime.processes.shared_status import FIRST_ACTOR, SharedStatus
+from redline.runtime.processes.shared import FIRST_ACTOR, SharedStatus
 
 Work = Callable[[tuple[SharedStatus, int], Outbox], None]
 

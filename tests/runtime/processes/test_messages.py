@@ -21,9 +21,9 @@ from redline.replay.backing import MARGIN_BYTES
 from redline.replay.shared_lanes import BY_EPISODE, STEP_BY_STEP
 from redline.runtime.actor import Episode
 from redline.runtime.config import Job
-from redline.runtime.processes import shared_parts
+from redline.runtime.processes import shared
 from redline.runtime.processes.process_pool import Inbox, Message
-from redline.runtime.processes.shared_parts import LARGEST_BYTES, decode_letter, encode_letter, mail_bytes
+from redline.runtime.processes.shared import LARGEST_BYTES, decode_letter, encode_letter, mail_bytes
 
 
 def received(inbox: Inbox, count: int) -> list[Message]:
@@ -187,7 +187,7 @@ def test_a_ring_full_of_short_episodes_has_room_for_all_their_letters() -> None:
 
 def test_rings_are_refused_if_the_letters_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     job = replace(ATARI, topology="async", num_envs=1_024)
-    monkeypatch.setattr(shared_parts, "available_bytes", lambda: MARGIN_BYTES + 1_000_000_000)
-    shared_parts.check_rings(job, SPEC)
+    monkeypatch.setattr(shared, "available_bytes", lambda: MARGIN_BYTES + 1_000_000_000)
+    shared.check_rings(job, SPEC)
     with pytest.raises(UserError, match=r"need 2\.\d+ GB .* fewer envs, or --record off"):
-        shared_parts.check_rings(replace(job, recording=RecordingConfig(record_values=True)), SPEC)
+        shared.check_rings(replace(job, recording=RecordingConfig(record_values=True)), SPEC)

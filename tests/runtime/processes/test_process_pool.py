@@ -14,7 +14,7 @@ from pool_work import find_loss, find_losses, is_there, start, start_living, wai
 
 from redline.runtime.processes import process_pool as pool_module
 from redline.runtime.processes.process_pool import Message, ProcessPool
-from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER
+from redline.runtime.processes.shared import EVALUATOR, FIRST_ACTOR, LEARNER
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

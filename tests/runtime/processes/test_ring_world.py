@@ -20,10 +20,17 @@ from redline.runtime.actor import Episode
 from redline.runtime.building import build_source
 from redline.runtime.config import Job
 from redline.runtime.counters import TAKES_PER_UPDATE
-from redline.runtime.processes import learner_role
-from redline.runtime.processes.learner_role import RingWorld
-from redline.runtime.processes.shared_parts import SharedWeights, encode_letter
-from redline.runtime.processes.shared_status import FIRST_ACTOR, LEARNER, WAITS, SharedStatus, Slot
+from redline.runtime.processes import roles
+from redline.runtime.processes.roles import RingWorld
+from redline.runtime.processes.shared import (
+    FIRST_ACTOR,
+    LEARNER,
+    WAITS,
+    SharedStatus,
+    SharedWeights,
+    Slot,
+    encode_letter,
+)
 from redline.runtime.resolve import resolve_job
 from redline.runtime.training import Trainer
 
@@ -59,7 +66,7 @@ class Table:
 
 @pytest.fixture
 def set_table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Table]:
-    monkeypatch.setattr(learner_role, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(roles, "PATIENCE_S", 0.01)
 
     def set_up(*, actors: int = 1, rule: PushRule = WIDE, samples_per_step: float = 4.0, **of_job: Any) -> Table:
         algorithm = replace(

@@ -13,7 +13,7 @@ from child_work import PATIENCE_S, StartChild, hold
 
 from redline.errors import UserError
 from redline.runs.directory import RunDirectory
-from redline.runtime.processes.shared_status import Doorbell
+from redline.runtime.processes.shared import Doorbell
 
 OPEN = "import sys; from pathlib import Path; from redline.runs.directory import RunDirectory\n"
 OPEN += "RunDirectory.open(Path(sys.argv[1]))"

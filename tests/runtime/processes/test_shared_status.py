@@ -13,17 +13,9 @@ import pytest
 from child_work import PATIENCE_S, StartChild, answer, answer_status, play_when_it_waits, stop_when_it_waits
 
 from redline.runtime.counters import Counters, Scores
-from redline.runtime.processes import shared_status as status_module
+from redline.runtime.processes import shared as status_module
 from redline.runtime.processes.message_log import RoleReadings
-from redline.runtime.processes.shared_status import (
-    EVALUATOR,
-    FIRST_ACTOR,
-    LEARNER,
-    WAITS,
-    Doorbell,
-    SharedStatus,
-    Slot,
-)
+from redline.runtime.processes.shared import EVALUATOR, FIRST_ACTOR, LEARNER, WAITS, Doorbell, SharedStatus, Slot
 
 
 def never() -> bool:

@@ -13,7 +13,7 @@ from child_work import PATIENCE_S, StartChild, ask_and_read, filled, look_until,
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.networks import Network
-from redline.runtime.processes.shared_parts import SLOTS, SharedWeights, Version
+from redline.runtime.processes.shared import SLOTS, SharedWeights, Version
 from redline.types import EnvSpec
 
 VECTORS = EnvSpec("test", (4,), "float32", stack=1, num_actions=2, frames_per_step=1)

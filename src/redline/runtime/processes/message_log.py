@@ -18,7 +18,7 @@ from redline.runtime.counters import Counters, Scores
 from redline.runtime.evaluation import NumberedEvaluation, record_evaluation
 from redline.runtime.gauges import Gauges, RoleGauges
 from redline.runtime.processes.process_pool import Member, Message, ProcessPool
-from redline.runtime.processes.shared_status import LEARNER, WAITS, SharedStatus
+from redline.runtime.processes.shared import LEARNER, WAITS, SharedStatus
 from redline.runtime.run_log import RunLog
 from redline.types import Array
 
@@ -135,7 +135,6 @@ class MessageLog:
             self.log.metrics(self.gauges)
 
     def take(self, message: Message) -> None:
-        """Handle a message."""
         match message["kind"]:
             case "ready":
                 self.lost = message["lost"]

@@ -9,5 +9,4 @@ from importlib import import_module
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is loaded: it would start threads
 
 import_module("redline.runtime.processes.process_pool").become_server()
-for roles in ("playing_roles", "learner_role"):
-    import_module(f"redline.runtime.processes.{roles}")
+import_module("redline.runtime.processes.roles")

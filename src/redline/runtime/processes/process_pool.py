@@ -29,7 +29,7 @@ import msgspec
 from redline.errors import UserError
 from redline.jsonl import as_json_value
 from redline.monitor.process_files import read_stat
-from redline.runtime.processes.shared_status import LEARNER, STARTING_S, SharedStatus
+from redline.runtime.processes.shared import LEARNER, STARTING_S, SharedStatus, attach
 
 PRELOAD = "redline.runtime.processes.preload"
 SILENT_S = 8.0  # without a heartbeat, after which a process is lost
@@ -94,11 +94,7 @@ class Outbox:
 
     def __reduce__(self) -> tuple[Callable[..., Outbox], tuple[Any, ...]]:
         """Let the process that is being started have it."""
-        return _attach, (DupFd(self._descriptor),)
-
-
-def _attach(descriptor: Any) -> Outbox:
-    return Outbox(descriptor.detach())
+        return attach, (Outbox, DupFd(self._descriptor))
 
 
 class Inbox:
@@ -141,7 +137,6 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self.process.pid or 0
 
 

@@ -16,12 +16,10 @@ from redline.runtime.actor import RequestedStop
 from redline.runtime.counters import Counters, Scores
 from redline.runtime.gauges import Gauges
 from redline.runtime.loop import METRICS_INTERVAL_S, Every
-from redline.runtime.processes.learner_role import run_learner
 from redline.runtime.processes.message_log import MessageLog
-from redline.runtime.processes.playing_roles import actor_seed, run_actor, run_evaluator
 from redline.runtime.processes.process_pool import Loss, Message, ProcessPool, Work
-from redline.runtime.processes.shared_parts import SharedParts
-from redline.runtime.processes.shared_status import EVALUATOR, FIRST_ACTOR, LEARNER, WAITS
+from redline.runtime.processes.roles import actor_seed, run_actor, run_evaluator, run_learner
+from redline.runtime.processes.shared import EVALUATOR, FIRST_ACTOR, LEARNER, WAITS, SharedParts
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.run_log import RunLog, RunMonitor
 from redline.runtime.session import Outcome, Readings, StoppedWhileResumingError, drain, run_out, solved_by
@@ -148,7 +146,7 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             self._start_evaluator()
         metrics, save = Every(METRICS_INTERVAL_S, at_once=True), Every(job.checkpoint_minutes * 60)
         told: Gauges | None = None
-        while (reason := requested_stop() or messages.limit or self._reason_to_give_up()) is None:
+        while (reason := requested_stop() or messages.limit) is None:
             self._attend()
             if metrics.is_due():
                 messages.record()
@@ -171,20 +169,15 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
 
     @property
     def done(self) -> tuple[int, int]:
-        """Steps and updates so far."""
         return self._status.run_steps, self._status.run_updates
 
     @property
     def waited_s(self) -> dict[str, dict[str, float]]:
-        """Seconds waited so far, by role and reason."""
         waited_s = self._status.waited_s
         return {
             name: dict(zip(WAITS, waited_s[member.slot].tolist(), strict=True))
             for name, member in self._pool.members.items()
         }
-
-    def _reason_to_give_up(self) -> str | None:
-        return None if self._given_up is None else str(self._given_up)
 
     def _finish(self, reason: str) -> Outcome:
         """End all processes but the learner, let it save a last checkpoint, and raise the error if the run gave up."""
@@ -286,4 +279,5 @@ class AsyncSession(AbstractContextManager["AsyncSession"]):
             self._log.warn(f"{name} {said}, again and again: training goes on without it")
             return
         kind = ERRORS.get(error["type"], EnvError) if error else EnvError
-        self._given_up = kind(f"{name} {said}, again and again: the run ends, its checkpoint stands")
+        self._messages.limit = f"{name} {said}, again and again: the run ends, its checkpoint stands"
+        self._given_up = kind(self._messages.limit)
