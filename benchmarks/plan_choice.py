@@ -27,7 +27,7 @@ from redline.plan.speed import Race, gain_of
 from redline.plan.speed_plan import may_be_chosen, name_of
 from redline.plan.window import CandidateLostError, Window
 from redline.runtime.resolve import ResolvedJob, resolve_job
-from redline.tune.settings_file import write_settings
+from redline.tune.space import write_settings
 from redline_process import run_redline
 
 TOLERATED = 1.05  # times the chosen speed, at the lower end of the interval

@@ -110,7 +110,7 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let runs only pretend to train; return a search that takes a second or two."""
 
     def launch(program: tuple[str, ...], settings: dict[str, object]) -> Launch:
-        assert program[1:3] == ("-m", "redline.cli.tune_trial")
+        assert program[1:3] == ("-m", "redline.cli.tune")
         return Launch(program=(sys.executable, str(TRAINER)), settings=settings)
 
     monkeypatch.setattr(redline.cli.tune, "Launch", launch)
@@ -132,7 +132,7 @@ def test_a_search_prints_one_object_writes_a_recipe_and_goes_on_with_nothing_to_
     assert {trial["state"] for trial in found["trials"]} <= {"done", "pruned"}
     lr = train_defaults(["--config", "best.toml"]).job.algorithm.optimizer.lr
     assert lr == found["winner"]["settings"]["optimizer.lr"]
-    assert "which the search never used" in Path("best.toml").read_text()
+    assert "that the search never used" in Path("best.toml").read_text()
 
     assert main(["tune", "--resume", found["study"], "--plain"]) == DONE
     out = capsys.readouterr().out

@@ -12,8 +12,17 @@ from redline.cli.tune import checked_job, checker
 from redline.errors import UserError
 from redline.networks import Mlp
 from redline.runtime.config import flatten, to_settings
-from redline.tune.settings_file import canonical_key, read_toml, to_toml
-from redline.tune.space import Choices, Range, Space, check_space, parse_space, shipped_space
+from redline.tune.space import (
+    Choices,
+    Range,
+    Space,
+    canonical_key,
+    check_space,
+    parse_space,
+    read_toml,
+    shipped_space,
+    to_toml,
+)
 
 CARTPOLE_DQN = {"algo": "dqn", "env": "CartPole-v1"}
 

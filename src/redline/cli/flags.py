@@ -25,7 +25,7 @@ from redline.runs.manifest import RUN_JSON
 from redline.runtime.config import NONE, Job, flatten, from_settings, to_settings
 from redline.runtime.resolve import share_out
 from redline.runtime.resuming import read_run
-from redline.tune.settings_file import read_toml, to_toml
+from redline.tune.space import read_toml, to_toml
 
 # settings that a new optimiser takes over from the one that it replaces
 TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")

@@ -1,4 +1,7 @@
-"""`redline tune`: search for better settings, and check the winner on unused seeds."""
+"""`redline tune`: search for better settings, and check the winner on unused seeds.
+
+`python -m redline.cli.tune TUNER train …` is a run of a search that dies with its tuner.
+"""
 
 import os
 import sys
@@ -15,7 +18,7 @@ import tyro
 from redline.algorithms.catalog import canonical_name
 from redline.cli.displays import open_display
 from redline.cli.flags import train_defaults
-from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, FailureError, failing, refuse
+from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, FailureError, failing, main, refuse
 from redline.cli.output import command, give, typed_env
 from redline.cli.parsing import Json, parse
 from redline.cli.process import StopRequest
@@ -25,10 +28,21 @@ from redline.files import explained
 from redline.runs.directory import slug
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flatten, to_settings
+from redline.runtime.counters import WINDOW_EPISODES
+from redline.runtime.processes.process_pool import end_with_parent
 from redline.runtime.resolve import check_topology
-from redline.tune.goals import parse_goal, usual_window
-from redline.tune.settings_file import canonical_key, read_toml, to_toml, write_settings
-from redline.tune.space import SettingsCheck, Space, check_space, parse_space, shipped_space
+from redline.tune.goals import parse_goal
+from redline.tune.space import (
+    SettingsCheck,
+    Space,
+    canonical_key,
+    check_space,
+    parse_space,
+    read_toml,
+    shipped_space,
+    to_toml,
+    write_settings,
+)
 from redline.tune.study import (
     REPORT,
     USUAL_MINUTES_PER_TRIAL,
@@ -42,6 +56,7 @@ from redline.tune.training import Launch
 if TYPE_CHECKING:
     from redline.tune.search import Found
 
+ATARI_WINDOW_EPISODES = 10  # a short run has fewer than a hundred episodes
 MISSING = "redline tune needs Optuna: pip install 'optuna>=5,<6'"
 
 
@@ -132,7 +147,7 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
 
     asked = plan.settings
     title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"
-    program = (sys.executable, "-m", "redline.cli.tune_trial", str(os.getpid()))
+    program = (sys.executable, "-m", "redline.cli.tune", str(os.getpid()))
     report = folder.path / REPORT
     with open_display(title, flags) as shown:
         display = TuneDisplay(shown, title)
@@ -147,7 +162,7 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
                 Launch(program=program, settings=plan.base),
                 defaults=plan.defaults,
                 display=display,
-                stop=lambda: stop.reason() or ("output closed" if display.is_closed else None),
+                stop=lambda: stop.reason() or ("output closed" if shown.is_closed else None),
             )
         if found.stopped is not None:
             resume = command("tune", "--resume", folder.path, *typed_env(plan.settings.env))
@@ -195,7 +210,7 @@ def new_plan(flags: TuneFlags) -> Plan:
         env=flags.env,
         algo=algo,
         goal=str(goal),
-        window=flags.window or usual_window(is_atari=find_game(flags.env) is not None),
+        window=flags.window or (WINDOW_EPISODES if find_game(flags.env) is None else ATARI_WINDOW_EPISODES),
         minutes_per_trial=minutes_per_trial,
         search_minutes=search_minutes,
         trials=flags.trials,
@@ -254,3 +269,13 @@ def checked_job(settings: Mapping[str, Any]) -> Job:
     job = train_defaults([], tomllib.loads(to_toml(settings))).job
     check_topology(job)
     return job
+
+
+def run_trial(args: Sequence[str]) -> int:
+    """Run `redline` with the arguments after the tuner's process id; it ends with the tuner."""
+    end_with_parent()
+    return main(args[1:]) if os.getppid() == int(args[0]) else FAILED  # the tuner had already ended
+
+
+if __name__ == "__main__":
+    sys.exit(run_trial(sys.argv[1:]))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from redline.cli.displays import Lines, LivePanel, framed, render_progress
 from redline.cli.output import print_table
-from redline.tune.goals import Goal, RunResult, describe_run
+from redline.tune.goals import Goal, describe_run
 from redline.tune.search import Found, SearchView, TrialView
 from redline.tune.space import Space, describe_settings, describe_value
 from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
@@ -27,11 +27,6 @@ class TuneDisplay:
     def __init__(self, display: LivePanel | Lines, title: str) -> None:
         self._display = display
         self._title = title
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the reader of the output is gone."""
-        return self._display.is_closed
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -70,13 +65,9 @@ def short_names(keys: Sequence[str]) -> list[str]:
 
 def shown(view: SearchView) -> Sequence[TrialView]:
     """Return the trials that fit on a screen: the best, the running and the newest ones."""
-    if len(view.trials) <= MOST_ROWS:
-        return view.trials
-    first = [trial for trial in view.trials if trial.number == view.best or trial.state == "running"]
-    rest = [trial for trial in view.trials if trial not in first]
-    room = max(0, MOST_ROWS - len(first))
-    kept = [*first, *(rest[-room:] if room else [])]
-    return sorted(kept, key=lambda trial: trial.number)
+    # sorts are stable: the best and the running ones come to the end, behind the newest
+    by_weight = sorted(view.trials, key=lambda trial: trial.number == view.best or trial.state == "running")
+    return sorted(by_weight[-MOST_ROWS:], key=lambda trial: trial.number)
 
 
 def render_line(view: SearchView) -> str:
@@ -94,25 +85,18 @@ def _left(view: SearchView) -> str:
 def opening_lines(folder: StudyFolder, space: Space) -> list[str]:
     """Return lines that tell what the search will do."""
     asked = folder.settings
-    how_long = [
-        *([] if asked.search_minutes is None else [f"{asked.search_minutes:g} minutes"]),
-        *([] if asked.trials is None else [f"{asked.trials} trials"]),
-    ]
-    spent = f", {duration(folder.spent_s)} of them spent before" if folder.spent_s else ""
+    limits = ((asked.search_minutes, "minutes"), (asked.trials, "trials"))
+    how_long = [f"{limit:g} {unit}" for limit, unit in limits if limit is not None]
+    spent = f", {duration(folder.spent_s)} spent before" if folder.spent_s else ""
     check_s = -(-2 * asked.final_seeds // asked.side_by_side) * asked.check_minutes * 60
     return [
         f"study {folder.path}: goal {asked.goal}, returns are means of {asked.window} episodes",
         f"search: at most {' or '.join(how_long)}{spent}; trials side by side: {asked.side_by_side}, threads of each: "
         f"{asked.threads}, seeds per trial: {asked.seeds_per_trial}, minutes per seed: {asked.minutes_per_trial:g}",
-        f"seeds: {SEARCH_SEEDS.start} and up in the search, {seed_words(FINAL_SEEDS[: asked.final_seeds])} in the "
-        f"check of the winner, which comes after it and takes at most about {duration(check_s)}",
+        f"seeds: {SEARCH_SEEDS.start} and up in the search, {FINAL_SEEDS.start} and up in the check of "
+        f"the winner, which comes after it and takes at most about {duration(check_s)}",
         f"space {asked.space_name}: {', '.join(space.dimensions)}",
     ]
-
-
-def seed_words(seeds: Sequence[int]) -> str:
-    """Return a range of seeds in few words."""
-    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
 def recipe_comment(folder: StudyFolder, found: Found) -> list[str]:
@@ -125,8 +109,8 @@ def recipe_comment(folder: StudyFolder, found: Found) -> list[str]:
         f"{asked.algo} on {asked.env}, found by redline tune: trial {found.best.number} of study {folder.path.name}.",
         f"Goal {asked.goal}: returns are means of {asked.window} episodes; minutes per run: "
         f"{asked.minutes_per_trial:g}, threads: {asked.threads}.",
-        f"On seeds {seed_words([result.seed for result in winner])}, which the search never used: "
-        f"{goal.describe(winner)}; the defaults: {goal.describe(default)}: {judgement(goal, found)}.",
+        f"On seeds that the search never used: {goal.describe(winner)}; the defaults: {goal.describe(default)}: "
+        f"{judgement(goal, found)}.",
         *(f"seed {result.seed}: {describe_run(goal, result)}" for result in winner),
     ]
 
@@ -148,9 +132,7 @@ def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     print(f"search: {len(found.trials)} trials ({counts}) in {duration(folder.spent_s)}")
     print(f"winner: trial {found.best.number}, {describe_settings(found.best.settings)}")
-    checked = {"winner": found.verdict.winner, "default": found.verdict.default}
-    if found.is_default:
-        del checked["winner"]
+    checked = {"default": found.verdict.default} if found.is_default else found.verdict.by_settings()
     rows = [
         (
             who,
@@ -197,19 +179,13 @@ def to_json(folder: StudyFolder, found: Found, recipe: Path | None) -> dict[str,
             }
             for trial in found.trials
         ],
-        "winner": None,
-        "default": None,
-        "winner_is_better": None,
-        "repeated": [],
     }
-    if found.best is not None and found.verdict is not None:
-        best, verdict = found.best, found.verdict
-        content["winner"] = {"trial": best.number, "settings": best.settings, **_checked(goal, verdict.winner)}
-        content["default"] = _checked(goal, verdict.default)
-        content["winner_is_better"] = verdict.is_better(goal)
-        content["repeated"] = verdict.repeated
-    return content
-
-
-def _checked(goal: Goal, results: Sequence[RunResult]) -> dict[str, Any]:
-    return {"result": goal.describe(results), "runs": [result.row() for result in results]}
+    if found.best is None or found.verdict is None:
+        return {**content, "winner": None, "default": None, "winner_is_better": None, "repeated": []}
+    checked = {
+        who: {"result": goal.describe(results), "runs": [result.row() for result in results]}
+        for who, results in found.verdict.by_settings().items()
+    }
+    winner = {"trial": found.best.number, "settings": found.best.settings, **checked["winner"]}
+    is_better, repeated = found.verdict.is_better(goal), found.verdict.repeated
+    return {**content, **checked, "winner": winner, "winner_is_better": is_better, "repeated": repeated}

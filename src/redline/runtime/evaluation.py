@@ -226,7 +226,7 @@ class Evaluator:
 
         def requested_or_late() -> str | None:
             if time.monotonic() > end_s:
-                return f"no end after {ARGMAX_PATIENCE_S:g} s (greedy play may loop)"
+                return f"given up at {ARGMAX_PATIENCE_S:g} s (it may loop)"
             return requested_stop()
 
         return fmean(episode.total_reward for episode in self._play(EPISODES, requested_or_late, explore=Greedy()))

@@ -12,7 +12,6 @@ import msgspec
 
 from redline.errors import UserError, unknown_name
 from redline.jsonl import Row, measured, plain_text
-from redline.runtime.counters import WINDOW_EPISODES
 from redline.units import number
 
 Kind = Literal["minutes-to-return", "steps-to-return", "return-at-minutes", "return-at-steps"]
@@ -22,7 +21,6 @@ EXAMPLES: dict[Kind, str] = {
     "return-at-minutes": "return-at-minutes",
     "return-at-steps": "return-at-steps:100_000",
 }
-ATARI_WINDOW_EPISODES = 10  # a short run has fewer than a hundred episodes
 
 
 @dataclass(frozen=True)
@@ -223,11 +221,6 @@ def parse_goal(text: str) -> Goal:
     return Goal(kind, value)
 
 
-def usual_window(*, is_atari: bool) -> int:
-    """Return the default number of episodes over which a return is averaged."""
-    return ATARI_WINDOW_EPISODES if is_atari else WINDOW_EPISODES
-
-
 @dataclass(frozen=True)
 class Verdict:
     """The results of winner and defaults on the same unused seeds."""
@@ -235,6 +228,10 @@ class Verdict:
     winner: tuple[RunResult, ...]
     default: tuple[RunResult, ...]
     repeated: tuple[str, ...] = ()  # failures of runs that were trained again, in words
+
+    def by_settings(self) -> dict[str, tuple[RunResult, ...]]:
+        """Return the results of each."""
+        return {"winner": self.winner, "default": self.default}
 
     def is_better(self, goal: Goal) -> bool:
         """Tell whether the winner beats the default."""

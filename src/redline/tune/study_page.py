@@ -85,7 +85,7 @@ def _check_section(goal: Goal, trials: Sequence[TrialRecord], verdict: Verdict |
             amount(result.best_mean_return),
             result.run or DASH,
         )
-        for who, results in (("winner", verdict.winner), ("default", verdict.default))
+        for who, results in verdict.by_settings().items()
         for result in results
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "mean return at the end", "best mean", "run")
@@ -96,9 +96,8 @@ def _check_section(goal: Goal, trials: Sequence[TrialRecord], verdict: Verdict |
         "counts: a winner is chosen for its value in the search, which is therefore too good."
     )
     table = Table("Runs of the check", head, rows, numeric=(1, 3, 4, 5, 6), css="card wrap")
-    return _section(
-        title, "check", table, *_notice("What failed before and was trained again", verdict.repeated), lead=lead
-    )
+    failed = _notice("What failed before and was trained again", verdict.repeated)
+    return _section(title, "check", table, *failed, lead=lead)
 
 
 def _notice(title: str, sentences: Sequence[str]) -> list[Part]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from redline.jsonl import RecordTail, plain_text
 from redline.tune.goals import Curve, RunResult
-from redline.tune.settings_file import write_settings
+from redline.tune.space import write_settings
 from redline.tune.study import StudyFolder
 from redline.units import number
 

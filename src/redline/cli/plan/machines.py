@@ -19,7 +19,7 @@ from redline.plan.pinned import Pinned
 from redline.plan.scaling import EXTRAPOLATED, MEASURED, Scaling, counts_to_measure
 from redline.plan.time import digits_for, exact, rounded
 from redline.runs.host import usable_cores
-from redline.tune.settings_file import read_toml
+from redline.tune.space import read_toml
 from redline.units import rate, size
 
 PROGRAM = "redline plan machines"

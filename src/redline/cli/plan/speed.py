@@ -27,7 +27,7 @@ from redline.errors import UserError, check_range
 from redline.plan.knobs import Vary
 from redline.plan.speed_plan import LEAST_SECONDS, MOST_SECONDS
 from redline.plan.speed_result import result_of
-from redline.tune.settings_file import write_settings
+from redline.tune.space import write_settings
 from redline.units import duration
 
 PROGRAM = "redline plan speed"
