@@ -44,7 +44,7 @@ FAILED_RETURN = -20.0  # at it nothing was learnt
 ON_POLICY_RECIPES = {Clipped: "pong", PolicyGradient: "pong-a2c", QLambda: "pong-pqn"}
 GAMES = ("breakout", "boxing", "freeway")
 NOT_TOLD = ("max_minutes", "max_steps", "seed", "target_eval_return", "monitor.hz", "checkpoint_minutes", "record")
-UNJUDGED_GAMES = ("freeway",)  # recorded without a peer: nothing is learnt there for long, whoever trains
+UNJUDGED_GAMES = ("freeway",)  # recorded without a peer and without a bar
 
 
 @dataclass(frozen=True)
