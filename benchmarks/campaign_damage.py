@@ -13,7 +13,7 @@ from campaign_place import Place
 from campaign_process import Order
 from campaign_ruin import ruin, ruins_for
 from campaign_truth import judge_episodes, judge_evaluation, judge_weights, newest_checkpoint
-from campaign_workshop import EXACT, Subject, Workshop
+from campaign_workshop import EXACT, SPARES, Subject, Workshop
 
 SUBJECTS = ("dqn", "dqn", "dqn", "dqn", "ppo", "ppo", "async", "async", "recording", "study")
 READING: dict[str, tuple[str, ...]] = {
@@ -135,12 +135,13 @@ def run_damage(damage: Damage, workshop: Workshop, place: Place) -> list[Fault]:
 
 
 def _order(damage: Damage, subject: Subject) -> Order:
+    spares = SPARES.get(subject.name, 0) if damage.command in WRITES else 0
     if subject.name == "study":
-        return Order(STUDY_READING[damage.command], limit_s=RESUME_LIMIT_S, ask_after_s=20.0)
+        return Order(STUDY_READING[damage.command], limit_s=RESUME_LIMIT_S, ask_after_s=20.0, spares=spares)
     argv: Sequence[str] = READING[damage.command]
     if damage.command in WRITES:
         further = ("--max-steps", str(subject.further_steps)) if damage.command.startswith("resume") else ()
-        return Order((*argv, *further), limit_s=RESUME_LIMIT_S, ask_after_s=60.0)
+        return Order((*argv, *further), limit_s=RESUME_LIMIT_S, ask_after_s=60.0, spares=spares)
     return Order(argv, limit_s=LIMIT_S)
 
 

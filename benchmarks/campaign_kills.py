@@ -12,7 +12,7 @@ from campaign_oracles import BAD_INPUT, DONE, FAILED, RESUMABLE, Fault, judge
 from campaign_place import Place
 from campaign_process import AWAKE, Order, Outcome, Running, wait_for
 from campaign_truth import judge_episodes, newest_checkpoint, weights_digest
-from campaign_workshop import ASYNC, SMALL_DQN, SMALL_PPO, STUDY, Subject, Workshop
+from campaign_workshop import ASYNC, SMALL_DQN, SMALL_PPO, SPARES, STUDY, Subject, Workshop
 
 # long enough to be struck, with checkpoints all the time
 OFTEN = ("--checkpoint-minutes", "0.006")
@@ -41,9 +41,10 @@ MOMENTS = ("starting", "training", "training", "saving", "resuming")
 EXACT = ("dqn", "stored", "ppo")
 NUM_ENVS = 4
 FURTHER_STEPS = 400  # that an async run goes on after it was struck
-STARTING_S, TRAINING_S, RESUMING_S, PAUSE_S = 4.0, 1.2, 0.7, 2.0
+STARTING_S, TRAINING_S, STUDYING_S, RESUMING_S, PAUSE_S = 4.0, 0.8, 3.0, 0.7, 2.0
+SHARES = (1.0, 0.5, 0.2, 0.0)  # of these times, one after the other while a command ends before it is struck
 SAVING_WITHIN_S, BEGIN_WITHIN_S = 5.0, 60.0
-GO_ON_S = 4.0  # that a run which survived goes on before it is asked to end
+GO_ON_S = 1.5  # that a run which survived goes on before it is asked to end
 END_LIMIT_S = 60.0
 
 
@@ -75,32 +76,52 @@ def reference_of(workshop: Workshop, name: str) -> Subject:
 
 
 def run_strike(strike: Strike, workshop: Workshop, place: Place) -> list[Fault]:
-    """Start the command, strike, see it end, resume it and compare."""
+    """Strike a command, sooner each time that it ends before; see it end, resume it and compare."""
     rng = random.Random(strike.seed)  # noqa: S311
+    for share in SHARES:
+        again = Place(place.root / f"strike-{share:g}").fill()
+        faults = _try_to_strike(strike, workshop, again, rng, share)
+        if faults is not None:
+            return faults
+    return [Fault("campaign", f"{strike.subject}: ended before every strike")]
+
+
+def _try_to_strike(
+    strike: Strike, workshop: Workshop, place: Place, rng: random.Random, share: float
+) -> list[Fault] | None:
+    """Return the faults; None if the command had ended without one before it was struck."""
     is_cold = strike.moment == "starting"  # imports take most of a start
-    begun = workshop.zygote.start(Order(_command(strike.subject), limit_s=END_LIMIT_S, is_cold=is_cold), place)
-    is_early = is_cold or not _wait_for_moment(strike, begun, place, rng)
-    if is_early:
-        wait_for((place.root / AWAKE).exists, begun, BEGIN_WITHIN_S) if is_cold else None
-        begun.has_ended(rng.uniform(0.0, STARTING_S))
-    if strike.moment == "resuming" and not is_early:
+    begun = _start(strike, _command(strike.subject), workshop, place)
+    if is_cold:
+        wait_for((place.root / AWAKE).exists, begun, BEGIN_WITHIN_S)
+        begun.has_ended(share * rng.uniform(0.0, STARTING_S))
+    else:
+        _wait_for_moment(strike, begun, place, rng, share)
+    faults = []
+    if strike.moment == "resuming" and not begun.has_ended():
         begun.send(signal.SIGKILL)
         faults = judge(begun.finish(), allowed=(-signal.SIGKILL,))
-        begun = workshop.zygote.start(Order(_resume(strike.subject, place), limit_s=END_LIMIT_S), place)
-        begun.has_ended(rng.uniform(0.0, RESUMING_S))
-    else:
-        faults = []
-    struck = _strike(strike, begun, workshop, rng)
-    if struck is not None and not begun.has_ended(GO_ON_S):
+        begun = _start(strike, _resume(strike.subject, place), workshop, place)
+        begun.has_ended(share * rng.uniform(0.0, RESUMING_S))
+    is_struck = _strike(strike, begun, workshop, rng)
+    if is_struck and not begun.has_ended(GO_ON_S):
         begun.send(signal.SIGTERM)
     outcome = begun.finish()
-    faults += judge(outcome, allowed=_allowed(strike))
+    faults += judge(outcome, allowed=_allowed(strike) if is_struck else ())
+    if not is_struck:
+        return faults or None
     faults += _judge_code(strike, outcome)
     if not faults and strike.subject != "recording":
         faults += _resume_and_compare(strike, outcome, workshop, place)
     if changed := place.changes(place.outside):
         faults.append(Fault("outside", f"{strike.subject}: {', '.join(changed)}"))
     return faults
+
+
+def _start(strike: Strike, argv: tuple[str, ...], workshop: Workshop, place: Place) -> Running:
+    is_cold = strike.moment == "starting"
+    order = Order(argv, limit_s=END_LIMIT_S, is_cold=is_cold, spares=SPARES.get(strike.subject, 0))
+    return workshop.zygote.start(order, place)
 
 
 def _command(subject: str) -> tuple[str, ...]:
@@ -127,19 +148,16 @@ def find_run(place: Place) -> Path | None:
     return runs[0].parent if runs else None
 
 
-def _wait_for_moment(strike: Strike, running: Running, place: Place, rng: random.Random) -> bool:
+def _wait_for_moment(strike: Strike, running: Running, place: Place, rng: random.Random, share: float) -> None:
     """Wait until training has begun, and then for a random time or for the next checkpoint."""
     if strike.subject in ("recording", "study"):
-        running.has_ended(rng.uniform(0.0, 3.0))
-        return True
-    if not wait_for(lambda: _has_begun(place), running, BEGIN_WITHIN_S):
-        return False
-    if strike.moment == "saving":
-        wait_for(lambda: _is_saving(place), running, SAVING_WITHIN_S, poll_s=0.0005)
-        time.sleep(rng.uniform(0.0, 0.01))
-    else:
-        running.has_ended(rng.uniform(0.0, TRAINING_S))
-    return True
+        running.has_ended(share * rng.uniform(0.0, STUDYING_S))
+    elif wait_for(lambda: _has_begun(place), running, BEGIN_WITHIN_S):
+        if strike.moment == "saving":
+            wait_for(lambda: _is_saving(place), running, share * SAVING_WITHIN_S, poll_s=0.0005)
+            time.sleep(share * rng.uniform(0.0, 0.01))
+        else:
+            running.has_ended(share * rng.uniform(0.0, TRAINING_S))
 
 
 def _has_begun(place: Place) -> bool:
@@ -152,11 +170,11 @@ def _is_saving(place: Place) -> bool:
     return run is not None and any((run / "checkpoints").glob(".*"))
 
 
-def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Random) -> int | None:
-    """Send the signal; return the pid that got it, None if the command has ended."""
+def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Random) -> bool:
+    """Send the signal; tell whether there was still a command to get it."""
     if running.has_ended():
-        return None
-    others = sorted(set(workshop.zygote.others()) - {running.pid})
+        return False
+    others = [pid for pid in workshop.zygote.targets() if pid != running.pid]
     pid = rng.choice(others) if strike.is_any_process and others else running.pid
     name, _, is_twice = strike.signal.partition(" ")
     number = signal.Signals[name]
@@ -167,7 +185,7 @@ def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Ra
     if number is signal.SIGSTOP:
         time.sleep(rng.uniform(0.1, PAUSE_S))
         running.send(signal.SIGCONT, pid)
-    return pid
+    return True
 
 
 def _allowed(strike: Strike) -> set[int]:
@@ -194,12 +212,14 @@ def _resume_and_compare(strike: Strike, before: Outcome, workshop: Workshop, pla
     if strike.subject == "study":
         if not (place.cwd / "study").exists():
             return []
-        return judge(workshop.zygote.run(Order(_resume("study", place), limit_s=120.0, ask_after_s=60.0), place))
+        order = Order(_resume("study", place), limit_s=120.0, ask_after_s=60.0, spares=SPARES["study"])
+        return judge(workshop.zygote.run(order, place))
     if run is None:
         return []
     saved = newest_checkpoint(run)
     further = () if strike.subject in EXACT else ("--max-steps", str(max(saved, 0) + FURTHER_STEPS))
-    outcome = workshop.zygote.run(Order((*_resume(strike.subject, place), *further), limit_s=120.0), place)
+    argv = (*_resume(strike.subject, place), *further)
+    outcome = workshop.zygote.run(Order(argv, limit_s=120.0, spares=SPARES.get(strike.subject, 0)), place)
     faults = judge(outcome)
     if saved < 0:
         return (

@@ -17,20 +17,21 @@ from campaign_oracles import BAD_INPUT, Fault, judge
 from campaign_place import Place
 from campaign_process import Order
 from campaign_words import near_misses, toml_values, typed_option
-from campaign_workshop import Workshop
+from campaign_workshop import SPARES, Workshop
 
 TRIES = 4  # of Hypothesis for one line: its first is always the simplest
 READERS = ("resume", "watch", "eval", "episodes", "play", "report", "replay")
 # what keeps an accepted command short; what is drawn stands behind it and overrides it
 SHORT = {
     "train": ("--env", "CartPole-v1", "--max-steps", "16", "--warmup-steps", "8", "--replay.capacity", "2000"),
-    "profile": ("--env", "CartPole-v1", "--rounds", "1", "--turn-seconds", "0.01"),
+    "profile": ("--env", "CartPole-v1", "--rounds", "1", "--turn-seconds", "0.01", "--warmup-steps", "8"),
     "resume": ("--max-steps", "24"),
     "eval": ("--episodes", "1"),
     "plan memory": ("--env", "CartPole-v1", "--seconds", "0.05"),
     "plan disk": ("--env", "CartPole-v1", "--seconds", "0.05"),
+    "plan run": ("--env", "CartPole-v1"),
     "bench env": ("--rounds", "1", "--turn-seconds", "0.01", "--num-envs", "1"),
-    "bench learner": ("--rounds", "1", "--turn-seconds", "0.01"),
+    "bench learner": ("--rounds", "1", "--turn-seconds", "0.01", "--batch-size", "4"),
     "bench train": ("--rounds", "1", "--seconds", "0.01", "--warmup-steps", "8"),
     "bench replay": ("--rounds", "1", "--turn-seconds", "0.01", "--games", "pong", "--transitions", "200"),
     "tune": ("--env", "CartPole-v1", "--model", "ppo", "--goal", "return-at-steps:100", "--trials", "1"),
@@ -131,7 +132,7 @@ def _short(command: Command, drawn: Sequence[str]) -> tuple[str, ...]:
 @st.composite
 def config_files(draw: st.DrawFn, train: Command) -> str:
     """Draw a TOML file of some settings, seldom with names that are unknown or given twice."""
-    rows = ["env = 'CartPole-v1'"] if draw(st.booleans()) else []
+    rows = ["env = 'CartPole-v1'"] if draw(st.sampled_from(range(6))) else []
     options = [option for option in train.options if option.takes != SWITCH]
     for option in draw(st.lists(st.sampled_from(options), min_size=1, max_size=4)):
         is_misspelt = draw(st.sampled_from(range(12))) == 0
@@ -142,10 +143,9 @@ def config_files(draw: st.DrawFn, train: Command) -> str:
 
 def garbage() -> st.SearchStrategy[str]:
     """Return files that are no settings."""
-    binary = st.binary(max_size=60).map(lambda raw: raw.decode(errors="surrogateescape"))
+    binary = st.binary(min_size=1, max_size=60).map(lambda raw: raw.decode(errors="surrogateescape"))
     known = st.sampled_from(
         (
-            "",
             "\0",
             "\ufeffenv = 'pong'\n",
             "{}",
@@ -172,7 +172,13 @@ def run_line(line: Line, workshop: Workshop, place: Place) -> list[Fault]:
     if line.argv[0] in READERS:
         shutil.copytree(workshop.subject("tiny").path, place.cwd / "run", symlinks=True)
     place.remember(place.cwd)
-    order = Order(line.argv, limit_s=LIMIT_S, ask_after_s=ASK_AFTER_S, environ={"WANDB_MODE": "disabled"})
+    order = Order(
+        line.argv,
+        limit_s=LIMIT_S,
+        ask_after_s=ASK_AFTER_S,
+        environ={"WANDB_MODE": "disabled"},
+        spares=SPARES["study"] if line.argv[:1] == ("tune",) else 0,
+    )
     outcome = workshop.zygote.run(order, place)
     faults = judge(outcome, allowed=(-signal.SIGTERM,) if outcome.was_asked else ())  # kills ask earlier and say more
     if outcome.code == BAD_INPUT and (changed := place.changes(place.cwd)):

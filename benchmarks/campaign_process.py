@@ -16,6 +16,7 @@ from typing import Any, Self
 from campaign_place import Place
 
 AWAKE = "awake"  # in the folder of a case, once a fresh interpreter takes signals
+SPARE = "campaign-spare"  # name of a fork that waits to become a process of the command
 MARK = "REDLINE_CAMPAIGN_MARK"
 GONE_WITHIN_S = 5.0
 MAX_SAID_BYTES = 2_000_000
@@ -40,6 +41,7 @@ class Order:
     cgroups: Sequence[str] = ()
     out: str | None = None  # a file that stdout goes to in place of a new one
     is_cold: bool = False  # in a fresh interpreter, which imports everything
+    spares: int = 0  # forks that stand ready to become interpreters which load Redline
     clock_jump_s: tuple[float, float] | None = None  # of the command's own process: after so long, by so much
 
 
@@ -173,6 +175,7 @@ class Zygote:
             "out": order.out or str(said[0]),
             "err": str(said[1]),
             "awake": str(place.root / AWAKE) if order.is_cold else None,
+            "spares": order.spares,
             "clock_jump_s": order.clock_jump_s,
         }
         assert self._process.stdin is not None  # noqa: S101
@@ -203,6 +206,10 @@ class Zygote:
     def others(self) -> dict[int, str]:
         """Return all living processes with the mark, besides the zygote itself, with their names."""
         return {pid: name for pid, name in marked(self.mark).items() if pid != self._process.pid}
+
+    def targets(self) -> list[int]:
+        """Return the processes of a command, without the spares that are none of it yet."""
+        return sorted(pid for pid, name in self.others().items() if name != SPARE)
 
     def processor_s(self) -> float:
         """Return the processor time of all that runs."""

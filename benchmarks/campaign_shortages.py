@@ -16,7 +16,7 @@ from campaign_oracles import DONE, Fault, judge
 from campaign_place import Place
 from campaign_process import Order, wait_for
 from campaign_truth import judge_episodes, newest_checkpoint, weights_digest
-from campaign_workshop import Workshop
+from campaign_workshop import SPARES, Workshop
 
 RUNS = ("dqn", "dqn", "stored", "ppo", "async", "async")
 EXACT = ("dqn", "ppo")  # frames on a disk that lacks room are fewer
@@ -98,6 +98,7 @@ def run_shortage(shortage: Shortage, workshop: Workshop, place: Place) -> list[F
             limits=found.limits,
             cgroups=found.cgroups,
             out=found.out,
+            spares=0 if found.limits or found.cgroups else SPARES.get(shortage.subject, 0),  # they need room themselves
             is_cold=shortage.lacks in AT_IMPORT,
             clock_jump_s=(shortage.begins_s, shortage.amount) if shortage.lacks == "clock" else None,
         )
@@ -135,9 +136,8 @@ def _ways_to_speak(shortage: Shortage) -> tuple[str, ...]:
 def _resume_and_compare(shortage: Shortage, run: Path, workshop: Workshop, place: Place) -> list[Fault]:
     is_exact = shortage.subject in EXACT
     further = () if is_exact else ("--max-steps", str(newest_checkpoint(run) + FURTHER_STEPS))
-    outcome = workshop.zygote.run(
-        Order(("resume", "runs", "--checkpoint-minutes", "5", "--json", *further), limit_s=120.0), place
-    )
+    argv = ("resume", "runs", "--checkpoint-minutes", "5", "--json", *further)
+    outcome = workshop.zygote.run(Order(argv, limit_s=120.0, spares=SPARES.get(shortage.subject, 0)), place)
     faults = judge(outcome)
     if outcome.code != DONE:
         why = outcome.err.strip().splitlines()[-1:] or [""]

@@ -47,6 +47,7 @@ STUDY = (
     *("--env", "CartPole-v1", "--model", "ppo", "--goal", "return-at-steps:256", "--trials", "2"),
     *("--seeds-per-trial", "1", "--final-seeds", "1", "--minutes-per-trial", "0.2", "--side-by-side", "1"),
 )
+SPARES = {"async": 2, "study": 4}  # interpreters that commands start: a fork server and a second one, or trials
 EVALUATION = ("--episodes", "2", "--seed", "0", "--json")
 PATIENCE_S = 600.0
 

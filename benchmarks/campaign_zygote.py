@@ -3,16 +3,23 @@
 Orders come as lines of JSON on stdin. Each is answered by the pid of the fork, and by its exit code when it has ended.
 """
 
+import _posixsubprocess
 import atexit
+import ctypes
 import faulthandler
 import gc
 import json
 import os
 import resource
+import runpy
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -24,6 +31,9 @@ LIMITS = {
     "file_bytes": resource.RLIMIT_FSIZE,
     "core": resource.RLIMIT_CORE,
 }
+SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # of prctl
+SPARE = "campaign-spare"  # name of a fork that waits to become a process of the command
+MESSAGE_BYTES, HIGH = 1 << 20, 400
 CLOSED = "closed"  # in place of the file for stdout
 # what a signal does before these lines is Python's affair
 COLD_START = """\
@@ -46,6 +56,8 @@ def serve() -> None:
     """Obey orders until stdin ends."""
     load()
     gc.freeze()  # forks share what is loaded
+    adopt_orphans()
+    spent_s = sum(os.times()[:4])
     with os.fdopen(os.dup(0), encoding="utf-8") as orders:
         answer({"ready": os.getpid()})
         while line := orders.readline():
@@ -54,15 +66,22 @@ def serve() -> None:
             if pid == 0:
                 leave(order)
             answer({"pid": pid})
-            _, status, usage = os.wait4(pid, 0)
-            processor_s = usage.ru_utime + usage.ru_stime
+            ended = 0
+            while ended != pid:
+                ended, status, usage = os.wait4(-1, 0)
+            before_s, spent_s = spent_s, sum(os.times()[:4])  # its own, and of all that has ended
             answer(
                 {
                     "code": os.waitstatus_to_exitcode(status),
                     "peak_bytes": usage.ru_maxrss * 1024,
-                    "processor_s": processor_s,
+                    "processor_s": spent_s - before_s,
                 }
             )
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose own parent has ended, so that their processor time is known."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def load() -> None:
@@ -102,11 +121,93 @@ def obey(order: dict[str, Any]) -> int:
     if order["awake"]:
         program = [sys.executable, "-P", "-c", COLD_START]
         os.execv(sys.executable, [*program, order["awake"], *order["argv"]])  # noqa: S606
+    for _ in range(order["spares"]):
+        code = add_spare()
+        if code is not None:
+            return code
     if order["clock_jump_s"]:
         bend_clock(*order["clock_jump_s"])
     sys.argv = ["redline", *order["argv"]]
     code: int = import_module("redline.cli.main").main()  # as the console script does
     return code
+
+
+spares: list[tuple[int, socket.socket]] = []  # pids and where they listen
+start_process = _posixsubprocess.fork_exec
+
+
+def add_spare() -> int | None:
+    """Fork a process that can become an interpreter of the command with everything loaded; in it, return its code."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        for _, other in spares:
+            other.close()
+        spares.clear()
+        ours.close()
+        return serve_as_spare(theirs)
+    theirs.close()
+    spares.append((pid, ours))
+    _posixsubprocess.fork_exec = subprocess._fork_exec = start_warm  # type: ignore[attr-defined]
+    return None
+
+
+def start_warm(argv: Sequence[Any], *rest: Any) -> int:
+    """Do what `fork_exec` does, by a spare if it is an interpreter that would load Redline first."""
+    words = [os.fsdecode(word) for word in argv]
+    is_ours = words[0] == sys.executable and "redline" in " ".join(words[1:3]) and words[1] in ("-m", "-c")
+    pass_fds, cwd, environ, streams = rest[2], rest[3], rest[4], (rest[5], rest[8], rest[10])
+    while is_ours and spares:
+        pid, listener = spares.pop()
+        targets = {target: fd for target, fd in enumerate(streams) if fd != -1} | {fd: fd for fd in pass_fds}
+        message = {
+            "words": words[1:],
+            "cwd": None if cwd is None else os.fsdecode(cwd),
+            "environ": None if environ is None else [os.fsdecode(item) for item in environ],
+            "targets": list(targets),
+            "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+            "is_leader": bool(rest[14]),
+        }
+        try:
+            with listener:
+                socket.send_fds(listener, [json.dumps(message).encode()], list(targets.values()))
+        except OSError:  # it was killed
+            continue
+        return pid
+    return start_process(argv, *rest)
+
+
+def serve_as_spare(listener: socket.socket) -> int:
+    """Wait for what to become, or for the end of the command."""
+    ctypes.CDLL(None).prctl(SET_NAME, SPARE.encode())
+    data, descriptors, _, _ = socket.recv_fds(listener, MESSAGE_BYTES, 64)
+    if not data:
+        return 0
+    listener.close()
+    ctypes.CDLL(None).prctl(SET_NAME, b"python")
+    message = json.loads(data)
+    for at, fd in enumerate(descriptors):
+        os.dup2(fd, HIGH + at)
+        os.close(fd)
+    for at, target in enumerate(message["targets"]):
+        os.dup2(HIGH + at, target)
+        os.close(HIGH + at)
+    if message["is_leader"]:
+        os.setsid()
+    if message["cwd"] is not None:
+        os.chdir(message["cwd"])
+    if message["environ"] is not None:
+        os.environ.clear()
+        os.environ.update(item.split("=", 1) for item in message["environ"])
+    signal.pthread_sigmask(signal.SIG_SETMASK, message["blocked"])
+    how, program, *argv = message["words"]
+    sys.argv = [how, *argv]
+    if how == "-c":
+        exec(program, {"__name__": "__main__"})  # noqa: S102  what the interpreter would do with it
+    else:
+        warnings.filterwarnings("ignore", module="runpy")  # it is loaded already
+        runpy.run_module(program, run_name="__main__")
+    return 0
 
 
 def bend_clock(after_s: float, by_s: float) -> None:

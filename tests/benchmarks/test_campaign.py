@@ -39,7 +39,13 @@ COMMANDS = [
     Command(("plan", "memory"), (Option("--capacity", "INT"), Option("--json", ""))),
 ]
 PROGRAM = """\
-import subprocess, sys, time, types
+import os, subprocess, sys, time, types
+
+CHILD = '''
+import os, sys
+print("of redline", "campaign_zygote" in sys.modules, os.getppid(), os.getcwd(), os.environ["GIVEN"])
+sys.exit(3)
+'''
 
 def main():
     argv = sys.argv[1:]
@@ -48,6 +54,10 @@ def main():
         case "orphan": subprocess.Popen(["sleep", "600"], start_new_session=True)
         case "fail": raise LookupError("planted")
         case "touch": open("../outside/file", "a").write("x")
+        case "child":
+            command, environ = [sys.executable, "-c", CHILD], {**os.environ, "GIVEN": "a=b"}
+            child = subprocess.run(command, env=environ, cwd="/", text=True, stdout=subprocess.PIPE)
+            print(child.returncode, os.getpid(), child.stdout)
         case "stay":
             import signal
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
@@ -188,6 +198,14 @@ def test_an_orphan_is_found_by_its_mark_and_ended(
     assert list(found.left) == ["sleep"]
     assert oracles(judge(found)) == {"left running"}
     assert zygote.others() == {}
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_a_spare_becomes_the_interpreter_that_a_command_starts(spares: int, zygote: Zygote, place: Place) -> None:
+    found = zygote.run(Order(("child",), spares=spares), place)
+    code, pid, *said = found.out.split()
+    assert (code, said) == ("3", ["of", "redline", str(spares == 1), pid, "/", "a=b"])
+    assert found.left == []
 
 
 def test_a_touched_sentinel_is_seen(zygote: Zygote, place: Place) -> None:
