@@ -19,13 +19,13 @@ from typing import Any
 
 from recording import Measurement, at_least, finish, make_parser, refuse_busy_machine, say
 from redline.cli.flags import parse_train
-from redline.cli.speed import environ_of, typed_knobs
+from redline.cli.plan.speed import environ_of, typed_knobs
 from redline.jsonl import Row
 from redline.plan.candidate_pool import CandidatePool
 from redline.plan.knobs import Asked, Changes, Vary, changed, measured_job, ways, why_impossible
 from redline.plan.speed import Race, gain_of
 from redline.plan.speed_plan import may_be_chosen, name_of
-from redline.plan.window import CandidateLostError, Window
+from redline.plan.speed import CandidateLostError, Window
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.tune.space import write_settings
 from redline_process import run_redline

@@ -1,22 +1,31 @@
 """`redline plan speed` and `redline train --auto` as a user runs them."""
 
 import json
+import os
+import signal
+import tempfile
+import threading
+import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from redline.cli import speed
-from redline.cli.flags import read_config
-from redline.cli.main import DONE, main
+from redline.cli.flags import TrainFlags, parse_train, read_config
+from redline.cli.main import DONE, FAILED, RESUMABLE, main
+from redline.cli.plan import speed
 from redline.files import read_json_object
 from redline.plan.knobs import KNOBS
+from redline.plan.speed_plan import SpeedPlan
 from redline.runs.locating import locate_run
 from redline.runtime.config import flag_of
 
 CARTPOLE = ("--env", "CartPole-v1", "--model", "dqn")
 MAX_BYTES = 1_000_000
+SECONDS = 10.0
 
 BAD = [
     (["plan", "speed", "--seconds", "1"], "seconds is 1.0: use 10.0 to"),
@@ -25,6 +34,7 @@ BAD = [
     (["plan", "speed", "--seeds", "1-3"], "one training is measured at a time"),
     (["plan", "speed", "--auto"], "redline plan speed measures without it"),
     (["plan", "speed", "--print-config"], "use redline train --print-config"),
+    (["plan", "speed", *CARTPOLE, "--topology", "async", "--pacing", "free"], "use --pacing held"),
     (["plan", "speed", "--env", "pongg"], "unknown env 'pongg': did you mean pong"),
     (["train", "--auto", "--seeds", "1-3"], "measure once: redline plan speed --write speed.toml"),
     (["train", "--auto", "--print-config"], "redline plan speed --write speed.toml"),
@@ -37,12 +47,44 @@ def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, refu
     refused(args, message)
 
 
-def test_the_fastest_settings_are_measured_within_the_time_and_kept_in_a_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    target = tmp_path / "speed.toml"
-    args = ["--seconds", "10", "--learner.threads", "1", "--log-dir", str(tmp_path / "runs"), "--write", str(target)]
-    assert main(["plan", "speed", *CARTPOLE, *args, "--json"]) == DONE
+@pytest.fixture(scope="module")
+def measured() -> SpeedPlan:
+    """Return what a short measurement found."""
+    args = [*CARTPOLE, "--learner.threads", "1"]
+    return speed.measure_speed(parse_train(args), args, vary="exact", seconds=5.0, progress=lambda _: None)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch, measured: SpeedPlan) -> None:
+    """Let the commands take what was measured before, for the training that they are asked for."""
+
+    def as_measured(flags: TrainFlags, *_: object, **__: object) -> SpeedPlan:
+        return replace(measured, asked=replace(measured.asked, job=flags.job))
+
+    monkeypatch.setattr(speed, "measure_speed", as_measured)
+
+
+def test_a_measurement_keeps_its_time(measured: SpeedPlan) -> None:
+    assert measured.measured["duration_s"] <= measured.seconds + 1.0  # to end processes on a busy machine
+    assert set(measured.chosen) <= {"replay.prefetch"}  # all that is left of the exact knobs for vectors
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_fastest_settings_are_told_and_kept_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plan_and_check(capsys, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_fastest_settings_are_measured_within_the_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    begun_s = time.monotonic()
+    plan_and_check(capsys, tmp_path)
+    assert time.monotonic() - begun_s < SECONDS + 1.0  # beside the measurement, nothing takes long
+
+
+def plan_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    target = folder / "speed.toml"
+    args = ["--seconds", str(SECONDS), "--learner.threads", "1", "--log-dir", str(folder / "runs")]
+    assert main(["plan", "speed", *CARTPOLE, *args, "--write", str(target), "--json"]) == DONE
     found = json.loads(capsys.readouterr().out)
     assert (found["schema"], found["env"], found["algorithm"], found["vary"]) == (1, "CartPole-v1", "dqn", "exact")
     rows = {row["setting"]: row for row in found["settings"]}
@@ -50,20 +92,31 @@ def test_the_fastest_settings_are_measured_within_the_time_and_kept_in_a_file(
     assert rows["learner.threads"]["why"] == "as you asked"
     assert found["candidates"][0]["name"] == "default"
     assert tomllib.loads(target.read_text()) == read_config(target)
-    assert set(found["changes"]) <= {"replay.prefetch"}  # all that is left of the exact knobs for vectors
-    assert not (tmp_path / "runs").exists()  # nothing of it is a run
+    assert not (folder / "runs").exists()  # nothing of it is a run
 
 
+@pytest.mark.usefixtures("soon")
 def test_training_keeps_what_was_measured_before_it_and_a_resume_keeps_the_settings(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    train_and_check(capsys, tmp_path)
+
+
+@pytest.mark.slow
+def test_training_measures_before_it_begins(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speed, "SECONDS", 10.0)
-    limits = ["--warmup-steps", "100", "--max-steps", "400", "--log-dir", str(tmp_path), "--plain"]
+    monkeypatch.setattr(speed, "SECONDS", SECONDS)
+    train_and_check(capsys, tmp_path)
+
+
+def train_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    limits = ["--warmup-steps", "100", "--max-steps", "400", "--log-dir", str(folder), "--plain"]
     assert main(["train", *CARTPOLE, "--auto", *limits]) == DONE
     said = capsys.readouterr().out
-    assert "requested → effective: learner.threads: auto → " in said
+    assert "requested → effective: learner.threads: " in said
     assert "chosen: " in said
-    run = locate_run(str(tmp_path))
+    run = locate_run(str(folder))
     before = read_json_object(run / "run.json", max_bytes=MAX_BYTES)
     settings = {row["setting"]: row["effective"] for row in before["auto"]["settings"]}
     config = before["config"]
@@ -73,3 +126,47 @@ def test_training_keeps_what_was_measured_before_it_and_a_resume_keeps_the_setti
     after = read_json_object(run / "run.json", max_bytes=MAX_BYTES)
     assert after["auto"] == before["auto"]
     assert after["config"] == {**config, "max_steps": 800}
+
+
+TRAIN, PLAN = ("train", "--auto", "--plain"), ("plan", "speed")
+STOPS = [
+    (TRAIN, signal.SIGTERM, (RESUMABLE, "stopped by SIGTERM before the training began")),
+    (TRAIN, signal.SIGHUP, (RESUMABLE, "stopped by SIGHUP before the training began")),
+    (TRAIN, signal.SIGINT, (FAILED, "interrupted")),
+    (PLAN, signal.SIGTERM, (FAILED, "stopped by SIGTERM")),
+]
+
+
+@pytest.mark.parametrize(("words", "number", "ending"), STOPS)
+def test_a_signal_while_it_measures_ends_it_with_one_line_and_leaves_nothing(
+    words: tuple[str, ...],
+    number: signal.Signals,
+    ending: tuple[int, str],
+    capsys: pytest.CaptureFixture[str],
+    empty: Path,
+) -> None:
+    program, before = psutil.Process(), set(psutil.Process().children())
+    started: list[psutil.Process] = []
+
+    def stop_soon() -> None:
+        while not list(empty.glob("*/candidate-1/errors.txt")):
+            time.sleep(0.02)
+        time.sleep(0.2)
+        started.extend(set(program.children()) - before)
+        os.kill(os.getpid(), number)
+
+    stopping = threading.Thread(target=stop_soon)
+    stopping.start()
+    code = main([*words, *CARTPOLE, "--log-dir", str(empty / "runs")])
+    stopping.join()
+    assert (code, capsys.readouterr().err.splitlines()[-1]) == (ending[0], f"redline: {ending[1]}")
+    assert started
+    assert not any(process.is_running() for process in started)
+    assert list(empty.iterdir()) == []
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder in which temporary files are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
@@ -12,27 +11,31 @@ from redline.algorithms.catalog import find_algorithm
 from redline.envs.config import EnvConfig
 from redline.plan.candidate_pool import CandidatePool
 from redline.plan.knobs import measured_job
-from redline.plan.window import CandidateLostError
+from redline.plan.speed import CandidateLostError
 from redline.runtime.config import Job
 from redline.runtime.resolve import resolve_job
 
 START_S = 300.0  # at most, on a busy machine
-ASLEEP_S = 0.6
+WINDOW_S, ASLEEP_S = 0.2, 0.4
 CARTPOLE = Job(env=EnvConfig(id="CartPole-v1", stack=1, skip=1), algorithm=find_algorithm("dqn").classic.algorithm)
+ASYNC = replace(CARTPOLE, topology="async", actors=2)
 
 
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[CandidatePool]:
-    with CandidatePool(tmp_path, lambda job: {}) as pool:
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CandidatePool]:
+    """Return a pool with a candidate that is ready, one that has failed, and one in processes that is starting."""
+    folder, noisy = tmp_path_factory.mktemp("pool"), tmp_path_factory.mktemp("noisy")
+    (noisy / "sitecustomize.py").write_text("print('what libraries print is no answer')\n")
+    with CandidatePool(folder, lambda job: {"PYTHONPATH": str(noisy)}) as pool:
+        pool.start("inline", measured_job(CARTPOLE, resolve_job(CARTPOLE), folder), "dqn")
+        pool.start("wrong", replace(CARTPOLE, env=EnvConfig(id="CartPole-v9")), "dqn")
+        assert {pool.ready_one(time.monotonic() + START_S) for _ in range(2)} == {"inline", "wrong"}
+        pool.start("async", measured_job(ASYNC, resolve_job(ASYNC), folder), "dqn")
         yield pool
 
 
-def start(pool: CandidatePool, name: str, job: Job, folder: Path) -> list[psutil.Process]:
-    """Start a candidate, wait until it sleeps, and return its processes."""
-    before = set(psutil.Process().children())
-    pool.start(name, measured_job(job, resolve_job(job), folder), "dqn")
-    pool.wait_ready(name, time.monotonic() + START_S)
-    (root,) = set(psutil.Process().children()) - before
+def processes_of(pool: CandidatePool, name: str) -> list[psutil.Process]:
+    root = psutil.Process(pool.pid(name))
     return [root, *root.children(recursive=True)]
 
 
@@ -40,11 +43,10 @@ def cpu_s(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-def test_a_candidate_trains_in_its_windows_and_sleeps_in_between(pool: CandidatePool, tmp_path: Path) -> None:
-    processes = start(pool, "inline", CARTPOLE, tmp_path)
+def test_a_candidate_trains_in_its_windows_and_sleeps_in_between(pool: CandidatePool) -> None:
     for _ in range(2):
-        window = pool.window("inline", 0.3, time.monotonic() + START_S)
-        assert window.seconds >= 0.3
+        window = pool.window("inline", WINDOW_S, time.monotonic() + START_S)
+        assert window.seconds >= WINDOW_S
         assert window.steps > 0
         # 32 samples per step in batches of 64, counted over whole updates
         assert window.updates / window.steps == pytest.approx(0.5)
@@ -52,14 +54,23 @@ def test_a_candidate_trains_in_its_windows_and_sleeps_in_between(pool: Candidate
         assert sum(window.phases.values()) == pytest.approx(1.0, abs=0.3)
         assert 0.0 <= window.others_percent <= 100.0
         assert window.roles["inline"].memory_bytes > 0
+    processes = processes_of(pool, "inline")
     before_s = cpu_s(processes)
     time.sleep(ASLEEP_S)
     assert cpu_s(processes) - before_s < 0.1 * ASLEEP_S
 
 
-def test_the_processes_of_an_asynchronous_candidate_sleep_too(pool: CandidatePool, tmp_path: Path) -> None:
-    processes = start(pool, "async", replace(CARTPOLE, topology="async", actors=2), tmp_path)
-    window = pool.window("async", 0.3, time.monotonic() + START_S)
+def test_a_candidate_that_can_not_train_says_why(pool: CandidatePool) -> None:
+    assert "did you mean CartPole-v1" in pool.why_lost["wrong"]
+    assert "wrong" not in pool.ready
+    with pytest.raises(CandidateLostError, match="CartPole-v1"):
+        pool.window("wrong", WINDOW_S, time.monotonic() + START_S)
+
+
+def test_the_processes_of_an_asynchronous_candidate_sleep_too_and_end_with_it(pool: CandidatePool) -> None:
+    pool.wait_ready("async", time.monotonic() + START_S)
+    processes = processes_of(pool, "async")
+    window = pool.window("async", WINDOW_S, time.monotonic() + START_S)
     assert window.steps > 0
     assert {"supervisor", "learner", "actor-0", "actor-1"} <= window.roles.keys()
     assert {"learner", "actor-0", "actor-1"} <= window.waits.keys()
@@ -71,20 +82,8 @@ def test_the_processes_of_an_asynchronous_candidate_sleep_too(pool: CandidatePoo
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
 
 
-def test_a_candidate_that_can_not_train_says_why(pool: CandidatePool, tmp_path: Path) -> None:
-    job = replace(CARTPOLE, env=EnvConfig(id="CartPole-v9"))
-    pool.start("wrong", replace(job, log_dir=tmp_path), "dqn")
-    with pytest.raises(CandidateLostError, match="did you mean CartPole-v1"):
-        pool.wait_ready("wrong", time.monotonic() + START_S)
-    assert pool.ready == []
-    with pytest.raises(CandidateLostError, match="CartPole-v1"):
-        pool.window("wrong", 0.3, time.monotonic() + START_S)
-
-
-def test_a_candidate_can_start_after_another_has_ended(pool: CandidatePool, tmp_path: Path) -> None:
-    job = measured_job(CARTPOLE, resolve_job(CARTPOLE), tmp_path)
-    pool.start("first", job, "dqn")
-    pool.start("second", job, "dqn")
-    pool.end("first")
-    pool.start("third", job, "dqn")
-    assert len(list(tmp_path.glob("candidate-*"))) == 3
+def test_a_candidate_that_is_killed_is_lost_and_says_so(pool: CandidatePool) -> None:
+    psutil.Process(pool.pid("inline")).kill()
+    with pytest.raises(CandidateLostError, match="exit code -9"):
+        pool.window("inline", WINDOW_S, time.monotonic() + START_S)
+    assert "inline" not in pool.ready

@@ -1,4 +1,4 @@
-"""Which changes are tried, which are refused, and what is said of every knob."""
+"""Which changes are tried, which are refused, what is said of every knob, and what holds a training up."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,14 +9,27 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, find_algorithm
 from redline.cli.flags import parse_train
-from redline.cli.speed import typed_knobs
+from redline.cli.plan.speed import typed_knobs
 from redline.envs.config import EnvConfig
 from redline.plan import knobs, speed_result
-from redline.plan.knobs import EXACT, KNOBS, LEARNING, NEARLY, Asked, Vary, changed, measured_job, ways, why_impossible
-from redline.plan.speed import Choice, Gain, Standing
-from redline.plan.speed_plan import DEFAULT, SpeedPlan, kind_of, may_be_chosen, name_of
-from redline.plan.speed_result import result_of, settings_of
-from redline.plan.window import Window
+from redline.plan.knobs import (
+    EXACT,
+    KNOBS,
+    LEARNING,
+    NEARLY,
+    Asked,
+    Vary,
+    changed,
+    kind_of,
+    may_be_chosen,
+    measured_job,
+    name_of,
+    ways,
+    why_impossible,
+)
+from redline.plan.speed import Choice, Gain, Standing, Window
+from redline.plan.speed_plan import DEFAULT, SpeedPlan
+from redline.plan.speed_result import find_bottleneck, result_of, settings_of
 from redline.runtime.config import Job, flag_of
 from redline.runtime.resolve import resolve_job
 
@@ -45,7 +58,7 @@ def test_by_default_only_what_leaves_learning_alone_is_tried() -> None:
 
 
 def test_threads_of_emulators_and_codecs_are_tried_for_games() -> None:
-    pong = parse_train(["--env", "pong"]).job
+    pong = parse_train(["--env", "pong", "--replay.bytes", "1000000000"]).job  # else it is played for a moment
     found = tried(pong)
     assert {"actor.threads": 1} in found
     assert {"replay.codec": "raw"} in found
@@ -116,7 +129,8 @@ def plan_of(asked: Asked, chosen: Mapping[str, Any] | None = None) -> SpeedPlan:
     changes[name] = dict(chosen or {})
     standings[name] = Standing(windows, Gain(1.2, 1.1, 1.3), final_rounds=5)
     choice = Choice(name, "measured", standings, repeats=0, disturbed=0, others_percent=0.0)
-    return SpeedPlan(asked, 120.0, before, choice, changes, {}, {"others_percent": 0.0, "duration_s": 100.0})
+    after = resolve_job(changed(asked, chosen or {}))
+    return SpeedPlan(asked, 120.0, before, after, choice, changes, {}, {"others_percent": 0.0, "duration_s": 100.0})
 
 
 def test_requested_becomes_effective_with_reason_and_gain() -> None:
@@ -174,15 +188,60 @@ def test_every_knob_has_an_impossible_value_in_these_tests() -> None:
     assert {flag_of(key).removeprefix("--") for key in KNOBS} <= typed
 
 
-def test_more_threads_than_cores_are_kept_and_said() -> None:
-    args = ["--env", "CartPole-v1", "--learner.threads", "1000", "--actor.threads", "1000"]
-    asked = Asked(parse_train(args).job, "dqn", typed=frozenset(typed_knobs(args)))
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_more_threads_than_cores_are_kept_and_said(is_typed: bool) -> None:
+    args = ["--env", "pong", "--learner.threads", "1000", "--actor.threads", "1000", "--replay.codec", "raw"]
+    asked = Asked(parse_train(args).job, "dqn", typed=frozenset(typed_knobs(args) if is_typed else ()))
     rows = {row["setting"]: row for row in settings_of(plan_of(asked))}
     for name in ("learner.threads", "actor.threads"):
         assert (rows[name]["requested"], rows[name]["effective"]) == (1000, 1000)
-        assert rows[name]["why"] == "as you asked, although this machine has 4 cores"
+        assert rows[name]["why"].endswith(", although this machine has 4 cores")
+
+
+def test_threads_that_envs_do_not_have_are_said_to_be_one() -> None:
+    args = ["--env", "CartPole-v1", "--actor.threads", "8"]
+    rows = {row["setting"]: row for row in settings_of(plan_of(Asked(parse_train(args).job, "dqn")))}
+    threads = rows["actor.threads"]
+    told = (threads["requested"], threads["effective"], threads["why"])
+    assert told == (8, 1, "only Atari games step on several threads")
 
 
 def test_all_knobs_have_a_kind_that_can_be_asked_for() -> None:
     assert set(KNOBS.values()) == {kind for kinds in knobs.TRIED.values() for kind in kinds}
     assert set(speed_result.WHAT_CHANGES) == set(KNOBS.values()) - {EXACT}
+
+
+# The bottleneck, from shares of the time worked by hand
+
+
+def inline(*, learn: float, act: float, envs: float) -> list[Window]:
+    phases = {"act": act, "draw": 0.0, "learn": learn, "keep": envs, "other": 0.0}
+    return [Window(steps=100, updates=25, seconds=1.0, phases=phases, waits={"inline": {"envs": envs}})]
+
+
+def processes(*, learner: dict[str, float], actor: dict[str, float]) -> list[Window]:
+    waits = {"learner": learner, "actor-0": actor, "actor-1": actor}
+    return [Window(steps=100, updates=25, seconds=1.0, waits=waits)]
+
+
+def test_in_one_process_the_largest_share_holds_the_rest_up() -> None:
+    learner = find_bottleneck(inline(learn=0.8, act=0.1, envs=0.05))
+    assert learner.part == "learner"
+    assert "learning take 80 % of the time" in learner.sentence
+    emulation = find_bottleneck(inline(learn=0.1, act=0.1, envs=0.7))
+    assert (emulation.part, "70 % of the time the envs" in emulation.sentence) == ("emulation", True)
+    assert find_bottleneck(inline(learn=0.2, act=0.6, envs=0.1)).part == "acting"
+
+
+def test_among_processes_the_one_that_never_waits_holds_the_rest_up() -> None:
+    busy = find_bottleneck(processes(learner={"actors": 0.1}, actor={"learner": 0.6, "envs": 0.2}))
+    assert (busy.part, busy.sentence) == ("learner", "The learner: it works 90 % of the time.")
+    asleep = find_bottleneck(processes(learner={"actors": 0.7, "gather": 0.1}, actor={"envs": 0.9, "learner": 0.0}))
+    assert asleep.part == "emulation"
+    assert "the learner works 20 %" in asleep.sentence
+    assert find_bottleneck(processes(learner={"actors": 0.5}, actor={"envs": 0.1, "learner": 0.05})).part == "acting"
+    assert find_bottleneck(processes(learner={"actors": 0.5}, actor={"envs": 0.1, "learner": 0.5})).part == "waiting"
+
+
+def test_without_windows_nothing_is_claimed() -> None:
+    assert find_bottleneck([]).part == "unknown"

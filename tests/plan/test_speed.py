@@ -10,13 +10,15 @@ from redline.plan.speed import (
     FINALISTS,
     FIRST_ROUNDS,
     LEAST_FINAL_ROUNDS,
+    MOST_FINAL_ROUNDS,
     MOST_REPEATS,
+    CandidateLostError,
     Choice,
     Race,
+    Window,
     combination,
     gain_of,
 )
-from redline.plan.window import CandidateLostError, Window
 
 WINDOW_S = 1.5
 NAMES = tuple("abcdefg")
@@ -136,9 +138,33 @@ def test_a_candidate_that_fails_is_out_and_the_others_go_on() -> None:
     assert choice.standings["a"].why_lost == "it failed"
 
 
-def test_without_a_default_nothing_is_chosen() -> None:
-    _, choice = choose(Planted({"default": 100.0, "a": 150.0}, fails_after={"default": 0}))
-    assert choice.name == "default"
+@pytest.mark.parametrize("windows", [0, 5])
+def test_without_a_default_nothing_is_chosen_and_the_result_says_so(windows: int) -> None:
+    _, choice = choose(Planted({"default": 100.0, "a": 150.0}, fails_after={"default": windows}))
+    assert (choice.name, choice.why) == ("default", "the default can't be measured any more: it failed")
+
+
+def test_the_default_alone_is_measured_and_kept() -> None:
+    race, choice = choose(Planted({"default": 100.0}))
+    assert (choice.name, choice.why) == ("default", "no other candidate could be measured")
+    assert len(choice.standings["default"].windows) == len(race.rounds) == FIRST_ROUNDS
+
+
+def test_a_window_that_time_cuts_short_loses_nobody() -> None:
+    planted = Planted({"default": 100.0, "a": 150.0})
+    race = planted.race()
+    race.compare(race.halve(["a"]))
+    race.ends_s = planted.now_s + 1.5 * WINDOW_S
+    assert not race.play_round(["a"])
+    choice = race.choose()
+    assert (choice.name, race.why_lost) == ("a", {})
+
+
+def test_final_rounds_end_when_all_are_slower_beyond_doubt() -> None:
+    race, _ = choose(Planted({"default": 100.0, "a": 70.0}))
+    assert len(race.rounds) == FIRST_ROUNDS + LEAST_FINAL_ROUNDS
+    race, _ = choose(Planted({"default": 100.0, "a": 140.0}))
+    assert len(race.rounds) == FIRST_ROUNDS + MOST_FINAL_ROUNDS
 
 
 def test_a_candidate_that_is_only_shown_is_measured_and_never_chosen() -> None:

@@ -144,6 +144,10 @@ def _interrupt(number: int, _: FrameType | None) -> None:
     raise KeyboardInterrupt("" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}")
 
 
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt("" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}")
+
+
 # Threads
 
 

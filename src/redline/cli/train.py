@@ -29,7 +29,6 @@ from redline.cli.output import command, give, print_json, print_table, typed_env
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.play_videos import video_of_best
 from redline.cli.process import StopRequest, output_error
-from redline.cli.speed import choose_speed
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
@@ -112,6 +111,8 @@ def start(flags: TrainFlags, display: Display, args: Sequence[str] = (), *, begu
         display.note(f"recipe {recipe.name}: {recipe.about}; departs from the usual protocol: {recipe.departs}")
     job, auto = flags.job, None
     if flags.auto:
+        from redline.cli.plan.speed import choose_speed
+
         job, auto = choose_speed(flags, args, display.note)
     return start_run(job, flags.algo, display, recipe=recipe, auto=auto, begun_s=begun_s)
 

@@ -1,6 +1,7 @@
 """One way to run a training, in its own process: it trains for the windows that it is asked for, and sleeps in between.
 
-`python -m redline.plan.candidate` reads a job from stdin, then one order for each window; it answers each on stdout.
+`python -m redline.plan.candidate` has a socket as its stdin: there come a job and an order for each window, and there
+it answers.
 """
 
 import json
@@ -22,7 +23,7 @@ from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.learner import NonFiniteError
 from redline.monitor.process_files import read_pss_bytes, read_stat
-from redline.plan.window import RoleUse, Window
+from redline.plan.speed import RoleUse, Window
 from redline.replay import ReplayError
 from redline.runtime.config import Job, from_settings
 from redline.runtime.gauges import NoDisplay
@@ -128,11 +129,12 @@ def _cpu_s(pid: int) -> float:
 
 
 def main() -> int:
-    """Train in windows until stdin ends."""
+    """Train in windows until there are no more orders."""
     end_with_parent()
-    orders, answers = sys.stdin, sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints is no answer
-    asked = json.loads(orders.readline())
+    orders, answers = sys.stdin, os.fdopen(os.dup(sys.stdin.fileno()), "w")
+    if not (order := orders.readline()):
+        return 1
+    asked = json.loads(order)
     try:
         if ":" in asked["settings"]["env"]["id"]:
             allow_module(asked["settings"]["env"]["id"])

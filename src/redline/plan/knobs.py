@@ -13,7 +13,7 @@ from redline.errors import UserError
 from redline.exploration import EpsilonGreedy
 from redline.runs.host import usable_cores
 from redline.runtime.building import check_disk, check_memory
-from redline.runtime.config import Job, Limits, MonitorConfig, flatten, from_settings, to_settings
+from redline.runtime.config import Job, Limits, MonitorConfig, flag_of, flatten, from_settings, to_settings
 from redline.runtime.processes.process_pool import check_room
 from redline.runtime.replay_sizing import layout_for
 from redline.runtime.resolve import ResolvedJob, check_topology, place_roles, resolve_job, resolve_roles
@@ -74,6 +74,21 @@ def has_knob(job: Job, key: str) -> bool:
 def read_knob(job: Job, key: str) -> Any:
     """Return the value of a knob."""
     return dict(flatten(to_settings(job)))[key]
+
+
+def name_of(changes: Changes) -> str:
+    """Return the flags of some changes, in the order of the knobs."""
+    return " ".join(f"{flag_of(key)} {changes[key]}" for key in KNOBS if key in changes) or "default"
+
+
+def kind_of(changes: Changes) -> str:
+    """Return what some changes do to learning, by the one that does most."""
+    return max((KNOBS[key] for key in changes), key=TRIED["all"].index, default=EXACT)
+
+
+def may_be_chosen(changes: Changes) -> bool:
+    """Tell whether a candidate learns from as many samples per step as the default."""
+    return not any(key in changes for key in LEARNS_LESS)
 
 
 def ways(asked: Asked, effective: ResolvedJob) -> list[Changes]:
@@ -173,6 +188,16 @@ def why_no_room(job: Job) -> str | None:
     except UserError as error:
         return str(error)
     return None
+
+
+def check_measurable(job: Job) -> None:
+    """Refuse trainings whose steps per second say nothing, or that can't run."""
+    if job.pacing == "free":
+        raise UserError(
+            "--pacing free learns as much as time allows, so the fastest settings are those that learn least: "
+            "use --pacing held"
+        )
+    check_batch(job)
 
 
 def check_batch(job: Job) -> None:

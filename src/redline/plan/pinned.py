@@ -15,8 +15,7 @@ from redline.errors import UserError
 from redline.plan.candidate_pool import CandidatePool, Environ
 from redline.plan.knobs import measured_job
 from redline.plan.scaling import CoresSpeed, Scaling, scaling_of
-from redline.plan.speed import Race
-from redline.plan.window import RoleUse, Window
+from redline.plan.speed import Race, RoleUse, Window
 from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob, resolve_job
 
@@ -88,8 +87,10 @@ def measure_pinned(
         first, *others = names.values()
         race = Race(first, lambda name, until_s: pool.window(name, window_s, until_s), ends_s, progress=progress)
         for _ in told_rounds(rounds, progress, guess_s=window_s * len(counts)):
-            race.play_round(others)
+            is_played = race.play_round(others)
             _check(race.why_lost)
+            if not is_played:
+                raise UserError("the training can't be measured: its windows take too long")
     windows = {cores: [found[name] for found in race.rounds] for cores, name in names.items()}
     return Pinned(resolved, windows, race.usual_percent, race.disturbed)
 

@@ -17,8 +17,8 @@ import numpy as np
 from redline.algorithms.on_policy import OnPolicy
 from redline.envs.game_lists import GameLimit
 from redline.plan.disk import DiskPlan
+from redline.plan.speed import RoleUse
 from redline.plan.time import Bill, Projection, Span, Speed, project
-from redline.plan.window import RoleUse
 from redline.replay import ReplayLayout, largest_capacity
 from redline.replay.layout import RESERVE_BYTES, at_capacity
 from redline.replay.rollout import ROW_DTYPES

@@ -11,7 +11,6 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from redline.bench.measuring import MAX_BUSY_PERCENT, Progress, silent
-from redline.plan.window import CandidateLostError, Window
 from redline.report.statistics import mean_interval
 
 FIRST_ROUNDS, LATER_ROUNDS = 3, 2  # of a step of the halving
@@ -19,6 +18,39 @@ FINALISTS = 2  # beside the default
 LEAST_FINAL_ROUNDS, MOST_FINAL_ROUNDS = 5, 9
 MOST_REPEATS = 10  # of disturbed windows, in all
 LEAST_GAIN = 1.01  # of a change that is combined with others: less is mostly noise
+
+
+class CandidateLostError(Exception):
+    """A candidate can't be measured any more, for the reason that it says."""
+
+
+@dataclass(frozen=True)
+class RoleUse:
+    """What one process of a candidate took in a window."""
+
+    cores: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a candidate did in a few seconds, as its process tells it."""
+
+    steps: int
+    updates: int
+    seconds: float
+    others_percent: float = 0.0  # share of all cores that other processes used meanwhile
+    weights_age_updates: float = 0.0
+    gpu_memory_bytes: int | None = None  # of an inline run; None without a GPU
+    phases: Mapping[str, float] = field(default_factory=dict)  # share of an inline run's time by phase
+    waits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # share of the time by role and reason
+    roles: Mapping[str, RoleUse] = field(default_factory=dict)
+
+    @property
+    def steps_per_s(self) -> float:
+        """Speed in the window."""
+        return self.steps / self.seconds
+
 
 Measure = Callable[[str, float], Window]  # a candidate's name, and until when its window must be over
 
@@ -76,31 +108,45 @@ class Race:
         Those in `shown` are measured in the first rounds beside the others, and never returned.
         """
         alive, beside, rounds = list(names), list(shown), FIRST_ROUNDS
-        while (alive and (len(alive) > FINALISTS or rounds == FIRST_ROUNDS)) or beside:
+        while True:
             self.progress(f"{len(alive) + len(beside)} candidates beside the default")
             for _ in range(rounds):
                 playing = [name for name in (*alive, *beside) if name not in self.why_lost]
-                needed_s = (len(playing) + 1 + LEAST_FINAL_ROUNDS * (FINALISTS + 2)) * self._window_s + then_s
+                needed_s = (len(playing) + 1) * self._window_s + self.final_s + then_s
                 if self.left_s < needed_s or not self.play_round(playing):
                     return self._best(alive, FINALISTS)
             alive = self._best(alive, max(FINALISTS, len(alive) // 2))
+            if len(alive) <= FINALISTS:
+                return alive
             beside, rounds = [], LATER_ROUNDS
-        return alive
+
+    @property
+    def final_s(self) -> float:
+        """What the final rounds take at least, with one finalist more."""
+        return LEAST_FINAL_ROUNDS * (FINALISTS + 2) * self._window_s
 
     def _best(self, names: Sequence[str], count: int) -> list[str]:
         known = [name for name in names if name not in self.why_lost and self.ratios(name)]
         return sorted(known, key=lambda name: -fmean(map(math.log, self.ratios(name))))[:count]
 
     def compare(self, finalists: Sequence[str]) -> None:
-        """Measure the finalists in fresh rounds: those that made them finalists flatter them."""
+        """Measure the finalists in fresh rounds, until they are slower beyond doubt or no time is left.
+
+        Fresh ones, because those that made them finalists flatter them.
+        """
         self.first_final_round = len(self.rounds)
         for number in range(MOST_FINAL_ROUNDS):
-            alive = [name for name in finalists if name not in self.why_lost]
+            alive = [name for name in finalists if name not in self.why_lost and not self._is_slower(name)]
             if not alive or self.left_s < (len(alive) + 1) * self._window_s:
                 return
             self.progress(f"final round {number + 1} of at most {MOST_FINAL_ROUNDS}")
             if not self.play_round(alive):
                 return
+
+    def _is_slower(self, name: str) -> bool:
+        final = self.ratios(name, first_round=self.first_final_round or 0)
+        gain = gain_of(final) if len(final) >= LEAST_FINAL_ROUNDS else None
+        return gain is not None and gain.high < 1.0
 
     @property
     def left_s(self) -> float:
@@ -108,7 +154,10 @@ class Race:
         return self.ends_s - self.clock_s()
 
     def play_round(self, names: Sequence[str]) -> bool:
-        """Measure the default and some candidates once, in rotating order; False if the default is lost."""
+        """Measure the default and some candidates once, in rotating order; False if the default is lost or time over.
+
+        A round that time cuts short does not count, and nobody is lost by it.
+        """
         order = [self.default, *names]
         start = len(self.rounds) % len(order)
         found: dict[str, Window] = {}
@@ -116,6 +165,8 @@ class Race:
             try:
                 found[name] = self._calm_window(name)
             except CandidateLostError as lost:
+                if self.left_s <= 0.0:
+                    return False
                 self.why_lost[name] = str(lost)
         if self.default not in found:
             return False
@@ -162,9 +213,11 @@ class Race:
         best = max(faster, key=lambda name: faster[name].ratio, default=self.default)
         if best != self.default:
             why = f"measured {gain_words(faster[best])} the speed of the default, 90 % interval"
-        elif any(name != self.default for name in gains):
+        elif self.default in self.why_lost:
+            why = f"the default can't be measured any more: {self.why_lost[self.default]}"
+        elif gains.keys() - {self.default}:
             why = "nothing was faster beyond doubt, and a tie keeps the default"
-        elif len(names) > 1:
+        elif any(name not in self.why_lost for name in names if name != self.default):
             why = "the time was too short to tell a difference: use more --seconds"
         else:
             why = "no other candidate could be measured"

@@ -2,18 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
-from redline.plan.bottleneck import find_bottleneck
-from redline.plan.knobs import KNOBS, LEARNING, NEARLY, TRIED, Changes, has_knob, read_knob
-from redline.plan.speed import Gain, Standing, gain_words
-from redline.plan.speed_plan import DEFAULT, SpeedPlan, kind_of, may_be_chosen, untried
-from redline.plan.window import Window
+from redline.envs.atari_games import find_game
+from redline.plan.knobs import (
+    KNOBS,
+    LEARNING,
+    NEARLY,
+    TRIED,
+    Changes,
+    has_knob,
+    kind_of,
+    may_be_chosen,
+    read_knob,
+)
+from redline.plan.speed import Gain, Standing, Window, gain_words
+from redline.plan.speed_plan import DEFAULT, SpeedPlan
 from redline.runs.host import usable_cores
 from redline.runtime.config import flag_of
 
 OPEN = {"learner.threads": 0, "actor.threads": 0}  # values that let Redline choose
 WHAT_CHANGES = {NEARLY: "the age of the weights that act", LEARNING: "what is learnt"}
+
+INLINE, LEARNER, ACTOR = "inline", "learner", "actor"
+LEARNING_PHASES = ("learn", "draw")
+WORKS = 0.75  # share of the time in which a process is at work that holds the others up
 
 Row = dict[str, Any]
 
@@ -72,24 +85,38 @@ def effective_of(plan: SpeedPlan, key: str) -> Any:
     """Return what the chosen training has."""
     if key == "replay.codec" and plan.after.layout is not None:
         return plan.after.layout.effective_codec
-    return read_knob(plan.after.job, key)
+    return 1 if _steps_in_one_thread(plan, key) else read_knob(plan.after.job, key)
 
 
 def why_of(plan: SpeedPlan, key: str) -> str:
     """Say why a knob is as it is."""
     if key in plan.chosen:
         return _why_changed(plan, key)
-    if key in plan.asked.typed:
-        return "as you asked" + _beyond(plan, key)
     if key == "replay.codec" and not plan.before.spec.is_image:
         return "vectors are always raw"
+    if _steps_in_one_thread(plan, key):
+        return "only Atari games step on several threads"
+    cores, effective = usable_cores(), read_knob(plan.after.job, key)
+    beyond = f", although this machine has {cores} cores" if key in OPEN and effective > cores else ""
+    return _why_kept(plan, key) + beyond
+
+
+def _why_kept(plan: SpeedPlan, key: str) -> str:
+    if key in plan.asked.typed:
+        return "as you asked"
     if KNOBS[key] not in TRIED[plan.asked.vary]:
         kind = "nearly" if KNOBS[key] == NEARLY else "all"
         return f"not varied: --vary {kind} does, and changes {WHAT_CHANGES[KNOBS[key]]}"
-    measured = [plan.changes[name] for name, found in plan.choice.standings.items() if found.windows]
-    if any(key in changes for changes in measured):
+    standings = plan.choice.standings
+    if any(key in plan.changes[name] for name, found in standings.items() if found.windows):
         return "nothing tried was faster beyond doubt"
-    return next(iter(untried(plan, key)), "there is no other value to try here")
+    lost = {name: found.why_lost for name, found in standings.items() if found.why_lost is not None}
+    untried = [why for name, why in {**plan.not_tried, **lost}.items() if f"{flag_of(key)} " in f"{name} "]
+    return next(iter(untried), "there is no other value to try here")
+
+
+def _steps_in_one_thread(plan: SpeedPlan, key: str) -> bool:
+    return key == "actor.threads" and find_game(plan.asked.job.env.id) is None
 
 
 def _why_changed(plan: SpeedPlan, key: str) -> str:
@@ -99,14 +126,6 @@ def _why_changed(plan: SpeedPlan, key: str) -> str:
     if alone is None or alone == whole:
         return f"{gain_words(whole)} the speed"
     return f"{gain_words(alone)} the speed alone, {gain_words(whole)} with all changes"
-
-
-def _beyond(plan: SpeedPlan, key: str) -> str:
-    """Say that more was requested than this machine can use."""
-    value, cores = read_knob(plan.asked.job, key), usable_cores()
-    if key in OPEN and isinstance(value, int) and value > cores:
-        return f", although this machine has {cores} cores"
-    return ""
 
 
 def _gain_alone(plan: SpeedPlan, key: str) -> Gain | None:
@@ -170,3 +189,68 @@ def roles_of(windows: Sequence[Window]) -> Mapping[str, Row]:
 
 def _gain_json(gain: Gain | None) -> Row | None:
     return None if gain is None else gain._asdict()
+
+
+# The bottleneck
+
+
+class Bottleneck(NamedTuple):
+    """What holds the training up."""
+
+    part: str  # learner, emulation, acting, waiting or unknown
+    sentence: str
+
+
+def find_bottleneck(windows: Sequence[Window]) -> Bottleneck:
+    """Return what the windows of one candidate show."""
+    if not windows:
+        return Bottleneck("unknown", "Nothing was measured.")
+    waits = mean_waits(windows)
+    return _of_processes(waits) if LEARNER in waits else _of_one_process(windows, waits)
+
+
+def mean_waits(windows: Sequence[Window]) -> dict[str, dict[str, float]]:
+    """Return the mean share of the time that each role waited, by reason."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for window in windows:
+        for role, by_reason in window.waits.items():
+            for why, share in by_reason.items():
+                found.setdefault(role, {}).setdefault(why, []).append(share)
+    return {role: {why: fmean(shares) for why, shares in by.items()} for role, by in found.items()}
+
+
+def _of_one_process(windows: Sequence[Window], waits: Mapping[str, Mapping[str, float]]) -> Bottleneck:
+    learning = fmean(sum(window.phases.get(phase, 0.0) for phase in LEARNING_PHASES) for window in windows)
+    acting = fmean(window.phases.get("act", 0.0) for window in windows)
+    emulation = waits.get(INLINE, {}).get("envs", 0.0)
+    shares = {"learner": learning, "emulation": emulation, "acting": acting}
+    part = max(shares, key=lambda name: shares[name])
+    words = {
+        "learner": f"The learner: drawing batches and learning take {learning:.0%} of the time, and the emulators add "
+        f"{emulation:.0%} that learning does not hide.",
+        "emulation": f"Emulation: {emulation:.0%} of the time the envs are waited for; learning takes {learning:.0%}.",
+        "acting": f"Acting: choosing actions takes {acting:.0%} of the time; learning takes {learning:.0%}.",
+    }
+    return Bottleneck(part, _spaced(words[part]))
+
+
+def _of_processes(waits: Mapping[str, Mapping[str, float]]) -> Bottleneck:
+    learner_works = 1.0 - min(1.0, sum(waits[LEARNER].values()))
+    actors = [by_reason for role, by_reason in waits.items() if role.startswith(ACTOR)]
+    for_envs = fmean(by_reason.get("envs", 0.0) for by_reason in actors) if actors else 0.0
+    for_learner = fmean(by_reason.get("learner", 0.0) for by_reason in actors) if actors else 0.0
+    acting = max(0.0, 1.0 - for_envs - for_learner)
+    if learner_works >= WORKS:
+        return Bottleneck("learner", _spaced(f"The learner: it works {learner_works:.0%} of the time."))
+    if for_envs >= max(acting, for_learner):
+        said = f"Emulation: actors wait for their envs {for_envs:.0%} of the time, the learner works "
+        return Bottleneck("emulation", _spaced(f"{said}{learner_works:.0%}."))
+    if acting >= WORKS:
+        said = f"Acting: actors compute {acting:.0%} of the time, the learner works {learner_works:.0%}."
+        return Bottleneck("acting", _spaced(said))
+    said = f"Waiting: the learner works {learner_works:.0%} of the time, and actors wait for it {for_learner:.0%}."
+    return Bottleneck("waiting", _spaced(said))
+
+
+def _spaced(text: str) -> str:
+    return text.replace("%", " %")

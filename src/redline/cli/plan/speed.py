@@ -1,6 +1,6 @@
-"""`redline plan speed`: the settings with which a training runs fastest here, found by measuring."""
+"""`redline plan speed`: the settings with which a training runs fastest here, by measuring; also for `train --auto`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,34 +8,31 @@ from typing import Annotated, Any
 
 import tyro
 
+from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.cli.bench import check_out, tell
-from redline.cli.flags import TrainFlags, as_typed, is_several, refuse_auto, refuse_replay_flags, train_defaults
-from redline.cli.main import failing
+from redline.cli.flags import TrainFlags, as_typed, is_several, refuse_auto, refuse_replay_flags, scan, train_defaults
+from redline.cli.main import RESUMABLE, FailureError, failing
 from redline.cli.output import command, give, print_table
 from redline.cli.parsing import parse
-from redline.cli.speed import (
-    CANDIDATES,
-    SECONDS,
-    SETTINGS,
-    candidate_cells,
-    closing_lines,
-    measure_speed,
-    setting_cells,
-)
+from redline.cli.process import ended_by_signals, spin_in_processes
 from redline.cli.train import TRAINING_ERRORS
 from redline.errors import UserError, check_range
-from redline.plan.knobs import Vary
-from redline.plan.speed_plan import LEAST_SECONDS, MOST_SECONDS
-from redline.plan.speed_result import result_of
+from redline.plan.knobs import KNOBS, Asked, Vary
+from redline.plan.speed_plan import DEFAULT, LEAST_SECONDS, MOST_SECONDS, SpeedPlan, plan_speed
+from redline.plan.speed_result import OPEN, result_of
+from redline.runtime.config import Job, flag_of
 from redline.tune.space import write_settings
-from redline.units import duration
+from redline.units import duration, number, rate, size
 
 PROGRAM = "redline plan speed"
+SECONDS = 115.0  # with the start of this program: two minutes
 VARIED = {
     "exact": "knobs that leave what is learnt alone",
     "nearly": "those, and knobs that change the age of the weights that act",
     "all": "those, and knobs that change what is learnt",
 }
+SETTINGS = ("setting", "requested", "effective", "why")
+CANDIDATES = ("candidate", "steps/s", "× default", "samples/step", "updates/step", "weights' age", "what became of it")
 
 
 @dataclass(frozen=True)
@@ -98,3 +95,100 @@ def show(result: Mapping[str, Any], *, plain: bool, write: Path | None, chosen: 
         print(f"wrote {write}; train with it: {command('train', '--config', write)}, and your other flags")
     elif chosen:
         print(f"--write FILE.toml keeps it for --config; or add to {command('train')}: {result['chosen']}")
+
+
+def measure_speed(
+    flags: TrainFlags, args: Sequence[str], *, vary: Vary, seconds: float, progress: Callable[[str], None]
+) -> SpeedPlan:
+    """Measure what runs fastest; knobs among `args`, as the user typed them, stay as they are."""
+    asked = Asked(flags.job, flags.algo, vary, frozenset(typed_knobs(args)))
+    with ended_by_signals():
+        return plan_speed(asked, seconds=seconds, environ=environ_of, progress=progress)
+
+
+def environ_of(job: Job) -> Mapping[str, str]:
+    """Return the variables that a process for this job needs beside our own."""
+    return spin_in_processes() if job.topology == "async" else {}
+
+
+def typed_knobs(args: Sequence[str]) -> set[str]:
+    """Return the knobs for which a value was typed, not the request to choose one."""
+    names = {flag_of(key).removeprefix("--"): key for key in KNOBS}
+    return {key for key, value in scan(args, names).items() if key not in OPEN or value != str(OPEN[key])}
+
+
+def choose_speed(flags: TrainFlags, args: Sequence[str], note: Callable[[str], None]) -> tuple[Job, Mapping[str, Any]]:
+    """Measure before a training, tell what was found, and return the chosen job and the result for run.json."""
+    note(f"measuring what runs fastest here, for at most {duration(SECONDS)}")
+    try:
+        plan = measure_speed(flags, args, vary="exact", seconds=SECONDS, progress=note)
+    except KeyboardInterrupt as interrupt:
+        if not (stopped := str(interrupt)):  # Ctrl-C
+            raise
+        raise FailureError(f"{stopped} before the training began", RESUMABLE) from None
+    result = result_of(plan)
+    for row in result["settings"]:
+        note(f"requested → effective: {row['setting']}: {row['requested']} → {row['effective']} ({row['why']})")
+    for row in result["candidates"]:
+        note(f"candidate {' · '.join(candidate_cells(row))}")
+    for line in closing_lines(result):
+        note(line)
+    return plan.job, result
+
+
+def setting_cells(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return a knob as a row of a table."""
+    return row["setting"], str(row["requested"]), str(row["effective"]), row["why"]
+
+
+def candidate_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a candidate as a row of a table."""
+    gain, speed = row["gain"], row["steps_per_s"]
+    return (
+        row["name"],
+        "–" if speed is None else rate(speed),
+        "–" if gain is None else f"{gain['ratio']:.2f} ({gain['low']:.2f}–{gain['high']:.2f})",
+        number(row["samples_per_step"]),
+        number(row["updates_per_step"], 3),
+        number(row["weights_age_updates"], 1),
+        row["state"],
+    )
+
+
+def closing_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return what the tables do not say."""
+    return [
+        f"bottleneck: {result['bottleneck']['sentence']}",
+        *_use_lines(result),
+        *(f"not tried: {row['name']} ({row['why']})" for row in result["not_tried"]),
+        *_quiet_lines(result),
+        f"chosen: {'the settings as requested' if result['chosen'] == DEFAULT else result['chosen']} ({result['why']})",
+    ]
+
+
+def _use_lines(result: Mapping[str, Any]) -> list[str]:
+    """Say what each role took; the processes of one role, such as actors, together."""
+    roles: dict[str, list[Mapping[str, float]]] = {}
+    for name, use in result["roles"].items():
+        roles.setdefault(name.rstrip("-0123456789"), []).append(use)
+    if not roles:
+        return []
+    told = [
+        f"{role if len(uses) == 1 else f'{len(uses)} × {role}'} {sum(use['cores'] for use in uses):.1f} cores, "
+        f"{size(sum(use['memory_bytes'] for use in uses))}"
+        for role, uses in roles.items()
+    ]
+    told += [f"GPU {size(result['gpu_memory_bytes'])}"] if result["gpu_memory_bytes"] else []
+    return [f"it takes: {' · '.join(told)}; its replay memory is small: redline plan memory tells more"]
+
+
+def _quiet_lines(result: Mapping[str, Any]) -> list[str]:
+    """Say how others disturbed the measurement."""
+    lines, others = [], result["others_percent"]
+    if others > MAX_BUSY_PERCENT:
+        lines.append(f"others used {others:.0f} % of the CPU all along: on a free machine the choice may differ")
+    if result["windows_repeated"]:
+        lines.append(f"{result['windows_repeated']} windows were disturbed by others and measured again")
+    if result["windows_disturbed"]:
+        lines.append(f"{result['windows_disturbed']} disturbed windows count: too many to measure all of them again")
+    return lines

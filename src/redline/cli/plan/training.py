@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from redline.cli.flags import TrainFlags, as_typed, is_several, refuse_auto, refuse_replay_flags, train_defaults
+from redline.cli.plan.speed import environ_of
 from redline.cli.process import ended_by_signals
-from redline.cli.speed import environ_of
 from redline.errors import UserError
 from redline.plan.pinned import Pinned, measure_pinned
 
