@@ -1,7 +1,8 @@
-"""Whether `redline plan speed` chooses well: ten planted cases, each against every way that it could have chosen.
+"""Whether `redline plan speed` chooses well: ten planted cases, each against the other ways that it could have chosen.
 
-The chosen settings and all single changes and pairs of changes are measured by turns. A choice is good if none of them
-beats it with its 90 % interval above 1.05; nine of ten must be good.
+The settings as requested, every change and the promising pairs of changes are measured by turns with the choice, each
+until its 90 % interval ends below 1.05 or all rounds are played. A choice is good if it came in time and no interval
+begins above 1.05; nine of ten must be good. A case takes at most four minutes; its row is kept.
 """
 
 import subprocess
@@ -12,30 +13,42 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from recording import Measurement, at_least, finish, make_parser, refuse_busy_machine, say
 from redline.cli.flags import parse_train
-from redline.cli.plan.speed import environ_of, typed_knobs
-from redline.jsonl import Row
+from redline.cli.plan.speed import SECONDS, environ_of, typed_knobs
+from redline.jsonl import RecordWriter, Row, read_records
 from redline.plan.candidate_pool import CandidatePool
-from redline.plan.knobs import Asked, Changes, Vary, changed, measured_job, ways, why_impossible
-from redline.plan.speed import Race, gain_of
-from redline.plan.speed_plan import may_be_chosen, name_of
-from redline.plan.speed import CandidateLostError, Window
+from redline.plan.knobs import (
+    Asked,
+    Changes,
+    Vary,
+    changed,
+    may_be_chosen,
+    measured_job,
+    name_of,
+    ways,
+    why_impossible,
+    why_no_room,
+)
+from redline.plan.speed import CandidateLostError, Gain, Race, Window, gain_of
+from redline.plan.speed_plan import FILLS_MEMORY
+from redline.runs.host import commit
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.tune.space import write_settings
 from redline_process import run_redline
 
 TOLERATED = 1.05  # times the chosen speed, at the lower end of the interval
 REQUIRED_SHARE = 0.9
-BESIDE = 3  # candidates that are measured with the choice at a time: each is a process in memory
-WINDOW_S = 1.5
+CHOICE_S, CASE_S = 120.0, 240.0  # most seconds of the whole command, and of a case
+CLOSING_S = 3.0  # to end the processes of a case
+BESIDE = 4  # ways that are measured with the choice at a time: each is a process in memory
+WINDOW_S = 1.0
+PROMISING = 0.9  # times the chosen speed: two changes that together should reach it by their gains alone
 CHOSEN = "chosen"
-START_S, SWEEP_S = 300.0, 3_600.0  # generous limits
 SPIN = "while True: pass"  # what others do beside the measurement
 
 
@@ -89,8 +102,8 @@ def load(processes: int) -> Iterator[None]:
 
 
 def judge(name: str, *, seconds: float, rounds: int) -> Row:
-    """Let Redline choose in a case, and measure every way against its choice."""
-    case = CASES[name]
+    """Let Redline choose in a case, and measure the other ways against its choice."""
+    case, begun_s = CASES[name], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="redline-choice-") as folder, load(case.busy_processes):
         config = Path(folder) / "requested.toml"
         write_settings(config, case.settings)
@@ -99,81 +112,146 @@ def judge(name: str, *, seconds: float, rounds: int) -> Row:
         plan = run_redline(
             ["plan", "speed", *flags, "--vary", case.vary, "--seconds", str(seconds)], Path(folder) / "said.txt"
         )
+        took_s = time.monotonic() - begun_s
+        say(f"{name}: chosen in {took_s:.0f} s: {plan['chosen']}")
         parsed = parse_train(flags)
         asked = Asked(parsed.job, parsed.algo, case.vary, frozenset(typed_knobs(flags)))
-        before = resolve_job(asked.job)
-        say(f"{name}: chosen in {plan['duration_s']:.0f} s: {plan['chosen']}")
-        gains = sweep(asked, before, plan["changes"], Path(folder), rounds=rounds)
-    better = {way: gain for way, gain in gains.items() if gain["low"] > TOLERATED}
+        with CandidatePool(Path(folder), environ_of) as pool:
+            sweep = Sweep(asked, plan["changes"], pool, Path(folder), ends_s=begun_s + CASE_S - CLOSING_S)
+            sweep.measure_all(rounds)
+    better = {way: gain._asdict() for way, gain in sweep.gains.items() if gain.low > TOLERATED}
     return {
         "case": name,
+        "commit": commit(),
+        "seconds": seconds,
         "title": case.title,
         "chosen": plan["chosen"],
         "why": plan["why"],
-        "took_s": plan["duration_s"],
+        "took_s": took_s,
+        "case_s": time.monotonic() - begun_s,
         "others_percent": plan["others_percent"],
-        "is_good": not better and plan["duration_s"] <= seconds,
+        "is_good": not better and took_s <= CHOICE_S and not sweep.unmeasured,
         "better": better,
-        "gains": gains,
+        "gains": {way: gain._asdict() for way, gain in sweep.gains.items()},
+        "unmeasured": sweep.unmeasured,
+        "unmeasured_pairs": sweep.unmeasured_pairs,
+        "lost": sweep.lost,
         "candidates": plan["candidates"],
     }
 
 
-def sweep(
-    asked: Asked, before: ResolvedJob, chosen: Changes, folder: Path, *, rounds: int
-) -> dict[str, dict[str, float]]:
-    """Return how many times as fast as the choice each way is, with its 90 % interval."""
-    found = all_ways(asked, before, chosen)
-    names, gains = list(found), dict[str, dict[str, float]]()
-    for start in range(0, len(names), BESIDE):
-        group = names[start : start + BESIDE]
-        say(f"  {start + len(group)} of {len(names)}: {' | '.join(group)}")
-        with CandidatePool(Path(tempfile.mkdtemp(dir=folder)), environ_of) as pool:
-            for name, changes in {CHOSEN: chosen, **{name: found[name] for name in group}}.items():
-                pool.start(name, measured_job(changed(asked, changes), before, folder), asked.algorithm)
-                with suppress(CandidateLostError):  # `why_lost` says so
-                    pool.wait_ready(name, time.monotonic() + START_S)
-            race = Race(CHOSEN, partial(window_of, pool), time.monotonic() + SWEEP_S)
-            for _ in range(rounds):
-                race.play_round(group)
-            if pool.why_lost:
-                raise RuntimeError(f"these can't be measured: {pool.why_lost}")
-        for name in group:
-            if (gain := gain_of(race.ratios(name))) is not None:
-                gains[name] = gain._asdict()
-    return gains
+class Sweep:
+    """The ways of a case, measured by turns with its choice until a moment."""
+
+    def __init__(self, asked: Asked, chosen: Changes, pool: CandidatePool, folder: Path, *, ends_s: float) -> None:
+        self._asked, self._pool, self._folder, self._ends_s = asked, pool, folder, ends_s
+        self._before = resolve_job(asked.job)
+        self._chosen = chosen
+        self.gains: dict[str, Gain] = {}  # of each way over the choice
+        self.lost: dict[str, str] = {}  # ways that can't be measured, and why
+        self.unmeasured: list[str] = []  # single changes for which no time was left
+        self.unmeasured_pairs: list[str] = []
+
+    def measure_all(self, rounds: int) -> None:
+        """Measure the settings as requested, every change, and the pairs that may be as fast as the choice."""
+        self._start(CHOSEN, self._chosen)
+        self._wait_ready([CHOSEN])
+        if self.lost:
+            raise RuntimeError(f"the choice can't be measured: {self.lost[CHOSEN]}")
+        single = single_ways(self._asked, self._before)
+        self.unmeasured = self._measure(without({name_of({}): {}, **single}, self._chosen), rounds)
+        pairs = promising_pairs(single, {name: gain.ratio for name, gain in self.gains.items()}, self._chosen)
+        possible = {name: changes for name, changes in pairs.items() if self._is_possible(changes)}
+        self.unmeasured_pairs = self._measure(possible, rounds)
+
+    def _measure(self, found: Mapping[str, Changes], rounds: int) -> list[str]:
+        """Measure some ways, a few at a time; return those for which no time was left."""
+        names = list(found)
+        for start in range(0, len(names), BESIDE):
+            group = names[start : start + BESIDE]
+            say(f"  {start + len(group)} of {len(names)}: {' | '.join(group)}")
+            for name in group:
+                self._start(name, found[name])
+            self._wait_ready(group)
+            race = Race(CHOSEN, self._window, self._ends_s)
+            alive = [name for name in group if name in self._pool.ready]
+            while alive and len(race.rounds) < rounds and race.play_round(alive):
+                self.gains |= {name: gain for name in alive if (gain := gain_of(race.ratios(name))) is not None}
+                alive = [name for name in alive if name not in race.why_lost and self._may_beat(name)]
+            self.lost |= race.why_lost
+            if CHOSEN in self.lost:
+                raise RuntimeError(f"the choice can't be measured any more: {self.lost[CHOSEN]}")
+            for name in set(group) & set(self._pool.ready):
+                self._pool.end(name)
+        return [name for name in names if name not in self.gains and name not in self.lost]
+
+    def _may_beat(self, name: str) -> bool:
+        return name not in self.gains or self.gains[name].high > TOLERATED
+
+    def _start(self, name: str, changes: Changes) -> None:
+        job = measured_job(changed(self._asked, changes), self._before, self._folder)
+        with suppress(CandidateLostError):  # told when it is waited for
+            self._pool.start(name, job, self._asked.algorithm)
+
+    def _wait_ready(self, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                self._pool.wait_ready(name, self._ends_s)
+            except CandidateLostError as lost:
+                if time.monotonic() < self._ends_s:
+                    self.lost[name] = str(lost)
+
+    def _window(self, name: str, until_s: float) -> Window:
+        return self._pool.window(name, WINDOW_S, until_s)
+
+    def _is_possible(self, changes: Changes) -> bool:
+        return why_impossible(changed(self._asked, changes), is_image=self._before.spec.is_image) is None
 
 
-def window_of(pool: CandidatePool, name: str, until_s: float) -> Window:
-    """Measure a candidate for a window."""
-    return pool.window(name, WINDOW_S, until_s)
-
-
-def all_ways(asked: Asked, before: ResolvedJob, chosen: Changes) -> dict[str, Changes]:
-    """Return the training as requested, every change and every pair of changes, without the choice itself."""
-    single = [changes for changes in ways(asked, before) if may_be_chosen(changes)]
-    pairs = [
-        {**one, **other}
-        for one, other in combinations(single, 2)
-        if all(other.get(key, value) == value for key, value in one.items())
-    ]
-    found = {name_of(changes): changes for changes in ({}, *single, *pairs)}
-    found.pop(name_of(chosen), None)
-    is_image = before.spec.is_image
+def single_ways(asked: Asked, before: ResolvedJob) -> dict[str, Changes]:
+    """Return every change that could have been chosen."""
     return {
-        name: changes
-        for name, changes in found.items()
-        if why_impossible(changed(asked, changes), is_image=is_image) is None
+        name_of(changes): changes
+        for changes in ways(asked, before)
+        if may_be_chosen(changes)
+        and why_impossible(changed(asked, changes), is_image=before.spec.is_image) is None
+        and (changes.keys().isdisjoint(FILLS_MEMORY) or why_no_room(changed(asked, changes)) is None)
     }
+
+
+def without(found: Mapping[str, Changes], chosen: Changes) -> dict[str, Changes]:
+    """Return the ways that are not the choice."""
+    return {name: changes for name, changes in found.items() if name != name_of(chosen)}
+
+
+def promising_pairs(single: Mapping[str, Changes], ratios: Mapping[str, float], chosen: Changes) -> dict[str, Changes]:
+    """Return pairs of changes that fit each other and may be as fast as the choice, the likeliest first.
+
+    `ratios` are speeds relative to the choice. Together two changes should gain as much as each of them alone.
+    """
+    plain = ratios.get(name_of({}), 1.0)  # the choice itself, if it is missing
+    expected: dict[str, float] = {}
+    found: dict[str, Changes] = {}
+    for (one, changes), (other, others) in combinations(single.items(), 2):
+        pair = {**changes, **others}
+        fits = all(others.get(key, value) == value for key, value in changes.items())
+        known = all(name in ratios or name == name_of(chosen) for name in (one, other))
+        if fits and known and name_of(pair) not in single:
+            found[name_of(pair)] = pair
+            expected[name_of(pair)] = ratios.get(one, 1.0) * ratios.get(other, 1.0) / plain
+    promising = sorted(
+        (name for name, ratio in expected.items() if ratio >= PROMISING), key=lambda name: -expected[name]
+    )
+    return without({name: found[name] for name in promising}, chosen)
 
 
 def measurement(repeats: Sequence[Row], *, seconds: float, rounds: int) -> Measurement:
     """Return what the cases show."""
     good, slowest_s = sum(row["is_good"] for row in repeats), max(row["took_s"] for row in repeats)
-    missed = "".join(f"; {row['case']}: {', '.join(row['better'])}" for row in repeats if not row["is_good"])
+    missed = "".join(f"; {row['case']}: {', '.join(row['better']) or 'late'}" for row in repeats if not row["is_good"])
     return Measurement(
         name="plan-choice" + ("" if len(repeats) == len(CASES) else "-some"),
-        title="Settings chosen by redline plan speed against every way that it could have chosen",
+        title="Settings chosen by redline plan speed against the other ways that it could have chosen",
         headline=f"{good} of {len(repeats)} choices are beaten by nothing beyond {TOLERATED:g} ×, in at most "
         f"{slowest_s:.0f} s{missed}",
         learning="no choice learns from fewer samples per step",
@@ -184,12 +262,25 @@ def measurement(repeats: Sequence[Row], *, seconds: float, rounds: int) -> Measu
     )
 
 
+def read_done(path: Path, *, seconds: float) -> dict[str, Row]:
+    """Return the rows of this version of Redline, by case."""
+    rows = read_records(path) if path.exists() else []
+    return {row["case"]: row for row in rows if (row["commit"], row["seconds"]) == (commit(), seconds)}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Choose, sweep, record."""
     options = parse(argv)
-    refuse_busy_machine("plan_choice", allow_busy=options.allow_busy)
-    rows = [judge(name, seconds=options.seconds, rounds=options.rounds) for name in options.cases]
-    found = measurement(rows, seconds=options.seconds, rounds=options.rounds)
+    done = read_done(options.rows, seconds=options.seconds)
+    waiting = [name for name in options.cases if name not in done]
+    if waiting:
+        refuse_busy_machine("plan_choice", allow_busy=options.allow_busy)
+    for name in waiting:
+        done[name] = row = judge(name, seconds=options.seconds, rounds=options.rounds)
+        with RecordWriter(options.rows) as rows:
+            rows.write(row)
+        say(f"{name}: {'good' if row['is_good'] else 'not good'}, {row['case_s']:.0f} s")
+    found = measurement([done[name] for name in options.cases], seconds=options.seconds, rounds=options.rounds)
     return finish(found, as_json=options.json, keep=not options.no_record)
 
 
@@ -197,8 +288,9 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     """Read the flags."""
     parser = make_parser(__doc__)
     parser.add_argument("--cases", nargs="+", choices=tuple(CASES), default=list(CASES), help="what is planted")
-    parser.add_argument("--seconds", type=float, default=120.0, help="budget of each choice")
-    parser.add_argument("--rounds", type=at_least(3), default=10, help="of the sweep; each gives one ratio")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="budget of each choice")
+    parser.add_argument("--rounds", type=at_least(3), default=10, help="of the sweep, at most; each gives one ratio")
+    parser.add_argument("--rows", type=Path, default=Path("plan-choice.jsonl"), help="JSON Lines of finished cases")
     parser.add_argument("--allow-busy", action="store_true", help="measure although others use the machine")
     return parser.parse_args(argv)
 
