@@ -144,10 +144,6 @@ def _interrupt(number: int, _: FrameType | None) -> None:
     raise KeyboardInterrupt("" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}")
 
 
-def _interrupt(number: int, _: FrameType | None) -> None:
-    raise KeyboardInterrupt("" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}")
-
-
 # Threads
 
 
