@@ -245,7 +245,7 @@ def train_trial(
             if may_prune and halving.is_behind_in(training, share=halving.share_of(training)):
                 stop_all([training])
                 keep(training.result())
-                return end(TrialState.PRUNED, f"behind at {curve.steps:,} steps, {training.share:.0%} of its minutes")
+                return end(TrialState.PRUNED, f"behind at {curve.steps:,} steps, {training.share:.0%} of its run")
             yield training
         keep(training.result())
         if failure := results[-1].failure:  # for the sampler the worst there is
