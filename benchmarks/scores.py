@@ -315,12 +315,14 @@ def run_tried(options: Namespace) -> Measurement:
 def read_trial(run: Path) -> Row:
     """Return what a run departed in from its algorithm's defaults, and the mean of its last ten episodes by steps."""
     facts, points = read_run_json(run), curve_of(read_episodes(run))
+    if not points:
+        raise SystemExit(f"{run} has fewer than {CURVE_EPISODES} episodes: leave it out, or train it longer")
     settings = {key: value for key, value in changed_settings(facts).items() if key not in NOT_TOLD}
     marks: dict[str, float] = {}
     for mark in TRIAL_STEPS:
         if (found := next((point for point in points if point.steps >= mark), None)) is not None:
             marks[str(mark)] = round(found.mean_return, 1)
-    last = points[-1] if points else Point(0.0, 0, float("nan"))
+    last = points[-1]
     return {
         "algorithm": facts["algorithm"],
         "seed": facts["config"]["seed"],

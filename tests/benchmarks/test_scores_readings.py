@@ -11,6 +11,7 @@ import scores
 from recording import RECORDS, Measurement
 from redline.algorithms.catalog import ALGORITHMS
 from redline.cli.flags import parse_train
+from redline.cli.main import DONE, main
 from redline.jsonl import RecordWriter
 from redline.recipes import find_recipe, parse_recipe, recipe_names
 from redline.report.charts import LineChart
@@ -111,6 +112,21 @@ def test_a_failed_run_of_a_game_stands_in_the_table() -> None:
     assert table.splitlines()[2:] == [
         "| freeway | Redline, recipe atari-small (not compared) | 51 | – | failed: killed | – |"
     ]
+
+
+def test_what_was_tried_stands_with_its_settings_and_its_newest_mean(tmp_path: Path) -> None:
+    flags = ["--max-steps", "300", "--optimizer.lr", "2e-3", "--seed", "7", "--monitor.hz", "0"]
+    assert main(["train", "--env", "CartPole-v1", *flags, "--log-dir", str(tmp_path)]) == DONE
+    (facts,) = tmp_path.rglob("run.json")
+    row = scores.read_trial(facts.parent)
+    assert (row["algorithm"], row["seed"], row["flags"]) == ("dqn", 7, "--optimizer.lr 0.002")
+    table = recipe_tables.make_tried_table({"tried-boxing": {"repeats": [row]}}, "boxing")
+    last = f"{row['mean_return']:.1f} at 0k"
+    assert table.splitlines()[2] == f"| dqn `--optimizer.lr 0.002` | 7 | – | – | – | – | – | – | {last} |"
+    episodes = facts.with_name("episodes.jsonl")
+    episodes.write_text("".join(episodes.read_text().splitlines(keepends=True)[:9]))
+    with pytest.raises(SystemExit, match="has fewer than 10 episodes"):
+        scores.read_trial(facts.parent)
 
 
 def test_the_picture_of_trainers_has_a_line_for_each_run_and_a_colour_for_each_trainer() -> None:

@@ -52,6 +52,8 @@ TRAINER = Path(__file__).parents[1] / "tune" / "fake_trainer.py"
         ((*SEARCH, "--trails", "3"), "did you mean --trials"),
         (("tune", "--resume", "nowhere"), "nowhere is not a study"),
         (("tune", "--resume", "nowhere", "--trials", "3"), "leave --trials out"),
+        (("tune", "--resume", "nowhere", "--seed", "1"), "leave --seed out"),  # the default, but typed
+        (("tune", "--resume", "nowhere", "--model=dqn"), "leave --model out"),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -78,7 +80,8 @@ def test_a_short_search_without_minutes_per_trial_says_what_it_takes() -> None:
     plan = new_plan(TuneFlags(env="CartPole-v1", algo="ppo", minutes=10))
     assert plan.settings.minutes_per_trial == 1.0
     assert plan.adjustment == "--minutes-per-trial 5 → 1: the search is short"
-    assert new_plan(TuneFlags(env="CartPole-v1", algo="ppo", hours=2)).adjustment == ""
+    for long in (TuneFlags(env="CartPole-v1", hours=2), TuneFlags(env="CartPole-v1", trials=3)):
+        assert (new_plan(long).settings.minutes_per_trial, new_plan(long).adjustment) == (5.0, "")
 
 
 def test_a_missing_extra_is_told_with_the_command_that_installs_it(
@@ -138,6 +141,9 @@ def test_a_search_prints_one_object_writes_a_recipe_and_goes_on_with_nothing_to_
     out = capsys.readouterr().out
     assert "the winner is better" in out
     assert f"report {found['report']}" in out
+
+    assert main(["tune", "--resume", found["study"], "--env", "pong"]) == BAD_INPUT
+    assert "continues a study of env CartPole-v1: leave --env out" in capsys.readouterr().err
 
     assert main([*pretended[:-4], "--trials", "4", "--side-by-side", "3"]) == BAD_INPUT
     assert "is a study with trials 3, not 4: use another --study" in capsys.readouterr().err

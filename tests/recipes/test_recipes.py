@@ -62,6 +62,7 @@ def test_without_a_recipe_an_algorithm_is_its_papers() -> None:
     ("args", "said"),
     [
         (["--recipe", "pnog"], "did you mean pong"),
+        (["--recipe", "best.toml"], "use redline train --config best.toml"),
         (["--recipe", "pong", "--config", "x.toml"], "use one"),
         (["--recipe", "pong-ppo", "--model", "dqn"], "recipe pong-ppo is for ppo, not for dqn"),
     ],

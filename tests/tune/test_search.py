@@ -284,6 +284,8 @@ def test_a_run_is_started_as_train_understands_it(tmp_path: Path) -> None:
         run = Training(
             folder, launch, home=folder.trial_folder(3), varied={"optimizer.lr": 0.002}, seed=77, minutes=0.1
         )
+        run.curve.add_reading({"steps": 250, "time_s": 0.6})
+        assert run.describe() == "50%, 250 steps, no episode yet"
         run.kill()
         run.wait()
         assert run.result().failure == "killed by signal 9"

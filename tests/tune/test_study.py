@@ -16,7 +16,6 @@ from redline.tune.study import (
     StudyFolder,
     StudySettings,
     read_settings,
-    usual_minutes_per_trial,
 )
 
 ASKED = StudySettings(
@@ -123,12 +122,6 @@ def test_all_seeds_of_a_trial_have_to_fit_into_the_search() -> None:
         replace(ASKED, minutes_per_trial=6.0)
     replace(ASKED, minutes_per_trial=5.0)
     replace(ASKED, minutes_per_trial=0.1, seeds_per_trial=3, search_minutes=0.3)  # 3 × 0.1 > 0.3 in floats
-
-
-def test_a_short_search_has_short_trials_where_nobody_says() -> None:
-    assert usual_minutes_per_trial(10.0, 2) == 1.0
-    assert usual_minutes_per_trial(120.0, 2) == 5.0
-    assert usual_minutes_per_trial(None, 2) == 5.0
 
 
 def test_a_slow_machine_does_not_decide_a_check_that_counts_steps() -> None:

@@ -17,7 +17,7 @@ import tyro
 
 from redline.algorithms.catalog import canonical_name
 from redline.cli.displays import open_display
-from redline.cli.flags import train_defaults
+from redline.cli.flags import scan, train_defaults
 from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, FailureError, failing, main, refuse
 from redline.cli.output import command, give, typed_env
 from redline.cli.parsing import Json, parse
@@ -43,19 +43,14 @@ from redline.tune.space import (
     to_toml,
     write_settings,
 )
-from redline.tune.study import (
-    REPORT,
-    USUAL_MINUTES_PER_TRIAL,
-    StudyFolder,
-    StudySettings,
-    read_settings,
-    usual_minutes_per_trial,
-)
+from redline.tune.study import REPORT, StudyFolder, StudySettings, read_settings
 from redline.tune.training import Launch
 
 if TYPE_CHECKING:
     from redline.tune.search import Found
 
+USUAL_MINUTES_PER_TRIAL = 5.0
+USUAL_TURNS = 5  # trials one after the other that fit into a short search
 ATARI_WINDOW_EPISODES = 10  # a short run has fewer than a hundred episodes
 MISSING = "redline tune needs Optuna: pip install 'optuna>=5,<6'"
 
@@ -123,7 +118,7 @@ def run(args: Sequence[str]) -> int:
     flags = parse(TuneFlags, args, prog="redline tune")
     if find_spec("optuna") is None:
         raise UserError(MISSING)
-    plan = new_plan(flags) if flags.resume is None else resumed_plan(flags, flags.resume)
+    plan = new_plan(flags) if flags.resume is None else resumed_plan(flags.resume, args)
     if flags.write_recipe is not None:
         require_writable(flags.write_recipe)
     with StopRequest() as stop, StudyFolder(plan.folder, plan.settings, ["redline tune", *args]) as folder:
@@ -228,23 +223,23 @@ def new_plan(flags: TuneFlags) -> Plan:
 
 
 def minutes_of_trial(flags: TuneFlags, search_minutes: float | None) -> tuple[float, str]:
-    """Return the minutes of each run, and a note if they are fewer than usual."""
+    """Return the minutes of each run, and a note if they are fewer than usual because the search is short."""
     if flags.minutes_per_trial is not None:
         return flags.minutes_per_trial, ""
-    minutes = usual_minutes_per_trial(search_minutes, flags.seeds_per_trial)
-    usual = USUAL_MINUTES_PER_TRIAL
-    return minutes, "" if minutes == usual else f"--minutes-per-trial {usual:g} → {minutes:g}: the search is short"
+    usual, seeds = USUAL_MINUTES_PER_TRIAL, max(1, flags.seeds_per_trial)
+    if search_minutes is None or search_minutes >= usual * seeds * USUAL_TURNS:
+        return usual, ""
+    minutes = search_minutes / (seeds * USUAL_TURNS)
+    return minutes, f"--minutes-per-trial {usual:g} → {minutes:g}: the search is short"
 
 
-def resumed_plan(flags: TuneFlags, folder: Path) -> Plan:
+def resumed_plan(folder: Path, args: Sequence[str]) -> Plan:
     """Return the plan of a study that continues, checked again."""
-    usual = TuneFlags()
-    for field in fields(TuneFlags):
-        if field.name not in WITH_RESUME and getattr(flags, field.name) != getattr(usual, field.name):
-            name = field.name.replace("_", "-")
-            raise UserError(f"--resume continues a study with its own settings: leave --{name} out")
+    decided = ["model", *(field.name.replace("_", "-") for field in fields(TuneFlags) if field.name not in WITH_RESUME)]
+    if typed := scan(args, {name: name for name in decided}):
+        raise UserError(f"--resume continues a study with its own settings: leave --{min(typed)} out")
     settings = read_settings(folder)
-    if flags.env not in (usual.env, settings.env):
+    if scan(args, {"env": "env"}).get("env", settings.env) != settings.env:
         raise UserError(f"--resume continues a study of env {settings.env}: leave --env out, or type that one")
     return as_plan(settings, folder)
 

@@ -59,6 +59,8 @@ def recipe_names() -> list[str]:
 def find_recipe(name: str) -> Recipe:
     """Return the recipe called `name`."""
     if name not in (known := recipe_names()):
+        if name.endswith(SUFFIX):
+            raise UserError(f"{name} is a file, not the name of a recipe: use redline train --config {name}")
         raise unknown_name("recipe", name, known)
     return parse_recipe(name, (files(__name__) / f"{name}{SUFFIX}").read_text(encoding="utf-8"))
 

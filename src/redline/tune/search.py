@@ -73,26 +73,44 @@ class Display(Protocol):
         """Show the state of the search."""
 
 
+class Phase(Protocol):
+    """A part of a study: jobs that train side by side."""
+
+    def next_job(self, running: int) -> tuple[Any, Iterator[Training]] | None:
+        """Begin another job beside so many: its key, and its runs while they train; None if none may begin now."""
+
+    def view(self, running: Mapping[Any, Training]) -> SearchView:
+        """Return the state of the phase, given the run that trains for each job."""
+
+
 class SearchFailedError(UserError):
     """Too many trials in a row failed."""
 
 
-def run_phase(phase: "Search | Check", display: Display, stop: Stop) -> str | None:
+def run_phase(phase: Phase, side_by_side: int, display: Display, stop: Stop) -> str | None:
     """Train until nothing is left to do; return why it was stopped before, or None."""
+    jobs: dict[Any, Iterator[Training]] = {}
+    running: dict[Any, Training] = {}
     next_show_s = 0.0
     try:
         while (reason := stop()) is None:
-            phase.begin()
-            if not phase.running:
+            while len(jobs) < side_by_side and (begun := phase.next_job(len(jobs))) is not None:
+                jobs.update([begun])
+            if not jobs:
                 return None
-            phase.follow()
+            for key, runs in list(jobs.items()):
+                if (training := next(runs, None)) is not None:
+                    running[key] = training
+                else:
+                    del jobs[key]
+                    running.pop(key, None)
             if time.monotonic() >= next_show_s:
                 next_show_s = time.monotonic() + SHOW_S
-                display.show(phase.view())
+                display.show(phase.view(running))
             time.sleep(POLL_S)
         return reason
     finally:
-        stop_all(phase.trainings())
+        stop_all(running.values())
 
 
 class Search:
@@ -102,12 +120,11 @@ class Search:
         self, folder: StudyFolder, study: optuna.Study, space: Space, launch: Launch, display: Display
     ) -> None:
         self._folder = folder
+        self._asked = folder.settings
         self._study = study
         self._space = space
         self._launch = launch
         self._display = display
-        self.running: dict[int, Iterator[tuple[int, Training]]] = {}  # trials by number
-        self._newest: dict[int, tuple[int, Training]] = {}  # of each: the place of its seed, and its run
         self._ended = 0
         self._failed: list[str] = []  # in a row
         self._noted_s = time.monotonic()
@@ -125,7 +142,7 @@ class Search:
             self._study.enqueue_trial(to_drawn(self._space, defaults))
         self._noted_s = time.monotonic()
         try:
-            reason = run_phase(self, self._display, lambda: stop() or self._hopeless())
+            reason = run_phase(self, self._asked.side_by_side, self._display, lambda: stop() or self._should_stop())
         finally:
             self._save_time()
         # not in `finally`: after a failed write, one more would turn a torn last line into a damaged one
@@ -142,37 +159,27 @@ class Search:
         last = self._failed[-1] if len(self._failed) >= MOST_FAILURES else None
         return None if last is None else f"{MOST_FAILURES} trials in a row failed, the last: {last}"
 
-    def trainings(self) -> list[Training]:
-        """Return the runs that train."""
-        return [training for _, training in self._newest.values()]
-
-    def begin(self) -> None:
-        """Begin trials as long as there is room, and time for all their seeds."""
-        while self._may_begin():
-            trial = draw(self._study, self._space, self._folder.path)
-            settings = to_settings(self._space, trial.params)
-            self.running[trial.number] = train_trial(trial, settings, self._folder, self._launch, self._study)
-            self._display.note(f"trial {trial.number}: {describe_settings(settings)}")
-
-    def _may_begin(self) -> bool:
-        asked, left_s = self._folder.settings, self._left_s()
-        is_full = len(self.running) >= asked.side_by_side
-        is_last = asked.trials is not None and self._ended + len(self.running) >= asked.trials
-        has_time = left_s is None or asked.trial_minutes * 60 <= left_s + SLACK_S
-        return has_time and not is_full and not is_last
-
-    def follow(self) -> None:
-        """Look after the trials, and tell how one ended."""
-        for number, steps in list(self.running.items()):
-            if (newest := next(steps, None)) is not None:
-                self._newest[number] = newest
-                continue
-            del self.running[number]
-            self._newest.pop(number, None)
-            self._ended += 1
-            self._tell(number)
+    def _should_stop(self) -> str | None:
+        """Save the time that was spent, and return why no more trials are tried, if so many failed."""
         if time.monotonic() - self._noted_s >= SAVE_S:
             self._save_time()
+        return self._hopeless()
+
+    def next_job(self, running: int) -> tuple[int, Iterator[Training]] | None:
+        """Begin a trial if there is time for all its seeds."""
+        left_s = self._left_s()
+        is_last = self._asked.trials is not None and self._ended + running >= self._asked.trials
+        if is_last or (left_s is not None and self._asked.trial_minutes * 60 > left_s + SLACK_S):
+            return None
+        trial = draw(self._study, self._space, self._folder.path)
+        settings = to_settings(self._space, trial.params)
+        self._display.note(f"trial {trial.number}: {describe_settings(settings)}")
+        return trial.number, self._train(trial, settings)
+
+    def _train(self, trial: optuna.Trial, settings: Mapping[str, Any]) -> Iterator[Training]:
+        yield from train_trial(trial, settings, self._folder, self._launch, self._study)
+        self._ended += 1
+        self._tell(trial.number)
 
     def _tell(self, number: int) -> None:
         records = self._records()
@@ -184,11 +191,11 @@ class Search:
         self._failed = [*self._failed, record.why] if record.state == FAILED else []
 
     def _told(self, record: TrialRecord) -> str:
-        return self._folder.settings.aim.describe(record.results) if record.state == "done" else record.why
+        return self._asked.aim.describe(record.results) if record.state == "done" else record.why
 
     def _left_s(self) -> float | None:
         """Return the rest of the time, if the search has a limit."""
-        limit, spent_s = self._folder.settings.search_minutes, self._folder.spent_s + time.monotonic() - self._noted_s
+        limit, spent_s = self._asked.search_minutes, self._folder.spent_s + time.monotonic() - self._noted_s
         return None if limit is None else limit * 60 - spent_s
 
     def _save_time(self) -> None:
@@ -196,25 +203,24 @@ class Search:
         seconds, self._noted_s = now_s - self._noted_s, now_s
         self._folder.spend(seconds)
 
-    def view(self) -> SearchView:
+    def view(self, running: Mapping[int, Training]) -> SearchView:
         """Return the state of the search."""
-        asked, records, left_s = self._folder.settings, self._records(), self._left_s()
-        best, seeds = best_of(records), asked.seeds_per_trial
-        running = {
-            number: (f"seed {place + 1} of {seeds}, " if seeds > 1 else "") + training.describe()
-            for number, (place, training) in self._newest.items()
-        }
-        shares = [0.0]
+        asked, records, left_s = self._asked, self._records(), self._left_s()
+        best, shares = best_of(records), [0.0]
         if asked.search_minutes is not None and left_s is not None:
             shares.append(1.0 - left_s / (asked.search_minutes * 60))
         if asked.trials is not None:
             shares.append(self._ended / asked.trials)
+
+        def told(record: TrialRecord) -> str:
+            if (training := running.get(record.number)) is None:
+                return self._told(record)
+            seed = f"seed {len(record.results) + 1} of {asked.seeds_per_trial}, " if asked.seeds_per_trial > 1 else ""
+            return seed + training.describe()
+
         return SearchView(
             phase=f"search, {self._ended} trials ended",
-            trials=[
-                TrialView(record.number, record.state, record.settings, running.get(record.number, self._told(record)))
-                for record in records
-            ],
+            trials=[TrialView(record.number, record.state, record.settings, told(record)) for record in records],
             best=None if best is None else best.number,
             share=min(1.0, max(shares)),
             left_s=None if left_s is None else max(0.0, left_s),
@@ -242,7 +248,6 @@ class Check:
         self._seeds = FINAL_SEEDS[: folder.settings.final_seeds]
         self._all = [(who, seed) for seed in self._seeds for who in self._varied]
         self._waiting = [run for run in self._all if run not in self._results]
-        self.running: dict[tuple[str, int], Training] = {}
 
     def _earlier_results(self) -> Iterator[tuple[str, RunResult]]:
         """Yield what earlier invocations found, without the results of a former winner and damaged rows."""
@@ -257,49 +262,43 @@ class Check:
             self._display.note(
                 f"trial {self._winner.number} is the best; it and the defaults now train with unused seeds"
             )
-        return run_phase(self, self._display, stop)
+        return run_phase(self, self._folder.settings.side_by_side, self._display, stop)
 
     def verdict(self) -> Verdict:
         """Return the results, seed by seed."""
         found = {who: tuple(self._results[who, seed] for seed in self._seeds) for who in self._varied}
         return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT], repeated=self._repeated)
 
-    def trainings(self) -> list[Training]:
-        """Return the runs that train."""
-        return list(self.running.values())
+    def next_job(self, running: int) -> tuple[tuple[str, int], Iterator[Training]] | None:
+        """Begin the next run."""
+        if not self._waiting:
+            return None
+        who, seed = self._waiting.pop(0)
+        return (who, seed), self._train(who, seed)
 
-    def begin(self) -> None:
-        """Begin runs as long as there is room."""
-        asked = self._folder.settings
-        while self._waiting and len(self.running) < asked.side_by_side:
-            who, seed = self._waiting.pop(0)
-            home = self._folder.path / "check" / (f"winner-{self._winner.number:04d}" if who == WINNER else who)
-            varied, minutes = self._varied[who], asked.check_minutes
-            training = Training(self._folder, self._launch, home=home, varied=varied, seed=seed, minutes=minutes)
-            self.running[who, seed] = training
+    def _train(self, who: str, seed: int) -> Iterator[Training]:
+        """Train with a seed, and write the result."""
+        asked, trial = self._folder.settings, self._winner.number if who == WINNER else None
+        home = self._folder.path / "check" / (who if trial is None else f"{who}-{trial:04d}")
+        varied, minutes = self._varied[who], asked.check_minutes
+        training = Training(self._folder, self._launch, home=home, varied=varied, seed=seed, minutes=minutes)
+        while not training.has_ended():
+            yield training
+        result = self._results[who, seed] = training.result()
+        self._folder.add_check({"who": who, "trial": trial, "result": result.row()})
+        self._display.note(f"check: {who} with seed {seed}: {describe_run(asked.aim, result)}")
 
-    def follow(self) -> None:
-        """Look after the runs, and write the results of those that ended."""
-        for (who, seed), training in list(self.running.items()):
-            if not training.has_ended():
-                continue
-            del self.running[who, seed]
-            result = self._results[who, seed] = training.result()
-            trial = self._winner.number if who == WINNER else None
-            self._folder.add_check({"who": who, "trial": trial, "result": result.row()})
-            self._display.note(f"check: {who} with seed {seed}: {describe_run(self._folder.settings.aim, result)}")
-
-    def view(self) -> SearchView:
+    def view(self, running: Mapping[tuple[str, int], Training]) -> SearchView:
         """Return the state of the check."""
         asked, views = self._folder.settings, []
-        for place, (who, seed) in enumerate(self._all):
+        for place, run in enumerate(self._all):
             told, state = "", "waiting"
-            if (who, seed) in self._results:
-                told, state = describe_run(asked.aim, self._results[who, seed]), "done"
-            elif (who, seed) in self.running:
-                told, state = self.running[who, seed].describe(), "running"
-            views.append(TrialView(number=place, state=state, settings={"of": who, "seed": seed}, told=told))
-        turns = -(-(len(self.running) + len(self._waiting)) // asked.side_by_side)
+            if run in self._results:
+                told, state = describe_run(asked.aim, self._results[run]), "done"
+            elif run in running:
+                told, state = running[run].describe(), "running"
+            views.append(TrialView(number=place, state=state, settings={"of": run[0], "seed": run[1]}, told=told))
+        turns = -(-(len(running) + len(self._waiting)) // asked.side_by_side)
         return SearchView(
             phase="check on unused seeds",
             trials=views,

@@ -25,8 +25,6 @@ MAX_STUDY_BYTES = 1_000_000
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
 FINAL_SEEDS = range(2_000_000, 2_001_000)
 CHECK_PATIENCE = 3.0  # times the minutes of a trial, if steps count
-USUAL_MINUTES_PER_TRIAL = 5.0
-USUAL_TURNS = 5  # trials one after the other that fit into a short search
 WAYS_TO_PRUNE = ("halving", "off")
 
 
@@ -92,13 +90,6 @@ class StudySettings:
     def search_seed(self, trial: int, place: int) -> int:
         """Return the seed of one run of a trial, unique in the search."""
         return SEARCH_SEEDS[(trial * self.seeds_per_trial + place) % len(SEARCH_SEEDS)]
-
-
-def usual_minutes_per_trial(search_minutes: float | None, seeds_per_trial: int) -> float:
-    """Return the default minutes of each run: a short search has short trials."""
-    if search_minutes is None:
-        return USUAL_MINUTES_PER_TRIAL
-    return min(USUAL_MINUTES_PER_TRIAL, search_minutes / (USUAL_TURNS * max(1, seeds_per_trial)))
 
 
 class StudyFolder(AbstractContextManager["StudyFolder"]):

@@ -77,8 +77,10 @@ class Training:
 
     @property
     def share(self) -> float:
-        """Share of its minutes that the run has trained for."""
-        return min(self.curve.time_s / (self._minutes * 60), 1.0)
+        """Share of its minutes, or of the goal's steps, that the run has done."""
+        most_steps = self._study.settings.aim.max_steps
+        by_steps = 0.0 if most_steps is None else self.curve.steps / most_steps
+        return min(max(self.curve.time_s / (self._minutes * 60), by_steps), 1.0)
 
     def describe(self) -> str:
         """Describe how far the run is."""

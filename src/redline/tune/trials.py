@@ -220,10 +220,10 @@ class Halving:
 
 def train_trial(
     trial: optuna.Trial, settings: Mapping[str, Any], folder: StudyFolder, launch: Launch, study: optuna.Study
-) -> Iterator[tuple[int, Training]]:
+) -> Iterator[Training]:
     """Train the seeds of a trial one after the other, and tell Optuna what came of it.
 
-    Yields the place of the seed and its run as long as that trains, so that the caller can follow several trials.
+    Yields the run that trains, so that the caller can follow several trials.
     """
     asked, halving, results = folder.settings, Halving(study, folder.settings, trial), list[RunResult]()
     home, minutes = folder.trial_folder(trial.number), asked.minutes_per_trial
@@ -245,8 +245,8 @@ def train_trial(
             if may_prune and halving.is_behind_in(training, share=halving.share_of(training)):
                 stop_all([training])
                 keep(training.result())
-                return end(TrialState.PRUNED, f"behind at {curve.steps:,} steps, {training.share:.0%} of its minutes")
-            yield place, training
+                return end(TrialState.PRUNED, f"behind at {curve.steps:,} steps, {training.share:.0%} of its run")
+            yield training
         keep(training.result())
         if failure := results[-1].failure:  # for the sampler the worst there is
             return end(TrialState.PRUNED, failure, kind=FAILED)
