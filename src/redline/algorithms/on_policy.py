@@ -16,6 +16,7 @@ from redline.errors import UserError, check_positive, check_range, kind_name
 from redline.exploration import EpsilonGreedy, Exploration, Sampled
 from redline.losses import clipped_surrogate, entropy, normalised
 from redline.networks import Layers, Nature, Network, Plain, Torso, build_policy_network, build_value_network
+from redline.replay import ReplayConfig
 from redline.returns import Traces, generalised_advantages, lambda_returns
 from redline.schedules import Linear
 from redline.types import Adjustment, AnyBatch, EnvSpec, FloatArray, Rollout, RolloutBatch
@@ -201,6 +202,9 @@ class OnPolicy:
     """A learner from rollouts: independent parts, and the settings that pace them."""
 
     family: ClassVar[str] = "on-policy"
+    warmup_steps: ClassVar[int] = 0  # the first rollout is learnt from
+    target_sync_updates: ClassVar[int | None] = None  # there is no target network
+    replay: ClassVar[ReplayConfig | None] = None  # a rollout is dropped after it was learnt from
 
     network: Torso = field(default_factory=Nature)
     """The part of the network that reads the observation."""
@@ -234,24 +238,9 @@ class OnPolicy:
             )
 
     @property
-    def warmup_steps(self) -> int:
-        """None: the first rollout is learnt from."""
-        return 0
-
-    @property
     def samples_per_step(self) -> float:
         """Transitions trained per step."""
         return float(self.epochs)
-
-    @property
-    def target_sync_updates(self) -> int | None:
-        """None: there is no target network."""
-        return None
-
-    @property
-    def replay(self) -> None:
-        """None: a rollout is dropped after it was learnt from."""
-        return None
 
     def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
         """Choose a batch size that cuts a rollout into equal parts, or nearly so."""
