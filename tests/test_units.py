@@ -84,12 +84,13 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
 
 
 def help_of(kind: type) -> dict[str, str]:
-    """Return the sentence under each field of a dataclass."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]
-    pairs = pairwise(body)
+    """Return the sentence under each field of a dataclass, or of one that it inherits from."""
+    bases = [base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base)]
+    bodies = [ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body for base in bases]  # type: ignore[attr-defined]
     return {
         field.target.id: text.value.value
-        for field, text in pairs
+        for body in bodies
+        for field, text in pairwise(body)
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }
 

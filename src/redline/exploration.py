@@ -16,12 +16,15 @@ class Exploration(Protocol):
 
     def evaluation_epsilon(self) -> float:
         """Share of random actions when the agent is evaluated."""
+        return 0.0
 
     def epsilon_at(self, steps: int) -> float:
-        """Return the share of random actions after `steps` steps."""
+        """Return the share of random actions after `steps` steps; during the warm-up all are random anyway."""
+        return 0.0
 
     def choose(self, preferences: FloatArray, *, epsilon: float, rng: np.random.Generator) -> IntArray:
-        """Choose an action for each row of preferences [N, A]."""
+        """Choose an action for each row of preferences [N, A]: the best one, or a random one with probability ε."""
+        return epsilon_greedy(preferences.argmax(axis=1), epsilon=epsilon, num_actions=preferences.shape[1], rng=rng)
 
 
 @dataclass(frozen=True)
@@ -44,33 +47,15 @@ class EpsilonGreedy(Exploration):
     def epsilon_at(self, steps: int) -> float:
         return self.epsilon.at(steps)
 
-    def choose(self, preferences: FloatArray, *, epsilon: float, rng: np.random.Generator) -> IntArray:
-        return epsilon_greedy(preferences.argmax(axis=1), epsilon=epsilon, num_actions=preferences.shape[1], rng=rng)
-
 
 @dataclass(frozen=True)
 class Greedy(Exploration):
     """Take the best action: the network's own noise explores; only the warm-up is random."""
 
-    def evaluation_epsilon(self) -> float:
-        return 0.0
-
-    def epsilon_at(self, steps: int) -> float:
-        return 0.0
-
-    def choose(self, preferences: FloatArray, *, epsilon: float, rng: np.random.Generator) -> IntArray:
-        return epsilon_greedy(preferences.argmax(axis=1), epsilon=epsilon, num_actions=preferences.shape[1], rng=rng)
-
 
 @dataclass(frozen=True)
 class Sampled(Exploration):
     """Draw the action from the policy: preferences are logits."""
-
-    def evaluation_epsilon(self) -> float:
-        return 0.0
-
-    def epsilon_at(self, steps: int) -> float:
-        return 0.0
 
     def choose(self, preferences: FloatArray, *, epsilon: float, rng: np.random.Generator) -> IntArray:
         # the largest of logits + Gumbel noise is a draw from their softmax

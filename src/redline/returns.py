@@ -9,21 +9,30 @@ from redline.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class NStep:
-    """Sum `n` discounted rewards, then bootstrap; fewer where the return or the episode ends."""
+class Discounted:
+    """What the returns of every family have."""
 
-    n: int = 1
-    """Steps that a return spans before it bootstraps."""
     gamma: float = 0.99
     """Discount per step."""
     clip_rewards: bool = True
     """Clip rewards to [−1, 1] for learning; scores are always reported unclipped."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n <= 64:
-            raise UserError(f"returns.n is {self.n}, but a return spans 1 to 64 steps")
         if not 0.0 <= self.gamma <= 1.0:
             raise UserError(f"returns.gamma is {self.gamma}, but a discount lies between 0 and 1")
+
+
+@dataclass(frozen=True)
+class NStep(Discounted):
+    """Sum `n` discounted rewards, then bootstrap; fewer where the return or the episode ends."""
+
+    n: int = 1
+    """Steps that a return spans before it bootstraps."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n <= 64:
+            raise UserError(f"returns.n is {self.n}, but a return spans 1 to 64 steps")
+        super().__post_init__()
 
 
 def steps_spanned(ends: BoolArray) -> IntArray:
@@ -48,21 +57,16 @@ def bootstrap_discounts(return_ends: BoolArray, offset: IntArray, gamma: float) 
 
 
 @dataclass(frozen=True)
-class Traces:
+class Traces(Discounted):
     """λ-returns: mix bootstrapped returns of all lengths within a rollout."""
 
     trace: float = 0.95
     """λ: 0 bootstraps after every step, 1 only where a rollout or an episode ends."""
-    gamma: float = 0.99
-    """Discount per step."""
-    clip_rewards: bool = True
-    """Clip rewards to [−1, 1] for learning; scores are always reported unclipped."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.trace <= 1.0:
             raise UserError(f"returns.trace is {self.trace}, but λ lies between 0 and 1")
-        if not 0.0 <= self.gamma <= 1.0:
-            raise UserError(f"returns.gamma is {self.gamma}, but a discount lies between 0 and 1")
+        super().__post_init__()
 
 
 def generalised_advantages(

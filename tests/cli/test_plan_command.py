@@ -18,7 +18,7 @@ BAD = [
     (["plan", "memory", "--capacity", "1e6"], "--capacity"),
     (["plan", "memory", "--capacity", "1_000_000_000_000_000"], "capacity is 1000000000000000"),
     (["plan", "memory", "--env", "pongg"], "unknown env 'pongg': did you mean pong"),
-    (["plan", "memory", "--env.size", "0"], "the nearest is --env.size 16"),
+    (["plan", "memory", "--env.size", "0"], "env.size is 0: use 16 to 256"),
     (["plan", "memory", "--env.stack", "0"], "env.stack is 0"),
     (["plan", "memory", "--seconds", "0"], "seconds is 0.0: use 0.001 to 3_600"),
     (["plan", "memory", "--seconds", "nan"], "seconds is nan"),

@@ -119,10 +119,10 @@ def test_env_spec_without_an_env():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"size": 15}, "env.size is 15, not within 16 … 256: the nearest is --env.size 16"),
-        ({"stack": 17}, "--env.stack 16"),
-        ({"skip": 0}, "--env.skip 1"),
-        ({"max_episode_frames": 3}, "--env.max-episode-frames 4 or more"),
+        ({"size": 15}, "env.size is 15: use 16 to 256"),
+        ({"stack": 17}, "env.stack is 17: use 1 to 16"),
+        ({"skip": 0}, "env.skip is 0: use 1 to 16"),
+        ({"max_episode_frames": 3}, "env.max-episode-frames is 3: use 4 to 2_147_483_647"),
     ],
 )
 def test_config_out_of_range_names_the_remedy(settings, said):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_batches_are_what_the_memory_held_when_they_were_drawn(
     sampler = UniformSampler(player.memory)
     expected: list[tuple[Draw, bytes]] = []
     out = BatchBuffers(player.memory.layout, batch_size=16)
-    with loader(player, prefetch) as batches:
+    with closing(loader(player, prefetch)) as batches:
         for _ in range(60):
             while batches.is_short_of(1):
                 draw = sampler.draw(rng, 16)
@@ -62,7 +63,7 @@ def test_a_batch_in_hand_is_not_overwritten_while_the_next_are_gathered() -> Non
     rng = np.random.default_rng(0)
     player.play(rng, 100)
     sampler = UniformSampler(player.memory)
-    with loader(player, 3) as batches:
+    with closing(loader(player, 3)) as batches:
         for _ in range(4):
             batches.submit(sampler.draw(rng, 16))
         ((_, first),) = batches.take(1)
@@ -80,7 +81,7 @@ def test_a_group_in_hand_is_not_overwritten_while_the_next_is_gathered(prefetch:
     rng = np.random.default_rng(0)
     player.play(rng, 100)
     sampler = UniformSampler(player.memory)
-    with loader(player, prefetch, group=2) as batches:
+    with closing(loader(player, prefetch, group=2)) as batches:
         for _ in range(4):
             while batches.is_short_of(2):
                 batches.submit(sampler.draw(rng, 16))
@@ -98,7 +99,7 @@ def test_without_prefetch_there_is_no_thread() -> None:
     player = Player(LAYOUT)
     player.play(np.random.default_rng(0), 100)
     threads = threading.active_count()
-    with loader(player, 0) as batches:
+    with closing(loader(player, 0)) as batches:
         batches.submit(UniformSampler(player.memory).draw(np.random.default_rng(0), 16))
         batches.take(1)
         assert threading.active_count() == threads
@@ -111,7 +112,7 @@ def test_a_reader_that_fails_is_heard(tmp_path: Path) -> None:
 
     player = Player(replace(LAYOUT, path=tmp_path))
     player.play(np.random.default_rng(0), 150)
-    with loader(player, 1) as batches:
+    with closing(loader(player, 1)) as batches:
         draw = UniformSampler(player.memory).draw(np.random.default_rng(0), 16)
         player.memory.close()
         batches.submit(draw)

@@ -310,10 +310,3 @@ def test_the_tree_holds_exactly_what_is_offered_whatever_happens(
         else:
             mirrored.learn(rng)
         mirrored.check()
-
-
-def test_the_bytes_it_reports_are_a_double_for_each_row_of_the_memory_and_little_besides() -> None:
-    sizes = layout(capacity=100_000, lanes=8, chunk_frames=64)
-    rows = sizes.num_slots * sizes.frames_per_chunk
-    sampler = PrioritizedSampler(Player(sizes).memory)
-    assert 8 * rows <= sampler.num_bytes < 9 * rows

@@ -170,13 +170,3 @@ def test_chunks_shrink_so_that_many_lanes_share_a_small_memory() -> None:
     assert layout.frames_per_chunk == 4
     assert replace(layout, capacity=100_000).frames_per_chunk == 64
     assert replace(layout, capacity=100_000, lanes=1_024).frames_per_chunk == 8
-
-
-def test_bytes_estimated_are_bytes_reserved() -> None:
-    for layout in (LAYOUT, replace(LAYOUT, capacity=5_000, frame_shape=(40, 40), chunk_frames=None)):
-        player = Player(layout) if layout is LAYOUT else None
-        memory = player.memory if player else ReplayMemory(layout)
-        assert memory.num_bytes == layout.num_bytes
-        if player:
-            player.play(np.random.default_rng(0), 300)
-            assert memory.num_bytes == layout.num_bytes

@@ -136,7 +136,7 @@ def test_more_bytes_than_there_are_is_refused_before_anything_is_allocated(tmp_p
 
 def test_bytes_beyond_what_frames_can_fill_are_not_asked_of_the_machine(tmp_path: Path, listener: Any) -> None:
     session = start_run(catch(tmp_path, capacity=2_000, bytes=10**12), "dqn", listener)
-    assert session.trainer.source.memory.num_bytes < 40_000_000
+    assert session.trainer.source.memory.layout.num_bytes < 40_000_000
     play(session)
 
 

@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from redline.algorithms import named, on_policy, optimizers, predictions
-from redline.algorithms.entry import Entry
+from redline.algorithms.named import Entry
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.errors import UserError, kind_name, unknown_name

@@ -16,6 +16,7 @@ from redline.errors import UserError, check_positive, check_range, kind_name
 from redline.exploration import EpsilonGreedy, Exploration, Sampled
 from redline.losses import clipped_surrogate, entropy, normalised
 from redline.networks import Layers, Nature, Network, Plain, Torso, build_policy_network, build_value_network
+from redline.replay import ReplayConfig
 from redline.returns import Traces, generalised_advantages, lambda_returns
 from redline.schedules import Linear
 from redline.types import Adjustment, AnyBatch, EnvSpec, FloatArray, Rollout, RolloutBatch
@@ -57,13 +58,18 @@ class Objective(Protocol):
         return {"explained_variance": 1.0 - error / batch.target.var(correction=0)}  # left out where nothing varies
 
 
-class ActorCritic(Objective, Protocol):
+@dataclass(frozen=True)
+class ActorCritic(Objective):
     """An objective with a policy and a value."""
 
-    entropy_weight: float
-    entropy_anneal_steps: int
-    entropy_anneal_after_steps: int
-    value_weight: float
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy: more keeps it exploring longer."""
+    entropy_anneal_steps: int = 0
+    """Steps over which that weight falls to 0; 0: it stays."""
+    entropy_anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value."""
 
     def entropy_weight_at(self, steps: int) -> float:
         """Return the weight of the policy's entropy after `steps` steps."""
@@ -74,8 +80,7 @@ class ActorCritic(Objective, Protocol):
     def annealed_from(self) -> int:
         return self.entropy_anneal_after_steps if self.entropy_anneal_steps else 0
 
-    def check(self) -> None:
-        """Refuse invalid settings."""
+    def __post_init__(self) -> None:
         for name, weight in (("entropy-weight", self.entropy_weight), ("value-weight", self.value_weight)):
             if not 0.0 <= weight < math.inf:
                 raise UserError(f"objective.{name} is {weight}: use a finite number, 0 or more")
@@ -106,19 +111,8 @@ class ActorCritic(Objective, Protocol):
 class PolicyGradient(ActorCritic):
     """Advantage actor-critic: log π · advantage, with an entropy bonus and a squared value error (1602.01783)."""
 
-    entropy_weight: float = 0.01
-    """Weight of the policy's entropy: more keeps it exploring longer."""
-    entropy_anneal_steps: int = 0
-    """Steps over which that weight falls to 0; 0: it stays."""
-    entropy_anneal_after_steps: int = 0
-    """Steps before it begins to fall."""
-    value_weight: float = 0.5
-    """Weight of the squared error of the value."""
     normalise: Literal["never", "update"] = "never"
     """Normalise advantages over the rows of each update: the policy's step no longer grows with the rewards."""
-
-    def __post_init__(self) -> None:
-        self.check()
 
     def losses(self, out: torch.Tensor, batch: RolloutBatch, *, steps: int = 0) -> torch.Tensor:
         log_policy = self.preferences(out).log_softmax(1)  # [B, A]
@@ -134,19 +128,11 @@ class Clipped(ActorCritic):
 
     clip: float = 0.1
     """Clip range: how far from 1 the ratio of new to old probability is rewarded."""
-    entropy_weight: float = 0.01
-    """Weight of the policy's entropy: more keeps it exploring longer."""
-    entropy_anneal_steps: int = 0
-    """Steps over which that weight falls to 0; 0: it stays."""
-    entropy_anneal_after_steps: int = 0
-    """Steps before it begins to fall."""
-    value_weight: float = 0.5
-    """Weight of the squared error of the value."""
     normalise: Literal["update", "rollout"] = "update"
     """Normalise advantages over the rows of each update or of the whole rollout, which small batches need."""
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         check_positive("objective.clip", self.clip)
 
     def search_space(self) -> str:
@@ -216,6 +202,9 @@ class OnPolicy:
     """A learner from rollouts: independent parts, and the settings that pace them."""
 
     family: ClassVar[str] = "on-policy"
+    warmup_steps: ClassVar[int] = 0  # the first rollout is learnt from
+    target_sync_updates: ClassVar[int | None] = None  # there is no target network
+    replay: ClassVar[ReplayConfig | None] = None  # a rollout is dropped after it was learnt from
 
     network: Torso = field(default_factory=Nature)
     """The part of the network that reads the observation."""
@@ -249,24 +238,9 @@ class OnPolicy:
             )
 
     @property
-    def warmup_steps(self) -> int:
-        """None: the first rollout is learnt from."""
-        return 0
-
-    @property
     def samples_per_step(self) -> float:
         """Transitions trained per step."""
         return float(self.epochs)
-
-    @property
-    def target_sync_updates(self) -> int | None:
-        """None: there is no target network."""
-        return None
-
-    @property
-    def replay(self) -> None:
-        """None: a rollout is dropped after it was learnt from."""
-        return None
 
     def whole_batches(self, num_envs: int) -> tuple[Self, list[Adjustment]]:
         """Choose a batch size that cuts a rollout into equal parts, or nearly so."""

@@ -1,4 +1,4 @@
-"""Optimisers."""
+"""Optimisers, their learning rate and gradient clipping."""
 
 import math
 from collections.abc import Iterable
@@ -33,15 +33,31 @@ class Optimizer(Protocol):
         """Return the optimiser over `parameters`."""
 
 
-class Annealed(Optimizer, Protocol):
-    """An optimiser with an optional decay of the learning rate and optional gradient clipping."""
+@dataclass(frozen=True)
+class Annealed(Optimizer):
+    """An optimiser whose learning rate may fall and whose gradients may be clipped."""
 
     lr: float
+    """Learning rate."""
     eps: float
-    clip_norm: float
-    anneal_steps: int
-    anneal_after_steps: int
-    final_share: float
+    """Added to the denominator."""
+    clip_norm: float = 0.0
+    """Norm of the gradient beyond which it is scaled down; 0 never."""
+    anneal_steps: int = 0
+    """Steps over which the learning rate falls; 0: it stays."""
+    anneal_after_steps: int = 0
+    """Steps before it begins to fall."""
+    final_share: float = 0.0
+    """Share of the learning rate that is left after those steps."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("lr", self.lr), ("eps", self.eps)):
+            check_positive(f"optimizer.{name}", value)
+        if not 0.0 <= self.clip_norm < math.inf:
+            raise UserError(f"optimizer.clip-norm is {self.clip_norm}: use a finite number above 0, or 0 for never")
+        check_range("optimizer.anneal-steps", self.anneal_steps, 0, use="1 or more steps, or 0 for never")
+        check_range("optimizer.anneal-after-steps", self.anneal_after_steps, 0)
+        check_range("optimizer.final-share", self.final_share, 0, 1, use="0 to 1, a share of the learning rate")
 
     def lr_at(self, steps: int) -> float:
         if not self.anneal_steps:
@@ -57,36 +73,14 @@ class Annealed(Optimizer, Protocol):
     def annealed_at(self) -> int:
         return self.anneal_after_steps + self.anneal_steps if self.anneal_steps else 0
 
-    def check(self) -> None:
-        """Refuse invalid settings."""
-        for name, value in (("lr", self.lr), ("eps", self.eps)):
-            check_positive(f"optimizer.{name}", value)
-        if not 0.0 <= self.clip_norm < math.inf:
-            raise UserError(f"optimizer.clip-norm is {self.clip_norm}: use a finite number above 0, or 0 for never")
-        check_range("optimizer.anneal-steps", self.anneal_steps, 0, use="1 or more steps, or 0 for never")
-        check_range("optimizer.anneal-after-steps", self.anneal_after_steps, 0)
-        check_range("optimizer.final-share", self.final_share, 0, 1, use="0 to 1, a share of the learning rate")
-
 
 @dataclass(frozen=True)
 class Adam(Annealed):
     """Adam, fused into one pass over the parameters."""
 
     lr: float = 1e-4
-    """Learning rate."""
     eps: float = 1.5e-4
     """Added to the denominator; large, as is usual for DQN, so that small gradients stay small."""
-    clip_norm: float = 0.0
-    """Norm of the gradient beyond which it is scaled down; 0 never."""
-    anneal_steps: int = 0
-    """Steps over which the learning rate falls; 0: it stays."""
-    anneal_after_steps: int = 0
-    """Steps before it begins to fall."""
-    final_share: float = 0.0
-    """Share of the learning rate that is left after those steps."""
-
-    def __post_init__(self) -> None:
-        self.check()
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, eps=self.eps, fused=True)
@@ -97,22 +91,13 @@ class Rmsprop(Annealed):
     """RMSProp without momentum, as A3C has it."""
 
     lr: float = 7e-4
-    """Learning rate."""
     eps: float = 1e-5
-    """Added to the denominator."""
+    clip_norm: float = 0.5
     decay: float = 0.99
     """Share of the mean square that is kept at each update."""
-    clip_norm: float = 0.5
-    """Norm of the gradient beyond which it is scaled down; 0 never."""
-    anneal_steps: int = 0
-    """Steps over which the learning rate falls; 0: it stays."""
-    anneal_after_steps: int = 0
-    """Steps before it begins to fall."""
-    final_share: float = 0.0
-    """Share of the learning rate that is left after those steps."""
 
     def __post_init__(self) -> None:
-        self.check()
+        super().__post_init__()
         if not 0.0 <= self.decay < 1.0:
             raise UserError(f"optimizer.decay is {self.decay}: use a number from 0 to below 1")
 
@@ -137,20 +122,8 @@ class Radam(Annealed):
     """Adam with its early steps rectified (arXiv:1908.03265)."""
 
     lr: float = 2.5e-4
-    """Learning rate."""
     eps: float = 1e-8
-    """Added to the denominator."""
     clip_norm: float = 10.0
-    """Norm of the gradient beyond which it is scaled down; 0 never."""
-    anneal_steps: int = 0
-    """Steps over which the learning rate falls; 0: it stays."""
-    anneal_after_steps: int = 0
-    """Steps before it begins to fall."""
-    final_share: float = 0.0
-    """Share of the learning rate that is left after those steps."""
-
-    def __post_init__(self) -> None:
-        self.check()
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         # one parameter after the other, as is the default on a CPU, takes five times as long

@@ -22,7 +22,7 @@ from redline.algorithms.catalog import (
     part_fields,
     part_name,
 )
-from redline.algorithms.entry import Preset
+from redline.algorithms.named import Preset
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
 from redline.cli.main import DONE

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import tyro
 
-from redline.errors import UserError
+from redline.errors import check_range
 
-MAX_FRAMES = 2**31 - 1
+MAX_FRAMES = 2**31 - 1  # that the emulator counts to
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,7 @@ class EnvConfig:
     """Emulator frames after which an episode is truncated, not terminated: 108,000 are 30 minutes of play."""
 
     def __post_init__(self) -> None:
-        _require("size", self.size, lowest=16, highest=256)
-        _require("stack", self.stack, lowest=1, highest=16)
-        _require("skip", self.skip, lowest=1, highest=16)
-        if self.max_episode_frames > MAX_FRAMES:
-            raise UserError(
-                f"env.max_episode_frames is {self.max_episode_frames}: the emulator counts to {MAX_FRAMES:_}"
-            )
-        if self.max_episode_frames < self.skip:
-            raise UserError(
-                f"env.max_episode_frames is {self.max_episode_frames}, less than one step of {self.skip} frames:"
-                f" use --env.max-episode-frames {self.skip} or more"
-            )
-
-
-def _require(field: str, value: int, *, lowest: int, highest: int) -> None:
-    if not lowest <= value <= highest:
-        nearest = min(max(value, lowest), highest)
-        raise UserError(
-            f"env.{field} is {value}, not within {lowest} … {highest}: the nearest is --env.{field} {nearest}"
-        )
+        check_range("env.size", self.size, 16, 256)
+        check_range("env.stack", self.stack, 1, 16)
+        check_range("env.skip", self.skip, 1, 16)
+        check_range("env.max-episode-frames", self.max_episode_frames, self.skip, MAX_FRAMES)  # at least one step

@@ -19,27 +19,21 @@ class Layers(Protocol):
 
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         """Return a dense layer."""
+        return nn.Linear(size_in, size_out)
 
     def activation(self, shape: Sequence[int]) -> list[nn.Module]:
         """Return the modules that follow a hidden layer with outputs of `shape`."""
+        # in place: nothing reads what it overwrites, and another tensor of that size would cost memory traffic
+        return [nn.ReLU(inplace=True)]
 
     def explore(self) -> bool:
         """Tell whether their noise makes a greedy actor explore."""
+        return False
 
 
 @dataclass(frozen=True)
 class Plain(Layers):
     """PyTorch's dense layers."""
-
-    def dense(self, size_in: int, size_out: int) -> nn.Linear:
-        return nn.Linear(size_in, size_out)
-
-    def activation(self, shape: Sequence[int]) -> list[nn.Module]:
-        # in place: nothing reads what it overwrites, and another tensor of that size would cost memory traffic
-        return [nn.ReLU(inplace=True)]
-
-    def explore(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True)
@@ -55,9 +49,6 @@ class Noisy(Layers):
     def dense(self, size_in: int, size_out: int) -> nn.Linear:
         return NoisyLinear(size_in, size_out, sigma=self.sigma)
 
-    def activation(self, shape: Sequence[int]) -> list[nn.Module]:
-        return [nn.ReLU(inplace=True)]
-
     def explore(self) -> bool:
         return True
 
@@ -66,14 +57,8 @@ class Noisy(Layers):
 class Normed(Layers):
     """Every hidden layer is normalised over all its units (arXiv:1607.06450)."""
 
-    def dense(self, size_in: int, size_out: int) -> nn.Linear:
-        return nn.Linear(size_in, size_out)
-
     def activation(self, shape: Sequence[int]) -> list[nn.Module]:
         return [NormedPictures(*shape)] if len(shape) == 3 else [nn.LayerNorm(list(shape)), nn.ReLU(inplace=True)]
-
-    def explore(self) -> bool:
-        return False
 
 
 class Motion(nn.Module):

@@ -24,9 +24,11 @@ class Core(Protocol):
 
     def sequence(self) -> "Sequence | None":
         """Return the sequences that an update learns from; None: single steps."""
+        return None
 
     def build(self, features: int) -> "GruCell | None":
         """Return a cell from (features [B, F], state [B, S]) to the next state; None: no core."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,6 @@ class Sequence:
 @dataclass(frozen=True)
 class Memoryless(Core):
     """No core: only the stacked frames are seen."""
-
-    def sequence(self) -> Sequence | None:
-        return None
-
-    def build(self, features: int) -> "GruCell | None":
-        return None
 
 
 @dataclass(frozen=True)

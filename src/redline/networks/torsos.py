@@ -34,10 +34,10 @@ class Torso(Protocol):
 
 
 @dataclass(frozen=True)
-class Nature(Torso):
-    """The network of the 2015 DQN paper: 9.3 M multiply-adds per state at 84 × 84."""
+class Convolutional(Torso):
+    """Convolutions over pictures, before a dense layer."""
 
-    width: int = 512
+    width: int
     """Units in the dense layer."""
 
     def __post_init__(self) -> None:
@@ -45,46 +45,42 @@ class Nature(Torso):
 
     def last_width(self) -> int:
         return self.width
+
+
+@dataclass(frozen=True)
+class Nature(Convolutional):
+    """The network of the 2015 DQN paper: 9.3 M multiply-adds per state at 84 × 84."""
+
+    width: int = 512
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         return _convolutions(spec, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], layers=layers, name="nature")
 
 
 @dataclass(frozen=True)
-class Small(Torso):
+class Small(Convolutional):
     """The network of the 2013 DQN paper: 3.2 × cheaper than `nature`, and enough for Pong."""
 
     width: int = 256
-    """Units in the dense layer."""
-
-    def __post_init__(self) -> None:
-        _check_widths(self.width)
-
-    def last_width(self) -> int:
-        return self.width
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         return _convolutions(spec, [(16, 8, 4), (32, 4, 2)], layers=layers, name="small")
 
 
 @dataclass(frozen=True)
-class Strided(Torso):
+class Strided(Convolutional):
     """3×3 convolutions of stride 2 over the newest frame and frame differences, for pictures of 42 to 64 pixels.
 
     `small` is too coarse there, and a constant background would hide a ball of one pixel.
     """
 
     width: int = 256
-    """Units in the dense layer."""
     channels: tuple[int, ...] = (16, 32, 32)
     """Channels of each convolution."""
 
     def __post_init__(self) -> None:
-        _check_widths(self.width)
+        super().__post_init__()
         _check_widths(*self.channels)
-
-    def last_width(self) -> int:
-        return self.width
 
     def build(self, spec: EnvSpec, layers: Layers) -> tuple[nn.Module, int]:
         shapes = [(channels, 3, 2) for channels in self.channels]
@@ -112,7 +108,7 @@ class Mlp(Torso):
 
 
 @dataclass(frozen=True)
-class Twin(Torso):
+class Twin(Mlp):
     """Dense layers for vector observations, one stack for the policy and another for the value.
 
     The gradient of values around a hundred is so much larger than a policy's that shared layers would only serve them.
@@ -120,15 +116,6 @@ class Twin(Torso):
 
     widths: tuple[int, ...] = (64, 64)
     """Units in each layer of each stack."""
-
-    def __post_init__(self) -> None:
-        _check_widths(*self.widths)
-
-    def last_width(self) -> int:
-        return self.widths[-1]
-
-    def reads_vectors(self) -> bool:
-        return True
 
     def towers(self) -> int:
         return 2

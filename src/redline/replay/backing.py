@@ -288,7 +288,6 @@ class SharedBlock:
                 raise UserError(f"{num_bytes:_} bytes of shared memory are not available: {error.strerror}") from None
         self._descriptor = descriptor
         self.close = weakref.finalize(self, os.close, descriptor)
-        self.num_bytes = num_bytes
         self._memory: Array = np.frombuffer(mmap.mmap(descriptor, num_bytes), np.uint8)
         starts = np.cumsum([0, *(_padded(shape, dtype) for shape, dtype in fields.values())]).tolist()
         self._start = dict(zip(fields, starts, strict=False))

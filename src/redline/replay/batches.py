@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -234,12 +234,6 @@ class BatchLoader(Generic[BatchT]):
         """End the thread."""
         if self._worker is not None:
             self._worker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def with_burn_in(memory: ReplayMemory, draw: Draw, burn_in: int) -> Draw:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +27,7 @@ EPISODE_ENDS = 4  # it ended an episode: terminated, truncated or cut
 
 FrameStore = FlatFrames | PackedFrames  # frames by their address in the pool
 Location = Any  # what the store returned: a JSON value
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 # called with lane, first, end while the transitions first … end − 1 can still be located: they are no longer offered
 WithdrawalListener = Callable[[int, int, int], None]
 
@@ -120,11 +121,6 @@ class Retention:
         return found
 
     @property
-    def is_overfull(self) -> bool:
-        """Whether more transitions are held than the capacity."""
-        return self.num_transitions > self._capacity
-
-    @property
     def is_doom_due(self) -> bool:
         """Whether another chunk could be evicted within the horizon."""
         budget = self._frames.budget_bytes
@@ -161,13 +157,12 @@ class Retention:
         return slot
 
 
-@dataclass(frozen=True)
-class StoredBlock:
-    """Consecutive chunks that were stored together."""
+class StoredBlock(msgspec.Struct, frozen=True):
+    """Consecutive sealed chunks that were stored together, as a saved memory lists them."""
 
-    location: Location
-    num_chunks: int
-    num_transitions: int
+    chunks: Count
+    transitions: Count
+    location: Location  # the store checks what it is given
 
 
 class StoredBlocks:
@@ -180,14 +175,14 @@ class StoredBlocks:
     @property
     def num_chunks(self) -> int:
         """Chunks of the memory that are stored: the oldest."""
-        return sum(block.num_chunks for block in self.blocks) - self.num_gone
+        return sum(block.chunks for block in self.blocks) - self.num_gone
 
     def forget_oldest(self) -> None:
         """Note that the oldest chunk has left the memory."""
         if not self.blocks:
             return
         self.num_gone += 1
-        if self.num_gone == self.blocks[0].num_chunks:
+        if self.num_gone == self.blocks[0].chunks:
             self.blocks.popleft()
             self.num_gone = 0
 
@@ -196,6 +191,7 @@ class ChunkLife:
     """The parts that hold chunks, the steps of a chunk through them, and what each lane may offer as a result."""
 
     def __init__(self, layout: ReplayLayout, withdrawal_listeners: list[WithdrawalListener]) -> None:
+        self.capacity = layout.capacity
         self._stack = layout.stack
         self._withdrawal_listeners = withdrawal_listeners
         self.pool = ChunkPool(layout)
@@ -282,7 +278,7 @@ class ChunkLife:
 
     def evict_surplus(self) -> None:
         """Evict down to the capacity."""
-        while self.retention.is_overfull:
+        while self.retention.num_transitions > self.capacity:
             self._evict_oldest()
 
     def _evict_for_room(self) -> None:

@@ -78,11 +78,6 @@ class LaneTable:
         return len(self.num_frames)
 
     @property
-    def next_lane(self) -> int:
-        """The id of the next lane."""
-        return self.first_lane + len(self)
-
-    @property
     def num_bytes(self) -> int:
         """Bytes of both rings."""
         return self.slots.values.nbytes + self.frame_of.values.nbytes

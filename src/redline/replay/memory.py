@@ -71,11 +71,6 @@ class ReplayMemory:
         return int(self.intervals()[1].sum())
 
     @property
-    def num_bytes(self) -> int:
-        """Bytes reserved at most, in memory and on disk."""
-        return self.layout.num_bytes
-
-    @property
     def used_bytes(self) -> int:
         """Bytes in use: frames as stored, and the tables beside them."""
         return self.frames.used_bytes + self.pool.num_bytes + self.table.num_bytes + self.retention.num_bytes
@@ -91,11 +86,12 @@ class ReplayMemory:
 
         Rows drawn before may leave before the horizon: check `is_resident`.
         """
-        self.retire_lanes()
+        self.cut(self.lanes)
+        self.chunks.seal_all(self._rows)  # those written so far are data only from now on
         table = self.table
         held = table.num_chunks > table.first_chunk
         table.drop(int(held.argmax()) if held.any() else len(table))
-        first = table.next_lane
+        first = table.first_lane + len(table)
         table.add(self.layout.lanes)
         self.write_to(np.arange(first, first + self.layout.lanes))
         self.chunks.balance()
@@ -213,11 +209,6 @@ class ReplayMemory:
         self._rows = lanes - self.table.first_lane
         self.chunks.written_lanes = frozenset(lanes.tolist())
         self.table.bounds = None
-
-    def retire_lanes(self) -> None:
-        """Cut and seal the lanes being written: they are data only from then on."""
-        self.cut(self.lanes)
-        self.chunks.seal_all(self._rows)
 
     def _rows_of(self, lanes: IntArray) -> IntArray:
         if lanes is self.lanes:

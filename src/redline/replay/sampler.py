@@ -96,11 +96,6 @@ class PrioritizedSampler:
         self._start_afresh()
         memory.withdrawal_listeners.append(self._withdraw)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the tree and of what maps its leaves to transitions."""
-        return self.tree.num_bytes + self._blocks.num_bytes
-
     def draw(self, rng: np.random.Generator, batch_size: int, *, beta: float = 1.0) -> Draw:
         """Draw `batch_size` rows; one call of the generator whatever the memory holds."""
         if not 0 <= beta <= 1:

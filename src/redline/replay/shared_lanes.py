@@ -117,11 +117,6 @@ class SharedLanes:
     def __setstate__(self, state: tuple[SharedBlock, PushRule]) -> None:
         self._look_at(*state)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all rings."""
-        return self._block.num_bytes
-
     def mail_places(self, begin: int, end: int) -> IntArray:
         """Return where in a lane's ring the bytes are from `begin` to `end`."""
         places: IntArray = np.arange(begin, end) % self.mail_bytes

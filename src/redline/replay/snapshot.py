@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from redline.errors import UserError
@@ -15,6 +16,7 @@ from redline.replay.memory import ReplayMemory
 from redline.replay.stored_form import (
     MAX_CHUNKS,
     SCHEMA,
+    Heads,
     SnapshotManifest,
     StoredChunk,
     decode_block,
@@ -23,7 +25,7 @@ from redline.replay.stored_form import (
 )
 from redline.types import Array, IntArray
 
-HEADS = ("num_frames", "num_transitions", "ended_before", "step", "is_open")
+HEADS = Heads.__struct_fields__
 MAX_BLOCK_BYTES = 8_000_000  # of blobs
 
 
@@ -50,7 +52,7 @@ def take_snapshot(
     for chunks in _blocks(memory):
         location = store(encode_block(chunks))
         num_transitions = sum(chunk.num_transitions for chunk in chunks)
-        memory.chunks.stored.blocks.append(StoredBlock(location, len(chunks), num_transitions))
+        memory.chunks.stored.blocks.append(StoredBlock(len(chunks), num_transitions, location))
     tails = _unsealed_slots(memory)
     rows = [pool.rows(slot, count) for slot, count in tails.items()]
     arrays = {
@@ -72,10 +74,7 @@ def take_snapshot(
         "lanes": memory.lanes.tolist(),
         "heads": {name: getattr(table, name).tolist() for name in HEADS},
         "full_at": memory.full_at,
-        "blocks": [
-            {"chunks": block.num_chunks, "transitions": block.num_transitions, "location": block.location}
-            for block in memory.chunks.stored.blocks
-        ],
+        "blocks": [msgspec.to_builtins(block) for block in memory.chunks.stored.blocks],
         "chunks_gone": memory.chunks.stored.num_gone,  # of the first block
         "unsealed": {
             "lane": pool.lane[list(tails)].tolist(),
@@ -210,8 +209,8 @@ def _sealed_chunks(
     memory: ReplayMemory, saved: SnapshotManifest, load: Callable[[Location], bytes]
 ) -> Iterator[StoredChunk]:
     """Load the chunks, oldest first, from the first block of which any can be kept."""
-    blocks = [StoredBlock(block.location, block.chunks, block.transitions) for block in saved.blocks]
-    held = np.cumsum([block.num_transitions for block in reversed(blocks)])
+    blocks = saved.blocks
+    held = np.cumsum([block.transitions for block in reversed(blocks)])
     kept = int(np.searchsorted(held, memory.layout.capacity, side="left")) + 1  # the last of them in part
     num_gone = saved.chunks_gone if kept >= len(blocks) else 0
     for block in blocks[-kept:]:

@@ -19,7 +19,7 @@ import zstandard
 from msgspec import Meta
 
 from redline.errors import DamagedError, UserError
-from redline.replay.chunks import STARTS
+from redline.replay.chunks import STARTS, Count, StoredBlock
 from redline.replay.frame_codec import CODECS
 from redline.types import Array
 
@@ -38,7 +38,6 @@ CHUNK_DTYPES = {
 }
 ROW_DTYPES = {"action": "<i4", "reward": "<f4", "step": "<i4", "flags": "u1"}
 
-Count = Annotated[int, Meta(ge=0, le=2**40)]
 Size = Annotated[int, Meta(ge=1, le=2**40)]
 FrameCount = Annotated[int, Meta(ge=1, le=2**20)]
 
@@ -150,14 +149,6 @@ class Heads(msgspec.Struct, frozen=True):
     is_open: list[Annotated[int, Meta(ge=0, le=1)]]
 
 
-class Block(msgspec.Struct, frozen=True):
-    """Sealed chunks that were stored together."""
-
-    chunks: Count
-    transitions: Count
-    location: Any  # the store's own: it checks what it is given
-
-
 class Unsealed(msgspec.Struct, frozen=True):
     """Chunks that were being written; their rows are in the arrays."""
 
@@ -183,7 +174,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
     lanes: list[Count]
     heads: Heads
     full_at: Count | None
-    blocks: list[Block]
+    blocks: list[StoredBlock]
     chunks_gone: Count
     unsealed: Unsealed
 

@@ -43,11 +43,6 @@ class SumTree:
         self._running: DoubleArray = np.zeros(len(self._levels[-1]) + 1)  # sums of the root's children before each
         self._scratch = _Scratch(0)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all levels."""
-        return sum(level.nbytes for level in self._levels) + self._running.nbytes
-
     def get(self, leaves: IntArray) -> DoubleArray:
         """Return the values of leaves."""
         self._check_leaves(leaves)
@@ -144,11 +139,6 @@ class LeafBlocks:
         self._count: IntArray = np.zeros(self._num_blocks, np.int64)  # transitions in the tree
         self._released: list[int] = []  # a heap
         self._next = 0  # blocks from here on were never taken
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all columns."""
-        return sum(column.nbytes for column in (self._of_slot, self._lane, self._first, self._count))
 
     def leaves(self, slots: IntArray, numbers: IntArray) -> IntArray:
         """Return the leaves of transitions that have entered."""

@@ -5,7 +5,7 @@ Departures: synchronous; the learning rate stays instead of falling to 0; gradie
 OpenAI's A2C; weights start orthogonal; RMSProp with ε outside the root, as PyTorch has it.
 """
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.on_policy import OnPolicy, PolicyGradient
 from redline.algorithms.optimizers import Rmsprop
 from redline.networks import Twin

@@ -5,7 +5,7 @@ arXiv:1506.02438. Departures: the paper's policy step is a trust region, here it
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.a2c import A2C, A2C_CLASSIC
 
 A2C_GAE = replace(A2C, returns=replace(A2C.returns, trace=0.95))

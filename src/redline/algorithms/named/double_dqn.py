@@ -5,7 +5,7 @@ arXiv:1509.06461. Departures: DQN's own settings here, not the paper's tuned one
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.predictions import OnlineChooses
 

@@ -8,7 +8,7 @@ et al. propose (see docs/decisions/0008).
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.predictions import Expected
 from redline.algorithms.q_learning import QLearning

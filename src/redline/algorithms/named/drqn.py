@@ -8,7 +8,7 @@ others. During the warm-up nothing is remembered: episodes under way at its end 
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.networks import Gru
 

@@ -6,7 +6,7 @@ norm 10. Departures: single DQN's target instead of double's; gradients into the
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.exploration import EpsilonGreedy

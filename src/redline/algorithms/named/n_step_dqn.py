@@ -5,7 +5,7 @@ Departures: none in the returns; as usual with replay, nothing corrects for the 
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 
 N_STEP_DQN = replace(DQN, returns=replace(DQN.returns, n=3))

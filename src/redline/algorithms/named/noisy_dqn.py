@@ -6,7 +6,7 @@ evaluation. Departures: weights start as He et al. propose; σ₀ is the paper's
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.exploration import Greedy
 from redline.networks import Noisy

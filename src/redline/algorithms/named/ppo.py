@@ -7,7 +7,7 @@ implementation; the clipping range does not fall with the learning rate; the val
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.a2c_gae import A2C_GAE, A2C_GAE_CLASSIC
 from redline.algorithms.on_policy import Clipped
 from redline.algorithms.optimizers import Adam

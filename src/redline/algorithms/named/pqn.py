@@ -4,7 +4,7 @@ arXiv:2407.04811. Departures: 32 envs instead of 128, because creating one costs
 per epoch instead of 32 of 128, so a batch is as large as there.
 """
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.on_policy import OnPolicy, QLambda
 from redline.algorithms.optimizers import Radam
 from redline.exploration import EpsilonGreedy

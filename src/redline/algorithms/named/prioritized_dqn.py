@@ -6,7 +6,7 @@ learning rate is Rainbow's 6.25e-5, lower than DQN's as in the paper (there a qu
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.replay.sampler import Prioritized

@@ -5,7 +5,7 @@ arXiv:1710.10044. Departures: DQN's schedule of ε, memory and target network as
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.optimizers import Adam
 from redline.algorithms.predictions import Quantiles

@@ -6,7 +6,7 @@ less (α = 0.3), because quantile losses differ more between transitions than di
 
 from dataclasses import replace
 
-from redline.algorithms.entry import CLASSIC_SOURCE, Entry, Preset
+from redline.algorithms.named import CLASSIC_SOURCE, Entry, Preset
 from redline.algorithms.named.rainbow import RAINBOW, RAINBOW_CLASSIC
 from redline.algorithms.predictions import Quantiles
 from redline.replay.sampler import Prioritized
