@@ -1,6 +1,7 @@
 """`redline report` as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,15 @@ def test_folder_of_runs_is_searched_and_compared(tmp_path: Path, capsys: Output)
     assert sorted(told["algorithm"] for told in found["runs"]) == ["dqn", "ppo"]
     assert found["relation"]["caveats"]
     assert "2 runs compared" in (tmp_path / "page.html").read_text()
+
+
+def test_last_is_the_newest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(Path("runs/pong/dqn/a"))
+    run = make_run(Path("runs/pong/ppo/b"), algorithm="ppo")
+    os.utime(run / "run.json", (T0 * 2, T0 * 2))  # begun later than the other
+    assert main(["report", "last", "--json"]) == DONE
+    assert [one["path"] for one in json.loads(capsys.readouterr().out)["runs"]] == [str(run)]
 
 
 def test_score_is_the_mean_of_the_last_episodes_with_their_number(tmp_path: Path, capsys: Output) -> None:

@@ -265,7 +265,7 @@ def test_a_run_of_another_version_is_named(tmp_path: Path, capsys: pytest.Captur
     facts["config"]["threads"] = {"learner": 1, "envs": 1}
     (run / "run.json").write_text(json.dumps(facts))
     capsys.readouterr()
-    assert main(["resume", str(run), "--accept-changes"]) == BAD_INPUT
+    assert main(["resume", str(run), "--accept_changes"]) == BAD_INPUT  # with an underscore, as any flag may be typed
     assert "not a run of this version of Redline: unknown setting 'threads'" in capsys.readouterr().err
 
 

@@ -79,8 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(args: Sequence[str]) -> int:
-    as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
+def _run(args: list[str]) -> int:
+    end = args.index("--") if "--" in args else len(args)  # what follows is another program's
+    args = [*map(_with_dashes, args[:end]), *args[end:]]
+    as_json = "--json" in args[:end]
     try:
         # `monitor` must not change the environment of the command that it starts
         if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
@@ -107,6 +109,12 @@ def _run(args: Sequence[str]) -> int:
             raise
         is_bad_name = isinstance(error, OSError) and error.errno in BAD_NAMES
         return refuse(shortage, as_json=as_json, code=BAD_INPUT if is_bad_name else FAILED)
+
+
+def _with_dashes(arg: str) -> str:
+    """Return a flag as the help spells it, for `--max_steps 5` too."""
+    flag, equals, value = arg.partition("=")
+    return f"{flag.replace('_', '-')}{equals}{value}" if arg.startswith("--") else arg
 
 
 def _shortage(error: Exception) -> str | None:

@@ -20,6 +20,7 @@ from redline.report.relation import choose_runs, relate
 from redline.report.run_files import RunFiles, load_runs
 from redline.report.run_series import joined_rows
 from redline.report.run_summary import summarise
+from redline.runs.locating import LAST, locate_run
 from redline.units import number, size
 
 WITH_VALUE = ("--out", "--png", "--episodes")
@@ -33,7 +34,7 @@ class ReportFlags:
     """Make one page of charts and tables from a run; from several, a comparison. The runs are only read."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")] = ()
-    """Run directories, or folders that hold some."""
+    """Run directories, folders that hold some, or last: the newest in ./runs."""
     out: Path = Path("report.html")
     """The page to write: one file, which needs nothing else and no network."""
     png: Path | None = None
@@ -48,7 +49,8 @@ def run(args: Sequence[str]) -> int:
     flags = parse(ReportFlags, runs_first(args), default=ReportFlags(), prog="redline report")
     if not flags.runs:
         raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")
-    runs = load_runs(flags.runs)
+    is_last = [path == Path(LAST) and not path.exists() for path in flags.runs]
+    runs = load_runs([locate_run(LAST) if last else path for path, last in zip(flags.runs, is_last, strict=True)])
     check_targets(flags, runs)
     with progress_bar(f"drawing {len(runs)} run{'s' * (len(runs) > 1)}", plain=is_plain(flags)) as progress:
         pairs = [(found, summarise(found)) for found in runs]

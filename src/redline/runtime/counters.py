@@ -6,7 +6,6 @@ Nothing of either is saved, restored or raced for.
 
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
-from statistics import fmean
 from typing import Annotated, Any
 
 import msgspec
@@ -151,23 +150,23 @@ class Scores:
     @property
     def mean(self) -> float | None:
         """Mean of the last 100 episodes, or of as many as there are."""
-        return fmean(self.recent_returns) if self.recent_returns else None
+        return _mean(self.recent_returns) if self.recent_returns else None
 
     @property
     def mean_length_steps(self) -> float | None:
         """Mean length of the same episodes."""
-        return fmean(self.recent_lengths_steps) if self.recent_lengths_steps else None
+        return _mean(self.recent_lengths_steps) if self.recent_lengths_steps else None
 
     @property
     def first_mean(self) -> float | None:
         """Mean of the first ten episodes; None before they are over."""
-        return fmean(self.first_returns) if len(self.first_returns) == SHORT_WINDOW_EPISODES else None
+        return _mean(self.first_returns) if len(self.first_returns) == SHORT_WINDOW_EPISODES else None
 
     @property
     def newest_mean(self) -> float | None:
         """Mean of the newest ten episodes; None before there are as many."""
         newest = self.recent_returns[-SHORT_WINDOW_EPISODES:]
-        return fmean(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
+        return _mean(newest) if len(newest) == SHORT_WINDOW_EPISODES else None
 
     @property
     def is_full(self) -> bool:
@@ -176,6 +175,10 @@ class Scores:
 
     def reached(self, target: float) -> bool:
         return self.is_full and self.mean is not None and self.mean >= target
+
+
+def _mean(values: list[float] | list[int]) -> float:
+    return sum(values) / len(values)  # a return may be infinite, which `fmean` refuses
 
 
 class SavedState(msgspec.Struct):

@@ -119,6 +119,7 @@ def test_a_pool_whose_supervisor_is_the_first_process_of_a_container_starts_like
 import os, sys, child_work
 from functools import partial
 from redline.runtime.processes.process_pool import ProcessPool
+from redline.runtime.processes.shared import SharedStatus
 pool = ProcessPool(SharedStatus(1))
 member = pool.start("actor-0", 2, partial(child_work.end_at_once, (pool.status, 2)))
 member.process.join()
