@@ -14,7 +14,7 @@ COMMA := ,
 INSTALL := tensorboard,dev$(if $(EXTRAS),$(COMMA)$(EXTRAS),$(EMPTY))
 STAMP := $(VENV)/.installed-$(subst $(COMMA),-,$(INSTALL))
 
-.PHONY: setup train test check unit-parts unit-runs test-browser test-slow campaign format bench chromium
+.PHONY: setup train test check unit-parts unit-runs test-browser test-slow slow-parts slow-faults campaign format bench chromium
 
 setup: $(STAMP)
 
@@ -57,8 +57,15 @@ chromium:
 		echo 'make test-browser needs Chromium: sudo apt-get install chromium' >&2; exit 1; \
 	fi
 
+# two at a time here too: half of the minutes is waiting for what was killed
 test-slow: setup
-	$(BIN)/pytest -m slow --timeout 3600 $(ARGS)
+	$(MAKE) --jobs 2 --no-print-directory slow-parts slow-faults
+
+slow-parts: setup
+	$(BIN)/pytest -m slow --timeout 3600 --ignore tests/slow $(ARGS)
+
+slow-faults: setup
+	$(BIN)/pytest -m slow --timeout 3600 tests/slow $(ARGS)
 
 # goes on where the last one of this seed and version ended
 campaign: setup
