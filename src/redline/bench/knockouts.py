@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams
-from redline.bench.recorded_training import RecordedTraining
+from redline.bench.training_speed import RecordedTraining
 from redline.learner import batch_tensors
 from redline.runtime.config import Job
 from redline.runtime.counters import Counters

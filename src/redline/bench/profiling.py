@@ -16,11 +16,23 @@ from unittest.mock import patch
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
-from redline.bench.advice import advise, can_overlap, remarks, what_runs_beside_what
-from redline.bench.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, low_high, median_of, overlap
+from redline.bench.costs import (
+    PARTS,
+    WHOLE_LEARNER,
+    Rounds,
+    advise,
+    bottleneck,
+    can_overlap,
+    cost_of,
+    low_high,
+    median_of,
+    overlap,
+    remarks,
+    what_runs_beside_what,
+)
 from redline.bench.knockouts import FULL, VARIANTS, Subject, prepare, together
 from redline.bench.measuring import Measuring, Progress, alternate, silent
-from redline.bench.recorded_training import recorded
+from redline.bench.training_speed import recorded
 from redline.errors import UserError, check_range
 from redline.files import reason_of
 from redline.runtime.building import build_trainer, prepare_process

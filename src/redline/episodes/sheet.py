@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 from PIL import Image, ImageDraw
 
-from redline.episodes.drawing import (
+from redline.episodes.overlay import (
     AMBER,
     BACKGROUND,
     DIM,
@@ -18,14 +18,15 @@ from redline.episodes.drawing import (
     RED,
     TEXT,
     TILE,
+    About,
     Colour,
     Tiles,
     enlarge,
     fitting,
     font,
+    signed,
     usual_scale,
 )
-from redline.episodes.overlay import About, signed
 from redline.episodes.replaying import Picture
 from redline.types import Array, BoolArray
 

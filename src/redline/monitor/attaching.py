@@ -20,7 +20,7 @@ from typing import IO, cast
 from redline.files import PRIVATE, make_numbered_folder, open_own
 from redline.jsonl import RecordWriter, Row, parse_row
 from redline.monitor.hardware import HARDWARE
-from redline.monitor.process_files import ProcessStat, read_stat
+from redline.monitor.processes import ProcessStat, read_stat
 from redline.monitor.sampling import DEFAULT_HZ, EVENTS, check_hz
 
 START_PATIENCE_S = 10.0
@@ -36,7 +36,7 @@ pid = os.fork()
 if pid:
     os.write(1, b'{"event":"monitor-process","pid":%d}\\n' % pid)
     os._exit(0)
-from redline.monitor.__main__ import main
+from redline.monitor.sampling import main
 main()
 """
 

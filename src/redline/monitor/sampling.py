@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from redline.jsonl import RecordTail, RecordWriter, Row
+from redline.jsonl import RecordTail, RecordWriter, Row, encode_row
 from redline.monitor.gpus import open_gpus
 from redline.monitor.hardware import HARDWARE
-from redline.monitor.machine import MachineProbe, machine_facts
-from redline.monitor.power import MACHINE_ENERGY, PowerProbe, energy_before, power_of
-from redline.monitor.process_files import read_stat
-from redline.monitor.process_tree import Identity, ProcessTree
+from redline.monitor.machine import MACHINE_ENERGY, MachineProbe, PowerProbe, energy_before, machine_facts, power_of
+from redline.monitor.processes import Identity, ProcessTree, read_stat
 
 EVENTS = "events.jsonl"
 DEFAULT_HZ, MIN_HZ, MAX_HZ = 1.0, 0.05, 20.0
@@ -194,3 +197,50 @@ class HardwareRecorder:
 
     def _tell(self, event: str, **facts: object) -> None:
         self._say({"event": event, "unix_s": time.time(), **facts})
+
+
+# The process of its own
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Record as the process that `record` starts: until its target ends, SIGTERM, or a line or the end of stdin.
+
+    It prints events as JSON lines, and writes them to events.jsonl unless a run writes its own.
+    """
+    options = parse(argv)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # meant for the watched process; when it ends, so does the monitor
+    terminated, terminate = os.pipe()  # a handler alone would not wake select
+    signal.signal(signal.SIGTERM, lambda *_: os.write(terminate, b"."))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the starter may have blocked it
+    os.set_blocking(sys.stdout.fileno(), False)  # the starter may not read
+    writer = None if options.run else RecordWriter(options.out / EVENTS)
+    recording = HardwareRecorder(options.pid, options.out, hz=options.hz, say=partial(_say, writer))
+    reasons = {sys.stdin.fileno(): "closed", terminated: "SIGTERM"}
+    reasons |= dict.fromkeys(recording.end_descriptors, TARGET_ENDED)
+
+    def wait(seconds: float) -> str | None:
+        """Wait until a descriptor is readable or closed, and return its reason."""
+        readable, _, _ = select.select(list(reasons), [], [], seconds)
+        return reasons[readable[0]] if readable else None
+
+    recording.finish(recording.run(wait))
+    return 0
+
+
+def _say(writer: RecordWriter | None, row: Row) -> None:
+    with suppress(OSError):  # a full pipe or a full disk must not end the recording
+        os.write(sys.stdout.fileno(), encode_row(row))
+    if writer is not None:
+        with suppress(OSError):
+            writer.write(row)
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the flags."""
+    parser = ArgumentParser(prog="redline's monitor")
+    parser.add_argument("--pid", type=int, required=True, help="process to watch, with its children")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--hz", type=float, required=True, help="samples per second")
+    parser.add_argument("--run", action="store_true", help="the folder is a run, whose events name its processes")
+    return parser.parse_args(argv)

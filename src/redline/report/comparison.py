@@ -11,9 +11,8 @@ from statistics import fmean
 
 import numpy as np
 
-from redline.report.amounts import DASH, amount, share, span
 from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart
-from redline.report.parts import Cell, Content, Table, small
+from redline.report.parts import DASH, Cell, Content, Table, amount, share, small, span
 from redline.report.relation import Correlation, Group, Relation
 from redline.report.run_charts import AXES, TITLES
 from redline.report.run_page import ShownRun, headline, newest_evaluation, span_words

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from redline.report.amounts import size_unit
 from redline.report.charts import Bar, Line, LineChart, ShareChart, thinned_line
+from redline.report.parts import size_unit
 from redline.report.rows import THROTTLED, number
 from redline.report.run_files import RunFiles
 from redline.report.run_log import PhaseSplit
