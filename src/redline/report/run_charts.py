@@ -1,4 +1,4 @@
-"""Which charts show a run: learning, speed, where its time went, and every series of hardware.jsonl."""
+"""The charts of a run: learning, speed, where its time went, and every series of hardware.jsonl."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
     "epsilon": ("ε", "share of random actions"),
     "mean_length_100_steps": ("Episode length", "steps, mean of 100 episodes"),
 }
-# what a process did or waited for, as metrics.jsonl calls it → in words
+# name in metrics.jsonl → what a process did or waited for
 WORK = {"draw": "sample batch", "keep": "store", "read": "read messages"}
 WAITS = {"rest": "idle", "gather": "wait for batch"}
-THROTTLE_POINTS = 24  # each the share of its samples
-MAX_LINES = 16  # reasons of all GPUs; the most frequent
+THROTTLE_POINTS = 24  # each the share of samples within it
+MAX_LINES = 16  # the most frequent reasons of all GPUs
 NEVER = "no reason seen"
-MANY = 8  # series beyond this are drawn faintly, under their mean
-MAX_OTHERS = 24  # charts of series that we do not know
-CLOCKS = frozenset({"unix_s", "elapsed_s"})  # the axis itself
+MANY = 8  # more series are drawn faintly, under their mean
+MAX_OTHERS = 24  # charts of unknown series
+CLOCKS = frozenset({"unix_s", "elapsed_s"})  # drawn as the axis
 
 
 @dataclass(frozen=True)
 class HardwareChart:
-    """One chart of hardware: which series it holds, by patterns, and what each is called in it."""
+    """One chart of hardware: patterns of its series, and the label of each."""
 
     name: str
     title: str
     unit: str
-    series: Mapping[str, str]  # pattern → label; {} stands for what the * of the pattern is
+    series: Mapping[str, str]  # pattern → label; {} is replaced by what * matches
     scale: float = 1.0
     bottom: float | None = 0.0
     top: float | None = None
@@ -121,7 +121,7 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
 
 
 def curve_charts(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
-    """Return the learning curve against each axis that the run tells."""
+    """Return the learning curve against each axis that the run has."""
     charts = []
     for axis in axes:
         played = learning_curve(run, axis)
@@ -148,17 +148,17 @@ def speed_charts(run: RunFiles) -> list[LineChart]:
 
 
 def diagnostic_charts(run: RunFiles) -> list[LineChart]:
-    """Return what tells how learning goes, against steps."""
+    """Return losses, values and the like against steps."""
     series = metric_series(run, DIAGNOSTICS, lambda row: number(row, "steps"))
     return [
         LineChart(name.replace("_", "-"), *DIAGNOSTICS[name], "steps", (Line(DIAGNOSTICS[name][1], curve.x, curve.y),))
         for name, curve in series.items()
-        if any(curve.y)  # a loss of a run that has not learnt yet, an ε of a policy
+        if any(curve.y)  # not the loss of a run without updates
     ]
 
 
 def phase_charts(split: PhaseSplit) -> list[ShareChart]:
-    """Return where the time of the run went, and that of each process."""
+    """Return where the time of the run and of each process went."""
     charts = []
     total_s = sum(split.phases_s.values())
     if total_s > 0:
@@ -185,7 +185,7 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
 
 
 def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
-    """Return the charts of every hardware series, by subject; those without values are left out."""
+    """Return the charts of all hardware series by subject, without empty ones."""
     series = hardware_series(run)
     shown = set(CLOCKS)
     subjects: dict[str, list[LineChart]] = {}
@@ -207,7 +207,7 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
 
 
 def _matching(chart: HardwareChart, series: Mapping[str, Series]) -> list[tuple[str, Line]]:
-    """Return the series that belong to a chart, with their names."""
+    """Return the series of a chart, with their names."""
     found: list[tuple[str, Line]] = []
     for pattern, label in chart.series.items():
         expression = re.compile(re.escape(pattern).replace(r"\*", "(.+)"), re.DOTALL)
@@ -233,7 +233,7 @@ def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
 
 
 def _with_mean(lines: list[Line]) -> list[Line]:
-    """Return many series in one faint colour, under their mean."""
+    """Return many series in one faint colour, and their mean."""
     sums: dict[float, list[float]] = {}
     for line in lines:
         for x, y in zip(line.x, line.y, strict=True):
@@ -246,7 +246,7 @@ def _with_mean(lines: list[Line]) -> list[Line]:
 
 
 def throttling_chart(run: RunFiles) -> LineChart | None:
-    """Return in what share of the samples each reason held; None where no sample tells."""
+    """Return the share of samples in which each reason held; None where no sample says."""
     names = sorted({name for row in run.hardware for name in row if name.startswith(THROTTLED)})
     found: list[Line] = []
     for gpu in (name for name in names if name.count(".") == 1):

@@ -30,7 +30,7 @@ from redline.runs.directory import RECORDINGS
 from redline.units import money
 
 MAX_EVENTS = 300
-# spans that numbers of a summary are over, in words
+# span of a summary's numbers → words
 SPANS = {LEARNING: "while learning", RECORDING: "over the whole recording", LAST_10_S: "over the last 10 s"}
 PROCESS_HEAD = ("pid", "role", "name", "cores used, mean", "resident memory, peak", "GPU memory, peak")
 
@@ -75,26 +75,26 @@ class ShownRun:
 
     @property
     def links(self) -> list[tuple[str, str]]:
-        """The identities of its parts, and what they are called."""
+        """The ids of its parts, each with its name."""
         absent = {"diagnostics": not self.diagnostics, "recordings": self.seen is None}
         names = ("learning", "diagnostics", "recordings", "speed", "settings", "events", "command", "hardware")
         return [(f"{self.key}-{name}", name) for name in names if not absent.get(name)]
 
 
 def span_words(spans: Iterable[str | None]) -> str:
-    """Say over what span numbers are; nothing where that is unknown."""
+    """Say which span numbers cover; nothing where it is unknown."""
     known = {SPANS.get(name, name) for name in spans if name}
     return "over different spans" if len(known) > 1 else "".join(known)
 
 
 def headline(summary: RunSummary) -> Cell:
-    """Return the score that every page, table and panel leads with, and how many episodes it is over."""
+    """Return the headline score of every page, table and panel, with its number of episodes."""
     over = f"n = {summary.final_return_episodes:,}" if summary.final_return is not None else ""
     return Cell(amount(summary.final_return), note=over, is_strong=summary.final_return is not None)
 
 
 def newest_evaluation(summary: RunSummary) -> Cell:
-    """Return the score of the newest evaluation, and what it is over."""
+    """Return the score of the newest evaluation, with its episodes and steps."""
     if summary.evaluation_return is None:
         return Cell(DASH)
     at = "" if summary.evaluation_steps is None else f", step {summary.evaluation_steps:,}"
@@ -102,7 +102,7 @@ def newest_evaluation(summary: RunSummary) -> Cell:
 
 
 def tiles_of(summary: RunSummary) -> list[tuple[str, str, str]]:
-    """Return the figures that one looks for first; those that are unknown are left out."""
+    """Return the most important figures, without unknown ones."""
     evaluation, speed = newest_evaluation(summary), span_words([summary.speed_over])
     use, over = share(summary.cpu_share_of_machine), span_words([summary.use_over])
     facts = [
@@ -136,7 +136,7 @@ def _beside(words: str, value: str) -> str:
 
 
 def _bill(files: RunFiles) -> str | None:
-    """Return what the run has cost, if it has a price."""
+    """Return the cost of a run that has a price."""
     last = files.metrics[-1] if files.metrics else {}
     cost, price, elapsed_s = (number(last, name) for name in ("cost", "price_per_hour", "elapsed_s"))
     if cost is None or price is None or elapsed_s is None:
@@ -145,13 +145,13 @@ def _bill(files: RunFiles) -> str | None:
 
 
 def _facts(files: RunFiles, summary: RunSummary) -> list[tuple[str, str]]:
-    """Return where and with what it ran."""
+    """Return the command, the machine and the main settings."""
     recorded = files.run or {}
     created = recorded.get("created_unix_s")
     if not isinstance(created, int | float):
         created = files.events[0].get("unix_s") if files.events else None
     commit = recorded.get("commit")
-    if isinstance(commit, str):  # as much of it as one needs to find it, and whether the source was edited
+    if isinstance(commit, str):  # shortened, with the mark of an edited source
         commit = re.sub(r"\b([0-9a-f]{10})[0-9a-f]{30}\b", r"\1", commit)
     command = recorded.get("command")
     known = {
@@ -181,7 +181,7 @@ def _phase_table(split: PhaseSplit) -> Table | None:
 
 
 def _process_table(files: RunFiles) -> tuple[Table | None, str]:
-    """Return a table of the largest processes and a sentence on it; None where no sample tells of any."""
+    """Return a table of the largest processes and a lead sentence; None where no sample names any."""
     largest, count = files.processes.largest(), len(files.processes.found)
     if not largest:
         return None, ""
@@ -227,10 +227,10 @@ NAME = re.compile(
 
 @dataclass(frozen=True)
 class VideoFile:
-    """A file that shows an episode, and what its name tells of it."""
+    """A video file and what its name says of the episode."""
 
     path: Path
-    kind: str  # "best" so far, at a "checkpoint", or "" for any other
+    kind: str  # "best", "checkpoint", or "" for any other
     episode: str | None  # its id
     steps: int | None
     value: float | None  # the return
@@ -238,16 +238,16 @@ class VideoFile:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is recorded of a run."""
+    """The recorded episodes of a run."""
 
     num_episodes: int
     num_bytes: int
-    problem: str | None  # why there may be more
+    problem: str | None  # why some may not be counted
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a page shows of recorded episodes and videos."""
+    """The recorded episodes and videos on a page."""
 
     run: str  # its path, as a shell takes it
     recorded: Recorded
@@ -257,7 +257,7 @@ class Seen:
 
 
 def find_seen(run: Path, page_folder: Path | None) -> Seen | None:
-    """Return the videos of a run and how to watch the rest; None where nothing is recorded and nothing was made."""
+    """Return the recordings and videos of a run; None where there are none."""
     recorded, videos = find_recordings(run), find_videos(run)
     if not recorded.num_episodes and recorded.problem is None and not videos:
         return None
@@ -268,11 +268,11 @@ def find_seen(run: Path, page_folder: Path | None) -> Seen | None:
 
 
 def find_recordings(run: Path) -> Recorded:
-    """Count the episodes that a run has recorded, and those that were played afterwards."""
+    """Count the recorded episodes of a run, including those played afterwards."""
     count = num_bytes = 0
     problems = []
     for path in _files((run / RECORDINGS).parent, ".rec"):
-        if path.stem.endswith(".lost"):  # of a past that a resume has undone
+        if path.stem.endswith(".lost"):  # what a resume undid
             continue
         try:
             num_bytes += path.stat().st_size
@@ -285,7 +285,7 @@ def find_recordings(run: Path) -> Recorded:
 
 
 def find_videos(run: Path) -> list[VideoFile]:
-    """Return the videos in a run's folder of them, those of the newest steps first."""
+    """Return the videos in a run's folder, the newest steps first."""
     found = [_describe(path) for path in _files(run / VIDEOS, *TYPES)]
     return sorted(found, key=lambda video: (-1 if video.steps is None else video.steps, video.path.name), reverse=True)
 
@@ -336,7 +336,7 @@ def _player(video: VideoFile, words: str, page_folder: Path | None) -> Video:
 
 
 def _address(path: Path, page_folder: Path | None) -> str:
-    """Return where a file is, seen from the page; quoted, so that no name can be taken for anything else."""
+    """Return the path of a file relative to the page, quoted for a link."""
     relative = os.path.relpath(path.resolve(), (page_folder or Path()).resolve())
     return quote(f"./{relative}" if not relative.startswith("..") else relative)
 
