@@ -28,7 +28,7 @@ Cost = dict[str, Rate]
 
 @dataclass(frozen=True)
 class Part:
-    """Something that a training spends time on: the difference between two variants."""
+    """A cost of a training: the difference between two variants."""
 
     words: str
     dearer: str  # the variant with it
@@ -38,7 +38,7 @@ class Part:
 
 FEWEST_ROUNDS = 5  # their extremes are a 90 % interval of the median
 NOT_JUDGED = f"not judged: use --rounds {FEWEST_ROUNDS} or more."
-ENV_AND_LEARNER = "env_and_learner"  # named instead of a part where these two hide each other
+ENV_AND_LEARNER = "env_and_learner"  # in place of a part where these two overlap
 
 LEARNER_PARTS: Mapping[str, Part] = {
     "forward": Part("forward passes and loss", "no_backward", "no_loss", is_plural=True),
@@ -57,7 +57,7 @@ BOTH = Part("envs and learner", FULL, "no_env_no_loss", is_plural=True)
 
 
 def median_of(rounds: Sequence[float]) -> Rate:
-    """Return the median of the rounds and its 90 % interval, whatever the noise is like.
+    """Return the median of the rounds and its 90 % interval, for any distribution of noise.
 
     Each round lies below the true median with probability 1/2, so a binomial tells how likely the k-th round from
     either end bounds it. With fewer than `FEWEST_ROUNDS`, low and high are the extremes.
@@ -69,7 +69,7 @@ def median_of(rounds: Sequence[float]) -> Rate:
 
 
 def low_high(rounds: int) -> str:
-    """Return what `low` and `high` mean with so many rounds."""
+    """Return what `low` and `high` mean for this number of rounds."""
     return "90 % interval of the median" if rounds >= FEWEST_ROUNDS else "least and most of the rounds"
 
 
@@ -86,13 +86,13 @@ def cost_of(rounds: Rounds, part: Part) -> Cost:
 
 
 def hidden_by_each_other(rounds: Rounds) -> Rate:
-    """Return the milliseconds per vector step that only leaving out both envs and learner saves."""
+    """Return the milliseconds per vector step that are saved only if both envs and learner are left out."""
     spent = (cost_rounds(rounds, part) for part in (BOTH, OTHER_PARTS["env"], WHOLE_LEARNER))
     return median_of([both - env - learner for both, env, learner in zip(*spent, strict=True)])
 
 
 def overlap(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
-    """Return the sum of the parts beside the whole, and how much envs and learner hide of each other."""
+    """Compare the sum of the parts with the whole, and say how much envs and learner overlap."""
     costs = [cost_rounds(rounds, part) for part in PARTS.values()]
     total = median_of([sum(spent) for spent in zip(*costs, strict=True)])
     hidden, whole = hidden_by_each_other(rounds), median_of(rounds[FULL])
@@ -131,7 +131,7 @@ def _about_hidden(hidden: Rate, *, can_overlap: bool) -> str:
 
 
 def bottleneck(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
-    """Name the dearest part among those whose cost is certain, or envs and learner where they hide each other.
+    """Name the dearest part among those with a certain cost, or envs and learner where they overlap.
 
     If the parts of the learner together cost more than that part, the sentence says so.
     """
@@ -193,23 +193,23 @@ def percent(share: float) -> str:
 
 GOOD_BATCH = 128  # beyond this many rows, a CPU's cache no longer holds an update
 MOST_ENVS = 64
-LEARNER = (*LEARNER_PARTS, ENV_AND_LEARNER)  # a cheaper learner leaves cores for the envs beside it
+LEARNER = (*LEARNER_PARTS, ENV_AND_LEARNER)  # a cheaper learner leaves cores for the envs
 CHANGES_LEARNING = "changes what is learnt, so compare the returns"
 
 
 class Remedy(NamedTuple):
-    """A setting that may help."""
+    """A setting that may help against a bottleneck."""
 
-    parts: tuple[str, ...]  # where these are slow
+    parts: tuple[str, ...]  # against these bottlenecks
     key: str
     value: Any
     why: str
 
 
 def advise(job: Job, *parts: str | None, asked: Job) -> list[dict[str, str]]:
-    """Return the settings that may help where these parts of a resolved job cost most, the likeliest first.
+    """Return the settings that may help where these parts of a resolved job cost most, the most likely first.
 
-    A profile may resolve the job that the user `asked` for in another way; nothing is advised that this job can't have.
+    Only settings that the job that the user `asked` for can have are advised.
     """
     known = list(remedies(job))
     found = {remedy[1:3]: remedy for part in parts for remedy in known if part in remedy.parts}
@@ -232,7 +232,7 @@ def _is_possible(asked: Job, key: str, value: Any) -> bool:
 
 
 def remedies(job: Job) -> Iterator[Remedy]:
-    """Yield what would change something in a resolved job, the likeliest first."""
+    """Yield the settings that would change a resolved job, the most likely to help first."""
     algorithm, cores = job.algorithm, usable_cores()
     if job.learner.device == "cpu" and torch.cuda.is_available():
         yield Remedy((*LEARNER, "acting"), "device", "cuda", "a GPU is there, and the network is computed on the CPU")
@@ -312,7 +312,7 @@ def what_runs_beside_what(job: Job) -> str:
 
 
 def remarks(job: Job, *, keeps_features: bool) -> list[str]:
-    """Say what the costs of this job include and leave out."""
+    """Say what the costs of this job include and exclude."""
     nested = (
         "The learner's parts are left out one after the other: first the optimiser, then also the backward pass, then "
         "also forward passes and loss. So they sum to the learner"

@@ -35,14 +35,14 @@ from redline.types import AnyBatch, Array, Batch, EnvSpec, RolloutBatch, Sequenc
 SIZES = (256, 512, 1024, 2048)  # of the square matrices
 TRY_SECONDS = 0.15
 GAMMA = 0.99
-MOST_BATCHES = 16  # one alone would stay in the cache
-MOST_BYTES = 256 * 1024**2  # of all of them, unless two take more
+MOST_BATCHES = 16  # a single one would stay in the cache
+MOST_BYTES = 256 * 1024**2  # of all batches; two are made in any case
 
 Algorithm = QLearning | OnPolicy
 
 
 class Work(NamedTuple):
-    """The arithmetic that an algorithm needs, whatever computes it."""
+    """The arithmetic that an algorithm needs."""
 
     flop_per_update: float
     flop_per_step: float
@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a training could reach on this machine."""
+    """The highest speed that a training could reach on this machine."""
 
     sgemm_gflops: float  # the best of this run
     work: Work
@@ -67,12 +67,12 @@ class Limit:
         return self.sgemm_gflops * 1e9 / self.work.flop_per_update
 
     def figures(self) -> dict[str, float]:
-        """Return what the limit is made of."""
+        """Return the inputs of the limit."""
         return {**self.work._asdict(), "sgemm_gflops": self.sgemm_gflops}
 
 
 class Sgemm:
-    """Multiplies square matrices of several sizes, and remembers the best rate of all tries."""
+    """Multiplies square matrices of several sizes and keeps the best rate."""
 
     def __init__(self, threads: Sequence[int] = ()) -> None:
         self._threads = sorted(set(threads) | {usable_cores()})
@@ -81,7 +81,7 @@ class Sgemm:
         self.best_gflops = 0.0
 
     def measure(self) -> float:
-        """Try every size with every number of threads; return the best rate of this call, in GFLOP/s."""
+        """Try every size with every number of threads and return the best rate in GFLOP/s."""
         before = torch.get_num_threads()
         try:
             best = max(self._try(threads, *matrices) for threads in self._threads for matrices in self._matrices)
@@ -92,7 +92,7 @@ class Sgemm:
 
     def _try(self, threads: int, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
         torch.set_num_threads(threads)
-        torch.mm(left, right, out=out)  # wakes the threads, warms the caches
+        torch.mm(left, right, out=out)  # starts the threads, warms the caches
         count, begun_s, spent_s = 0, time.perf_counter(), 0.0
         while spent_s < TRY_SECONDS:
             torch.mm(left, right, out=out)
@@ -133,7 +133,7 @@ def count_forward(algorithm: Algorithm, spec: EnvSpec) -> float:
 
 
 def example_batches(algorithm: Algorithm, spec: EnvSpec, *, seed: int) -> list[AnyBatch]:
-    """Return batches to learn from in turn."""
+    """Return several batches, to be learnt from in turn."""
     rng = np.random.default_rng(seed)
     batches = [example_batch(algorithm, spec, rng)]
     num_bytes = sum(tensor.nbytes for tensor in batch_tensors(batches[0]).values())
@@ -193,7 +193,7 @@ SLICES = 5  # of a turn
 
 @dataclass(frozen=True)
 class LearnerBench:
-    """What is measured, and for how long."""
+    """The options of the bench."""
 
     algo: str = "dqn"
     batch_size: int | None = None  # None: the algorithm's own
@@ -203,7 +203,7 @@ class LearnerBench:
     seed: int = 1
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Measure and return all figures as one plain object."""
+        """Measure and return all figures."""
         measuring, resolved = Measuring(), self.resolve()
         prepare_process(resolved)
         job, algorithm, spec = resolved.job, resolved.job.algorithm, env_spec(resolved.job.env)
@@ -257,7 +257,7 @@ class LearnerBench:
         algorithm = preset.algorithm
         if self.batch_size is not None:
             algorithm = replace(algorithm, batch_size=self.batch_size)
-        if isinstance(algorithm, QLearning):  # no memory is made, so no frames are played to see how they compress
+        if isinstance(algorithm, QLearning):  # no replay memory is made, so its compression is not measured
             algorithm = replace(algorithm, replay=replace(algorithm.replay, codec="raw"))
         job = Job(
             env=EnvConfig(id="pong", stack=preset.stack),
@@ -271,9 +271,9 @@ class LearnerBench:
 
 
 class Learning:
-    """The learner of a training, which gets batches in the same groups; called with a number of updates.
+    """The learner of a training, with batches in the same groups; called with a number of updates.
 
-    Where a training reuses the forward pass of acting, the update here computes its own.
+    Where a training reuses the forward pass of acting, this learner computes its own.
     """
 
     def __init__(self, resolved: ResolvedJob, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
@@ -289,7 +289,7 @@ class Learning:
         self._batches = cycle(batches)
 
     def __call__(self, count: int) -> None:
-        """Do `count` updates, in groups as they fall due in a training."""
+        """Do `count` updates, grouped as in a training."""
         while count > 0:
             group = list(islice(self._batches, min(count, self._group)))
             for batch, precomputed in zip(group, self.learner.precompute_targets(group), strict=True):
@@ -299,7 +299,7 @@ class Learning:
 
 
 def batches_at_once(job: Job) -> int:
-    """Return how many updates fall due with a vector step and don't depend on each other."""
+    """Return how many independent updates fall due with a vector step."""
     algorithm = job.algorithm
     if isinstance(algorithm, OnPolicy):
         return 1

@@ -1,4 +1,4 @@
-"""`redline profile`: where the time of a training goes, found by leaving out one part at a time."""
+"""`redline profile`: where the time of a training goes, measured by leaving out one part at a time."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ VIEWER = "https://ui.perfetto.dev"
 
 @dataclass(frozen=True)
 class Profile:
-    """What is profiled, and for how long."""
+    """The options of the profile."""
 
     job: Job
     algorithm: str  # its name
     rounds: int = 12
-    turn_s: float = 0.5  # of each variant in each round; a whole rollout if that takes longer
+    turn_s: float = 0.5  # of each variant in each round; at least a whole rollout
     trace: Path | None = None
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Profile:
             )
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Measure every variant by turns and return the result as one plain object."""
+        """Measure all variants in turn and return the result."""
         whole = Measuring()
         job, adjustments = profiled_job(self.job)
         resolved = resolve_job(job)
@@ -108,7 +108,7 @@ def _play_periods(subject: Subject, variant: str, periods: int) -> None:
 
 
 def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
-    """Return the job as it is profiled: in one process, and with a short warm-up."""
+    """Return the job to be profiled: in one process, with a short warm-up."""
     check_topology(job)
     adjustments = []
     if job.topology != "inline":
@@ -125,7 +125,7 @@ def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
 
 
 def attribute(subject: Subject, rates: Rounds, *, asked: Job) -> dict[str, Any]:
-    """Turn periods per second into rates, costs, a verdict, and advice for the job that the user `asked` for."""
+    """Derive rates, costs, a verdict and advice for the `asked` job from periods per second."""
     job = subject.trainer.job
     per_s = {
         name: median_of([rate * subject.period_steps * job.num_envs for rate in rounds])
@@ -150,7 +150,7 @@ def attribute(subject: Subject, rates: Rounds, *, asked: Job) -> dict[str, Any]:
 
 
 def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
-    """Write the timeline, first to our own folder; a file that can't be written does not lose the measurement."""
+    """Write the timeline, first to our own folder: a failure to write must not lose the measurement."""
     steps, error = 0, None
     try:
         steps = write_trace(subject, folder / path.name)
@@ -161,7 +161,7 @@ def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
 
 
 def write_trace(subject: Subject, path: Path) -> int:
-    """Write a Chrome trace of a few vector steps that hold updates, with the phases marked; return how many."""
+    """Write a Chrome trace of a few vector steps with updates, phases marked; return the number of steps."""
     trainer, period = subject.trainer, subject.period_steps
     steps = TRACED_STEPS if trainer.source.memory is None else max(TRACED_STEPS, period)
     if trainer.source.memory is None and period > TRACED_STEPS:

@@ -51,7 +51,7 @@ from redline.schedules import Linear
 
 
 class RecordedTraining:
-    """A trainer, whose vector steps are taken and recorded as a session does; no checkpoints, no evaluations."""
+    """A trainer that steps and records as in a session, without checkpoints and evaluations."""
 
     def __init__(self, trainer: Trainer, run: RunDirectory, monitor: MonitorProcess | None) -> None:
         self.trainer = trainer
@@ -70,7 +70,7 @@ class RecordedTraining:
         self._recorder.event("process", role="inline", pid=os.getpid(), threads=torch.get_num_threads())
 
     def step(self) -> None:
-        """Take one vector step; write the episodes that ended, and a reading if one is due."""
+        """Take one vector step; write the ended episodes, and a reading if one is due."""
         if not self._is_recording:
             self.trainer.vector_step()
             return
@@ -86,7 +86,7 @@ class RecordedTraining:
 
     @contextmanager
     def without_records(self) -> Iterator[None]:
-        """Record nothing within; the monitor is only stopped, because to start it anew would cost more."""
+        """Record nothing within; the monitor is stopped by a signal, because restarting it would cost more."""
         self._signal_monitor(signal.SIGSTOP)
         self._is_recording = False
         try:
@@ -101,7 +101,7 @@ class RecordedTraining:
             os.kill(self._monitor.pid, number)
 
     def close(self) -> None:
-        """Let the sinks finish."""
+        """Close the recorder and its sinks."""
         self._recorder.close()
 
 
@@ -109,7 +109,7 @@ class RecordedTraining:
 def recorded(
     trainer: Trainer, folder: Path, *, algorithm: str, note: Callable[[str], None]
 ) -> Iterator[RecordedTraining]:
-    """Record a trainer into a new run directory under `folder`; `note` is told if the monitor can't be started."""
+    """Record a trainer into a new run directory under `folder`; `note` gets a message if the monitor can't start."""
     job = trainer.job
     with ExitStack() as stack:
         run = stack.enter_context(
@@ -133,22 +133,22 @@ def recorded(
 
 
 def waker(pid: int) -> subprocess.Popen[bytes]:
-    """Start a process that continues a stopped one as soon as we are gone: our pipe closes even if we are killed."""
+    """Start a process that continues a stopped one when our pipe closes, even because we were killed."""
     return subprocess.Popen(
         ["sh", "-c", 'read -r _; kill -CONT "$0"', str(pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is not for it
+        start_new_session=True,  # not stopped by Ctrl-C
     )
 
 
 ALGORITHMS = ("dqn", "ppo", "a2c")
 PONG = "PongNoFrameskip-v4"  # frame skip 4, 84×84 grey, stack 4, no sticky actions, no-op starts
-FIRST_GAME_STEPS = 800  # of each env: about when its first game of Pong ends, so that some games end in the windows
+FIRST_GAME_STEPS = 800  # of each env: about one game of Pong, so that games end within the windows
 DQN_WARMUP_STEPS = 6_000
 DQN_CAPACITY = 20_000
-SETTLE_STEPS = 400  # a hundred updates of DQN: allocator and caches have seen every shape
+SETTLE_STEPS = 400  # a hundred updates of DQN: allocator and caches are warm
 ENV_SECONDS = 1.0  # of the bare emulators in each round
 UPDATES_TOLERANCE = 0.02  # of updates per step: a window may end between two updates
 GOAL_FRACTIONS = {"dqn": 0.55}  # of the limit
@@ -159,16 +159,16 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class TrainBench:
-    """What is measured, and for how long."""
+    """The options of the bench."""
 
     algorithm: str = "dqn"
     env: str = PONG
     rounds: int = 9
-    seconds: float = 6.0  # of each window; rollouts are not cut
+    seconds: float = 6.0  # of each window, which ends with a whole rollout
     warmup_steps: int | None = None  # before the first window; None: about one game of each env
 
     def run(self, progress: Progress = silent) -> Row:
-        """Measure everything and return it as one plain object."""
+        """Measure and return all figures."""
         measuring = Measuring()
         resolved = resolve_job(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
         prepare_process(resolved)
@@ -197,7 +197,7 @@ class TrainBench:
         return measuring.result(found, others_percent=worst_others_percent(rows))
 
     def _run_rounds(self, training: RecordedTraining, progress: Progress) -> tuple[list[Row], Limit]:
-        """Return what each round measured, and the limit by the best matrix products and emulators of all."""
+        """Return each round's figures, and the limit by the best matrix products and emulators of all rounds."""
         job, sgemm, rows = training.trainer.job, Sgemm(), []
         best_env_steps_per_s = 0.0
         with EnvBench(env=job.env, num_envs=job.num_envs).bare() as bare:
@@ -211,7 +211,7 @@ class TrainBench:
         return rows, Limit(sgemm.best_gflops, work, 1.0 / best_env_steps_per_s)
 
     def read_rounds(self, rows: Sequence[Row], job: Job, limit: Limit) -> Row:
-        """Return the figures of all rounds."""
+        """Summarise all rounds."""
         windows = [row["redline"] for row in rows]
         rates = {name: rate_of([window[name] for window in windows]) for name in ("steps_per_s", "updates_per_s")}
         fraction = rate_of([window["steps_per_s"] / limit.steps_per_s for window in windows])
@@ -232,7 +232,7 @@ class TrainBench:
         }
 
     def _why_not_comparable(self, job: Job, *, is_fair: bool) -> str | None:
-        """Return how the run differs from the one that the goal is for, None if it does not."""
+        """Return how the run differs from the one that the goal is for; None if it does not."""
         if not is_fair:
             return "the training did not do the updates per step that its settings ask for"
         if self.env != PONG:
@@ -266,14 +266,14 @@ def first_window_steps(job: Job, warmup_steps: int | None) -> int:
 
 
 def is_between_rollouts(training: RecordedTraining) -> bool:
-    """Tell whether a window may open or close: it holds as much learning as playing, so whole rollouts."""
+    """Tell whether a window may open or close: it must hold whole rollouts."""
     job, counters = training.trainer.job, training.trainer.counters
     rollout_steps = int(job.algorithm.paces().get("rollout_steps", 1)) * job.num_envs
     return counters.updates > 0 and counters.steps % rollout_steps == 0
 
 
 def train_window(training: RecordedTraining, seconds: float) -> Row:
-    """Train for about `seconds`, and return what was done."""
+    """Train for about `seconds` and return the figures."""
     counters = training.trainer.counters
     first_steps, first_updates, first_episodes = counters.steps, counters.updates, counters.episodes
     measuring, begun_s, begun_cpu_s = Measuring(), time.perf_counter(), own_cpu_s()
@@ -300,12 +300,12 @@ def train_window(training: RecordedTraining, seconds: float) -> Row:
 
 
 def worst_others_percent(rows: Sequence[Row]) -> float:
-    """Return the share of all cores that others used in the worst window."""
+    """Return the largest share of all cores that others used in a window."""
     return max(float(row["redline"]["others_percent"]) for row in rows)
 
 
 def read_learning(windows: Sequence[Row], *, batch_size: int) -> Row:
-    """Return what the training learnt in its windows, and the cores that it took."""
+    """Return the returns and cores of the windows."""
     episodes = sum(window["episodes"] for window in windows)
     total = sum(window["mean_return"] * window["episodes"] for window in windows if window["episodes"])
     return {
