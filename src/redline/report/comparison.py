@@ -59,10 +59,10 @@ MEASURES = {
     "return_gained_per_cpu_minute": Measure(
         "Return gained per CPU minute", "final − first return, per CPU minute", "return gained per CPU min"
     ),
-    "cpu_s": Measure("CPU time in all", "CPU seconds"),
-    "gpu_s": Measure("GPU time in all", "GPU seconds"),
+    "cpu_s": Measure("Total CPU time", "CPU seconds"),
+    "gpu_s": Measure("Total GPU time", "GPU seconds"),
     "energy_j": Measure("GPU energy", "kJ", factor=1e-3),
-    "power_w": Measure("GPU power", "W, mean while it was sampled"),
+    "power_w": Measure("GPU power", "W, mean over the samples"),
 }
 SCORES: dict[str, Callable[[RunSummary], Content]] = {
     "return, last 100": headline,
@@ -144,7 +144,7 @@ class Comparison:
         self.games = {env: Game(env, members, relation, colours) for env, members in envs.items()}
         self.all_runs = _all_runs([run for game in self.games.values() for run in game.runs]) if self.runs else None
         self.correlations = _correlation_table(relation.correlations)
-        self.groups = _group_tables(relation.groups)
+        self.groups = _group_tables(relation.groups, shown={game.by for game in self.games.values()})
         self.troubles = [
             Cell(run.files.label, note=problem, is_strong=True) for run in runs for problem in run.files.problems
         ]
@@ -213,26 +213,26 @@ def _group_lines(game: Game, name: str, found: Sequence[tuple[ShownRun, Series]]
 
 
 def _group_scores(game: Game) -> Table:
-    """Return each group's headline score, newest evaluation, steps and speed."""
+    """Return each group's headline score, newest evaluation, steps and speed; without columns that no run fills."""
     summaries = {run.files.label: run.summary for run in game.runs}
-    rows: list[list[Content]] = []
+    rows: list[dict[str, Content]] = []
     for group in game.groups:
         members = [summaries[label] for label in group.labels if label in summaries]
         evaluated = [run.evaluation_return for run in members if run.evaluation_return is not None]
         steps = [run.steps for run in members if run.steps is not None]
         note = f"{len(evaluated)} runs" if len(evaluated) != len(members) else ""
         rows.append(
-            [
-                Cell(game.words(group.name), is_strong=True),
-                str(len(members)),
-                estimate("final_return", group, is_strong=True),
-                Cell(amount(fmean(evaluated)), note=note) if evaluated else DASH,
-                amount(fmean(steps)) if steps else DASH,
-                estimate("steps_per_s", group),
-            ]
+            {
+                game.by: Cell(game.words(group.name), is_strong=True),
+                "runs": str(len(members)),
+                "return, last 100": estimate("final_return", group, is_strong=True),
+                "newest evaluation": Cell(amount(fmean(evaluated)), note=note) if evaluated else DASH,
+                "steps": amount(fmean(steps)) if steps else DASH,
+                "steps/s": estimate("steps_per_s", group),
+            }
         )
-    head = (game.by, "runs", "return, last 100", "newest evaluation", "steps", "steps/s")
-    return Table("Scores", head, rows, numeric=range(1, len(head)))
+    head = [name for name in rows[0] if any(row[name] != DASH for row in rows)] if rows else []
+    return Table("Scores", head, [[row[name] for name in head] for row in rows], numeric=range(1, len(head)))
 
 
 def _all_runs(runs: Sequence[ShownRun]) -> Table:
@@ -298,17 +298,16 @@ def relation_charts(game: Game) -> list[LineChart]:
             )
             if lines:
                 name = f"{use}-{outcome}".replace("_", "-")
-                charts.append(LineChart(name, f"{title}, and use", "one dot for each run", use_words, lines))
+                charts.append(LineChart(name, f"{title}, against utilisation", "one dot per run", use_words, lines))
     return charts
 
 
-def _group_tables(found: Sequence[Group]) -> dict[str, Table]:
-    """Return the means of all groups, a table per grouping."""
+def _group_tables(found: Sequence[Group], *, shown: set[str]) -> dict[str, Table]:
+    """Return the means of all groups, a table per grouping, but for a grouping that all games are `shown` by."""
     tables = {}
     for by in dict.fromkeys(group.by for group in found):
         groups = [group for group in found if group.by == by]
-        # one group with all runs of a game says nothing of this setting
-        if by != "algorithm" and len(groups) == len({group.env for group in groups}):
+        if shown == {by} or len(groups) == len({group.env for group in groups}):  # one group per game says nothing
             continue
         told = {name for group in groups for name in group.estimates}
         columns = {name: measure.column for name, measure in MEASURES.items() if measure.column and name in told}

@@ -229,12 +229,12 @@ def _caveats(
 ) -> list[str]:
     """Return the caveats, the most important first."""
     number = "One run" if len(summaries) == 1 else f"{len(summaries)} runs"
-    told = [f"{number}: a relation seen in so few is a hint, and does not say what causes what."]
+    told = [f"{number}: a relation among so few is a hint, and says nothing about causes."]
     if left_out:
         told.append(f"Not compared: {_listed([f'{run.label} ({run.why})' for run in left_out])}.")
     if unknown := [summary.label for summary in summaries if summary.env is None]:
         names = ", ".join(unknown)
-        told.append(f"These runs do not tell their game, so they are in no group and no correlation: {names}.")
+        told.append(f"The files of these runs name no game, so they are in no group and no correlation: {names}.")
     if len(games) > 1:
         told.append(f"{len(games)} games ({', '.join(games)}) are compared apart: their returns have no common scale.")
     for env, runs in games.items():
@@ -252,7 +252,7 @@ def _confounding(runs: Sequence[RunSummary]) -> list[str]:
         if mixed:
             told.append(
                 f"groups by {by} also differ in {_listed(mixed)}, "
-                f"so a difference between them need not come from the {by}."
+                f"so a difference between them may have other causes than the {by}."
             )
     return told
 
@@ -272,7 +272,7 @@ def _seeds(runs: Sequence[RunSummary]) -> list[str]:
         groups = split(runs, name_of)
         single = [name for name, found in groups.items() if len({run.seed for run in found}) == 1]
         if single and len(groups) > 1:
-            told.append(f"by {by}, one seed only: {_listed(single)}; how much another would differ is unknown.")
+            told.append(f"by {by}, one seed only: {_listed(single)}; the spread over seeds is unknown.")
     return told
 
 
@@ -283,7 +283,7 @@ def _differences(runs: Sequence[RunSummary]) -> list[str]:
     if steps and max(steps) > LENGTHS_DIFFER * min(steps):
         told.append(
             f"runs are of different length ({min(steps):,} … {max(steps):,} steps), "
-            "so their returns are not after equal learning."
+            "so their returns follow unequal amounts of learning."
         )
     changes = [
         (run.label, [f"{name} {value}" for name, value in (run.changed or {}).items() if name in SETTINGS])
@@ -302,12 +302,12 @@ def _quality(summaries: Sequence[RunSummary]) -> list[str]:
         f"took less than {SHORT_MINUTES:g} minutes: speeds are rough, and learning has only begun": sum(
             run.minutes is not None and run.minutes < SHORT_MINUTES for run in summaries
         ),
-        f"ended fewer than {FEW_EPISODES} episodes: their returns are mostly chance": sum(
+        f"ended fewer than {FEW_EPISODES} episodes: their returns are mostly noise": sum(
             run.episodes < FEW_EPISODES for run in summaries
         ),
         f"shared the machine with programs that used up to {max(others, default=0.0):.1f} cores: "
-        "speed and utilisation are not the runs' doing alone": sum(cores > SHARED_CORES for cores in others),
-        "left no CPU seconds in hardware.jsonl: their utilisation is at best what metrics.jsonl tells": sum(
+        "this affects speed and utilisation": sum(cores > SHARED_CORES for cores in others),
+        "left no CPU seconds in hardware.jsonl: their utilisation is known only from metrics.jsonl, if at all": sum(
             run.cpu_s is None for run in summaries
         ),
     }
@@ -317,20 +317,20 @@ def _quality(summaries: Sequence[RunSummary]) -> list[str]:
 def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
     if not correlations:
         return [
-            f"No rank correlation: it takes {LEAST_PAIRS} different settings of one game whose runs tell both sides; "
-            "runs that differ by their seed alone count as one."
+            f"No rank correlation: it takes {LEAST_PAIRS} different settings of one game with both values; "
+            "runs that differ only by seed count as one."
         ]
     told = []
     tried = [correlation for correlation in correlations if correlation.rho is not None]
     if any(correlation.n < correlation.runs for correlation in correlations):
         told.append(
             "Rank correlations are over settings (algorithm, batch size, threads, envs, topology), each by the mean "
-            "of its runs: more seeds make a point surer, and are no further points."
+            "of its runs: more seeds make a point more certain, but add no points."
         )
     if open_ones := sum(correlation.verdict == NOTHING for correlation in correlations):
         told.append(
-            f"{open_ones} of {len(correlations)} rank correlations say nothing either way: the 90 % interval contains "
-            "0, random orders give as much in at least 1 of 10 cases, or one side is the same for all settings."
+            f"{open_ones} of {len(correlations)} rank correlations are unclear: the 90 % interval contains 0, random "
+            "orders give as much in at least 1 of 10 cases, or one side is the same for all settings."
         )
     if len(tried) > 1:
         told.append(
@@ -339,8 +339,8 @@ def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
         )
     if any(abs(correlation.rho or 0.0) >= PERFECT for correlation in tried):
         told.append(
-            "A perfect order (ρ = ±1) has no bootstrap interval and is not certain for that: look at how many settings "
-            "it is over and at the share by chance."
+            "A perfect order (ρ = ±1) has no bootstrap interval, which does not make it certain: look at the number "
+            "of settings and at the share by chance."
         )
     if tried and min(correlation.n for correlation in tried) < 10:
         told.append("Intervals of correlations over fewer than 10 settings are rough.")

@@ -16,11 +16,11 @@ from redline.report.run_series import Axis, Series, hardware_series, learning_cu
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
-REST = "the rest of the process"
+REST = "unaccounted"
 MAX_BARS = 80
 # name in metrics.jsonl → title, unit
 DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
-    "loss": ("Loss", "mean since the reading before"),
+    "loss": ("Loss", "mean since the last reading"),
     "gradient_norm": ("Gradient norm", "before clipping, one update in 257"),
     "mean_q": ("Value of the best action", "mean over an update's states"),
     "largest_q": ("Largest value", "over an update's states"),
@@ -81,7 +81,7 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
             "memory",
             "Memory of the run",
             "bytes",
-            {"rss_bytes": "resident", "pss_bytes": "shared pages once", "shared_bytes": "shared or of files"},
+            {"rss_bytes": "resident", "pss_bytes": "PSS: shared pages once", "shared_bytes": "shared or file-backed"},
         ),
         HardwareChart("role-memory", "Memory by role", "bytes", {"roles.*.rss_bytes": "{}"}),
         HardwareChart("memory-available", "Memory available", "bytes", {"memory_available_bytes": "without swapping"}),
@@ -110,9 +110,9 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
         _of_gpus("gpu-clock", "GPU clock", "MHz", "clock_sm_mhz"),
         _of_gpus("gpu-memory-clock", "GPU memory clock", "MHz", "clock_memory_mhz"),
         _of_gpus("gpu-fan", "GPU fan", "%", "fan_percent", top=100.0),
-        _of_gpus("gpu-memory-total", "GPU memory in all", "bytes", "memory_total_bytes"),
+        _of_gpus("gpu-memory-total", "GPU memory, total", "bytes", "memory_total_bytes"),
     ),
-    "Processes, and the monitor itself": (
+    "Processes and the monitor": (
         HardwareChart("processes", "Processes and threads", "number", {"processes": "processes", "threads": "threads"}),
         HardwareChart("role-processes", "Processes by role", "number", {"roles.*.processes": "{}"}),
         HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", {"monitor_cpu_s": "monitor"}),
@@ -179,7 +179,7 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         for process in split.processes[:MAX_BARS]
     )
     if bars:
-        title, unit = "What each process did", "% of training time; pale: it waited"
+        title, unit = "What each process did", "% of training time; pale: waiting"
         charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=frozenset(waits.values())))
     return charts
 
@@ -260,6 +260,6 @@ def throttling_chart(run: RunFiles) -> LineChart | None:
         return None
     found = sorted(found, key=lambda line: -fmean(line.y))[:MAX_LINES]
     lines = tuple(replace(line, colour=place, dash=place // MANY) for place, line in enumerate(found))
-    unit = "% of the samples in which the reason held" + (f" · {lines[0].label}" if len(lines) == 1 else "")
+    unit = "% of samples with this reason" + (f" · {lines[0].label}" if len(lines) == 1 else "")
     title = "Reasons of GPU throttling"
     return LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True)

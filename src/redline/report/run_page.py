@@ -59,7 +59,10 @@ class ShownRun:
             for line in event_table(files)[-MAX_EVENTS:]
         ]
         self.facts = _facts(files, summary)
-        subjects = {"Return against what was spent": curve_charts(files, ("cpu_s", "gpu_s")), **hardware_charts(files)}
+        subjects = {
+            "Return against CPU and GPU time": curve_charts(files, ("cpu_s", "gpu_s")),
+            **hardware_charts(files),
+        }
         self.hardware = {name: small(charts, max_points) for name, charts in subjects.items() if charts}
         self.processes, self.processes_lead = _process_table(files)
 
@@ -108,7 +111,7 @@ def tiles_of(summary: RunSummary) -> list[tuple[str, str, str]]:
     facts = [
         ("return", amount(summary.final_return), f"mean of the last {summary.final_return_episodes:,} episodes"),
         ("newest evaluation", evaluation.text, evaluation.note),
-        ("best episode", amount(summary.best_return), f"of {summary.episodes:,} while training"),
+        ("best episode", amount(summary.best_return), f"the best of {summary.episodes:,} training episodes"),
         ("steps", amount(summary.steps), _beside("in {}", span(_seconds(summary.minutes)))),
         ("steps per second", amount(summary.steps_per_s), speed),
         ("updates", amount(summary.updates), _beside("replay ratio {}", amount(summary.samples_per_step))),
@@ -168,7 +171,7 @@ def _facts(files: RunFiles, summary: RunSummary) -> list[tuple[str, str]]:
         "device": recorded.get("device"),
         "protocol": recorded.get("protocol"),
         "commit": commit,
-        "the monitor itself": _beside("{} CPU", share(summary.monitor_cpu_share)),
+        "monitor overhead": _beside("{} of the CPU time", share(summary.monitor_cpu_share)),
     }
     return [(name, str(value)) for name, value in known.items() if value not in (None, "", DASH)]
 
@@ -199,16 +202,16 @@ def _process_table(files: RunFiles) -> tuple[Table | None, str]:
     known = [place for place in range(len(PROCESS_HEAD)) if any(row[place] != DASH for row in rows)]
     head, cells = [PROCESS_HEAD[place] for place in known], [[row[place] for place in known] for row in rows]
     numeric = [place for place, column in enumerate(known) if column not in (1, 2)]
-    lead = "Means are over the time that a process was there."
+    lead = "Means cover the time for which each process was watched."
     if len(rows) < count:
-        lead = f"{len(rows)} of {count:,}: those with most CPU, memory or GPU memory. {lead}"
+        lead = f"{len(rows)} of {count:,} processes: those with most CPU, memory or GPU memory. {lead}"
     return Table("Largest processes", head, cells, numeric), lead
 
 
 # Recorded episodes and videos
 
 VIDEOS = "videos"
-SHOWS = {"best": "the best so far", "checkpoint": "the agent at a checkpoint"}
+SHOWS = {"best": "the best so far", "checkpoint": "a checkpoint"}
 PLAYED = {
     "best": "Best episode so far",
     "checkpoint": "Newest checkpoint",
