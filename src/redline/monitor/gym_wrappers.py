@@ -23,12 +23,12 @@ from redline.monitor.sampling import DEFAULT_HZ
 
 EPISODES = "episodes.jsonl"
 MAX_SAMPLES = 4_096  # of the running episodes; beyond, pairs are merged
-MAX_ROWS_PER_SAMPLE = 10  # that repeat its means: hundreds of short episodes a second would fill a disk with copies
+MAX_ROWS_PER_SAMPLE = 10  # with its means: hundreds of short episodes a second would fill a disk with copies
 Out = Path | str | AttachedRecording
 
 
 class SampleWindow:
-    """The newest samples of a running recording, read on demand and no more often than they come."""
+    """The newest samples of a running recording, read on demand."""
 
     def __init__(self, path: Path, *, hz: float) -> None:
         # skip the rows of an earlier recording
@@ -41,7 +41,7 @@ class SampleWindow:
         self.seen = 0  # samples so far
 
     def means(self, begin_unix_s: float, end_unix_s: float) -> dict[str, float]:
-        """Return the means over a span; of the newest sample if none covers it, and {} before the first."""
+        """Return the means over a span, those of the newest sample if none covers it, or {} before the first."""
         self._look()
         if not self._samples or begin_unix_s >= _begin_unix_s(self._samples[-1]):
             return dict(self._newest_means)
@@ -74,7 +74,7 @@ def _begin_unix_s(sample: Row) -> float:
 
 
 def _halved(samples: deque[Row]) -> deque[Row]:
-    """Merge each two samples into one; means over both stay the same."""
+    """Merge pairs of samples; means over both stay the same."""
     merged: deque[Row] = deque()
     while len(samples) > 1:
         two = [samples.popleft(), samples.popleft()]
@@ -101,7 +101,7 @@ class EpisodeLog:
         self._close_writer = weakref.finalize(self, self._writer.close)
         self.samples = SampleWindow(self.path / HARDWARE, hz=self.recording.hz)
         self._began_unix_s = time.time() - time.monotonic()
-        self._repeats = (-1, 0)  # the sample that rows were written with, and how many
+        self._repeats = (-1, 0)  # the newest sample, and how many rows repeat its means
         self._is_refused = False
 
     @property
@@ -110,7 +110,7 @@ class EpisodeLog:
         return self.recording.path
 
     def now(self) -> float:
-        """Return the wall clock at the start plus monotonic time since: it never jumps."""
+        """Return the wall clock at the start plus monotonic time since, which never jumps."""
         return self._began_unix_s + time.monotonic()
 
     def add(
@@ -145,7 +145,7 @@ class EpisodeLog:
         return hardware
 
     def close(self) -> None:
-        """End the recording, unless it was given; closing twice is harmless."""
+        """End the recording unless it was passed in; closing twice is harmless."""
         self._close_writer()
         self._end_recording()
 

@@ -18,7 +18,7 @@ from redline.monitor.machine import without_absent
 PROC = Path("/proc")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-ENDED = frozenset("ZXx")  # zombies count: their parent has not yet waited for them
+ENDED = frozenset("ZXx")  # zombies included
 MIN_INTERVAL_S = 0.1
 
 
@@ -30,9 +30,9 @@ class ProcessStat:
     name: str
     state: str
     parent: int
-    started_ticks: int  # since the machine was started; with the number, this tells processes apart
+    started_ticks: int  # since boot; with the id, this identifies a process
     cpu_s: float  # its own
-    ended_children_cpu_s: float  # of the children it has waited for, and of theirs
+    ended_children_cpu_s: float  # of children it has waited for, and theirs
     threads: int
     rss_bytes: int
 
@@ -43,22 +43,22 @@ class ProcessStat:
 
     @property
     def started_unix_s(self) -> float:
-        """When it was started, by today's wall clock."""
+        """When it was started, by the wall clock."""
         since_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.started_ticks * TICK_S
         return time.time() - since_s
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Number and start, which tell it from a later process with the same number."""
+        """Id and start, which tell it from a later process with the same id."""
         return self.pid, self.started_ticks
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """Return a reading, or None where there is no such process."""
+    """Return a reading, or None if there is no such process."""
     content = _read(pid, "stat")
     if content is None:
         return None
-    # the name is in parentheses and may hold any character, parentheses and spaces too
+    # the name is in parentheses and may itself hold parentheses and spaces
     head, _, tail = content.rpartition(b")")
     fields = tail.split()
     user, system, children_user, children_system = (int(ticks) for ticks in fields[11:15])
@@ -76,13 +76,13 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def read_shared_bytes(pid: int) -> int | None:
-    """Return the resident memory that is shared or backed by files; None where the kernel does not tell."""
+    """Return the resident memory that is shared or file-backed; None if unknown."""
     content = _read(pid, "statm")
     return None if content is None else int(content.split()[2]) * PAGE_BYTES
 
 
 def read_pss_bytes(pid: int) -> int | None:
-    """Return the resident memory with shared pages divided among their users; the kernel walks the page tables."""
+    """Return the resident memory with shared pages divided among their users; slow, the kernel walks page tables."""
     content = _read(pid, "smaps_rollup")
     for line in (content or b"").splitlines():
         if line.startswith(b"Pss:"):
@@ -91,7 +91,7 @@ def read_pss_bytes(pid: int) -> int | None:
 
 
 def read_storage_bytes(pid: int) -> tuple[int, int] | None:
-    """Return bytes read from and written to storage, ended children included; None where the kernel does not tell."""
+    """Return bytes read from and written to storage, ended children included; None if unknown."""
     content = _read(pid, "io")
     if not content:
         return None
@@ -100,7 +100,7 @@ def read_storage_bytes(pid: int) -> tuple[int, int] | None:
 
 
 def list_pids() -> set[int]:
-    """Return the numbers of all processes."""
+    """Return the ids of all processes."""
     return {int(name) for name in os.listdir(PROC) if name.isdecimal()}  # noqa: PTH208 - five times as fast
 
 
@@ -127,7 +127,7 @@ class Usage:
 
 
 class ProcessUsage:
-    """Samples processor and memory of one process, by default the calling one, without children; never fails."""
+    """Samples CPU and memory of one process, by default this one, without children; never fails."""
 
     def __init__(self, pid: int | None = None) -> None:
         self._pid = os.getpid() if pid is None else pid
@@ -135,18 +135,18 @@ class ProcessUsage:
         self._sampled_s = time.monotonic()
 
     def sample(self) -> Usage | None:
-        """Return the use since the last sample, or since construction; None if the process is gone."""
+        """Return the use since the last sample or construction; None if the process is gone."""
         last, now = self._last, self._read()
         if last is None or now is None:
             return None
         now_s = time.monotonic()
         interval_s, self._last, self._sampled_s = now_s - self._sampled_s, now, now_s
-        # the kernel counts in ticks of 10 ms: over a few of them a percentage means nothing
+        # the kernel counts ticks of 10 ms: over a few of them a percentage means nothing
         percent = 100.0 * (now.cpu_s - last.cpu_s) / interval_s if interval_s >= MIN_INTERVAL_S else 0.0
         return Usage(interval_s=interval_s, cpu_percent=percent, rss_bytes=now.rss_bytes)
 
     def _read(self) -> ProcessStat | None:
-        """Return a reading; None if the process has ended, even if another has its number."""
+        """Return a reading; None if the process has ended, even if another has its id."""
         now = read_stat(self._pid)
         if now is None or now.has_ended or self._last is None or now.identity != self._last.identity:
             return None
@@ -157,9 +157,9 @@ Identity = tuple[int, int]  # number of a process, and when it started
 MAIN, OTHER = "main", "other"  # roles of unnamed processes
 # A tree of processes
 
-MOST_LISTED = 500  # processes in a row, the largest: rows have a limit
+MOST_LISTED = 500  # the largest processes in a row, whose length is limited
 PSS_INTERVAL_S = 10.0
-PSS_MOST_OF_TIME = 0.005  # reading it is slow for large processes: then it is read less often
+PSS_MOST_OF_TIME = 0.005  # it is slow for large processes, which are read less often
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class Count:
     """A counter of one process."""
 
     parent: int
-    own: float  # used by itself; 0 where the kernel gives one sum
-    handed: float  # used by ended children; with its own use where the kernel gives one sum
+    own: float  # its own use; 0 where the kernel gives one sum
+    handed: float  # use of ended children; of both where the kernel gives one sum
 
 
 @dataclass
@@ -180,7 +180,7 @@ class Total:
     """
 
     value: float = 0.0
-    last: Mapping[Identity, Count] | None = None  # None: the first reading is the base
+    last: Mapping[Identity, Count] | None = None  # None: the first reading is the baseline
     _late: dict[Identity, float] = field(default_factory=dict)
 
     def advance(self, now: Mapping[Identity, Count]) -> float:
@@ -196,7 +196,7 @@ class Total:
             handed, known = count.handed - before.handed, gone.get(process, 0.0)
             growth += max(0.0, count.own - before.own)
             growth += max(0.0, handed - known - self._late.get(process, 0.0))
-            # a child that ended after its parent was read shows up in the parent's next reading
+            # a child that ended after its parent was read appears in the parent's next reading
             late[process] = max(0.0, known - handed)
         self._late = late
         self.value += growth
@@ -204,7 +204,7 @@ class Total:
 
 
 def _gone_by_heir(last: Mapping[Identity, Count], now: Mapping[Identity, Count]) -> dict[Identity, float]:
-    """Return what was known of ended processes, by the living process that inherits it."""
+    """Return the known use of ended processes, by the living process that inherits it."""
     by_pid = {process[0]: process for process in last}
     found: dict[Identity, float] = {}
     for process, count in last.items():
@@ -228,16 +228,16 @@ class ProcessTree:
         self._adopts = is_new
         self._root: Identity | None = None
         self._members: list[Identity] = []  # parents before their children
-        self._known: set[int] = set()  # processes whose parent was looked at already
-        # of a process that was started to be watched, everything counts
+        self._known: set[int] = set()  # processes whose parent was checked already
+        # everything counts for a process that was started to be watched
         self._cpu, self._read, self._written = (Total(last={} if is_new else None) for _ in range(3))
         self._own_cpu_s: dict[Identity, float] | None = None
         self._next_pss_s = 0.0  # monotonic
 
     def sample(self, interval_s: float, roles: Mapping[Identity, str]) -> Row | None:
-        """Return the use since the last sample; None if the process has ended and was waited for.
+        """Return the use since the last sample; None if the process has ended and been waited for.
 
-        The first sample, after no time, is the base of the next: its rates are zero.
+        The first sample is the baseline of the next: its rates are zero.
         """
         stats = self._look()
         if stats is None:
@@ -273,7 +273,7 @@ class ProcessTree:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process itself has ended, waited for or not."""
+        """Whether the process itself has ended."""
         root = read_stat(self.pid)
         return root is None or root.has_ended or self._root not in (None, root.identity)
 
@@ -285,7 +285,7 @@ class ProcessTree:
         return {process: max(0.0, cpu_s - before.get(process, 0.0)) / seconds for process, cpu_s in now.items()}
 
     def _look(self) -> list[ProcessStat] | None:
-        """Read every process of the tree, new ones included."""
+        """Read every process of the tree, including new ones."""
         root = read_stat(self.pid)
         if self._root is None and root is not None:
             self._root = root.identity
@@ -310,7 +310,7 @@ class ProcessTree:
             strangers = [stat for stat in strangers if stat.pid not in stats]
 
     def _heir(self) -> dict[Identity, Count]:
-        """Return the monitor's counter of inherited processes; its own time does not count."""
+        """Return the monitor's counter of adopted processes, without its own time."""
         monitor = read_stat(self._excluded_pid) if self._adopts and self._excluded_pid else None
         return {} if monitor is None else {monitor.identity: Count(0, 0.0, monitor.ended_children_cpu_s)}
 
@@ -327,7 +327,7 @@ class ProcessTree:
         self._next_pss_s = begun_s + max(PSS_INTERVAL_S, (now_s - begun_s) / PSS_MOST_OF_TIME)
 
     def _storage(self, stats: list[ProcessStat], seconds: float) -> dict[str, float]:
-        """Return the rates of storage I/O, or nothing where the kernel does not tell."""
+        """Return the rates of storage I/O, if known."""
         counts = {stat: count for stat in stats if (count := read_storage_bytes(stat.pid))}
         if not counts:
             return {}
