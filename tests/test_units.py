@@ -12,7 +12,7 @@ import pytest
 
 from redline.algorithms.catalog import ALGORITHMS, PARTS
 from redline.cli.flags import TrainFlags
-from redline.monitor.process_files import Usage
+from redline.monitor.processes import Usage
 from redline.runtime.actor import Episode
 from redline.runtime.config import Job
 from redline.runtime.counters import Counters

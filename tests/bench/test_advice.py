@@ -4,8 +4,7 @@ import shlex
 
 import pytest
 
-from redline.bench.advice import advise, remedies
-from redline.bench.costs import ENV_AND_LEARNER, PARTS
+from redline.bench.costs import ENV_AND_LEARNER, PARTS, advise, remedies
 from redline.bench.profiling import profiled_job
 from redline.cli.flags import parse_train
 from redline.errors import UserError
@@ -25,7 +24,7 @@ ARGS = {
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("redline.bench.advice", "redline.runtime.resolve"):
+    for module in ("redline.bench.costs", "redline.runtime.resolve"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from redline.bench.knockouts import VARIANTS, Subject, period_steps, prepare, tapped
-from redline.bench.recorded_training import recorded
+from redline.bench.training_speed import recorded
 from redline.cli.flags import parse_train
 from redline.runtime.building import build_trainer
 from redline.runtime.resolve import resolve_job

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from redline.algorithms.catalog import ALGORITHMS
-from redline.bench import limit
-from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
-from redline.bench.limit import example_batches
+from redline.bench import learner_speed
+from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once, example_batches
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
 from redline.learner import batch_tensors
@@ -22,8 +21,8 @@ def settled_on_pong(name: str, batch_size: int | None = None) -> ResolvedJob:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit, "SIZES", (64,))
-    monkeypatch.setattr(limit, "TRY_SECONDS", 0.005)
+    monkeypatch.setattr(learner_speed, "SIZES", (64,))
+    monkeypatch.setattr(learner_speed, "TRY_SECONDS", 0.005)
 
 
 def test_updates_beside_the_limit() -> None:
@@ -56,9 +55,9 @@ def test_large_batches_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(batches) == 16
     num_bytes = sum(tensor.nbytes for tensor in batch_tensors(batches[0]).values())
     assert num_bytes > 2 * 5 * 84 * 84
-    monkeypatch.setattr(limit, "MOST_BYTES", 3 * num_bytes)
+    monkeypatch.setattr(learner_speed, "MOST_BYTES", 3 * num_bytes)
     assert len(example_batches(algorithm, spec, seed=1)) == 3
-    monkeypatch.setattr(limit, "MOST_BYTES", 1)
+    monkeypatch.setattr(learner_speed, "MOST_BYTES", 1)
     assert len(example_batches(algorithm, spec, seed=1)) == 2
 
 

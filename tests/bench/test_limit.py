@@ -3,7 +3,7 @@
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
-from redline.bench.limit import Limit, Sgemm, Work, count_forward, count_work
+from redline.bench.learner_speed import Limit, Sgemm, Work, count_forward, count_work
 from redline.types import EnvSpec
 
 PONG = EnvSpec(name="pong", frame_shape=(84, 84), frame_dtype="uint8", stack=4, num_actions=6, frames_per_step=4)
@@ -53,8 +53,8 @@ def test_the_limit_adds_arithmetic_and_emulation() -> None:
 def test_the_best_matrix_product_is_kept_and_the_threads_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr("redline.bench.limit.SIZES", (32, 64))
-    monkeypatch.setattr("redline.bench.limit.TRY_SECONDS", 0.002)
+    monkeypatch.setattr("redline.bench.learner_speed.SIZES", (32, 64))
+    monkeypatch.setattr("redline.bench.learner_speed.TRY_SECONDS", 0.002)
     before = torch.get_num_threads()
     sgemm = Sgemm([1])
     rates = [sgemm.measure() for _ in range(3)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from redline.bench import recorded_training
-from redline.bench.recorded_training import recorded, waker
+from redline.bench import training_speed
+from redline.bench.training_speed import recorded, waker
 from redline.cli.flags import parse_train
 from redline.runtime.building import build_trainer
 from redline.runtime.resolve import resolve_job
@@ -18,7 +18,7 @@ def test_a_monitor_that_cannot_be_started_is_said_and_missing(tmp_path: Path, mo
     def refuse(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(recorded_training, "MonitorProcess", refuse)
+    monkeypatch.setattr(training_speed, "MonitorProcess", refuse)
     notes: list[str] = []
     trainer = build_trainer(resolve_job(parse_train(["--env", "CartPole-v1", "--num-envs", "1"]).job), env_seed=1)
     try:

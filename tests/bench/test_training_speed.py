@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
-from redline.bench.limit import Limit, Work
-from redline.bench.recorded_training import recorded
+from redline.bench.learner_speed import Limit, Work
 from redline.bench.training_speed import (
     TrainBench,
     first_window_steps,
     is_between_rollouts,
     make_job,
     read_learning,
+    recorded,
     train_window,
 )
 from redline.cli.flags import parse_train

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from redline.bench import limit
+from redline.bench import learner_speed
 from redline.cli.main import BAD_INPUT, main
 
 QUICK = ["bench", "learner", "--batch-size", "2", "--threads", "1", "--rounds", "2", "--turn-seconds", "0.02"]
@@ -14,8 +14,8 @@ QUICK = ["bench", "learner", "--batch-size", "2", "--threads", "1", "--rounds", 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(limit, "SIZES", (64,))
-    monkeypatch.setattr(limit, "TRY_SECONDS", 0.005)
+    monkeypatch.setattr(learner_speed, "SIZES", (64,))
+    monkeypatch.setattr(learner_speed, "TRY_SECONDS", 0.005)
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)

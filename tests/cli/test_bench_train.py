@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from redline.bench import limit, training_speed
+from redline.bench import learner_speed, training_speed
 from redline.bench.training_speed import make_job
 from redline.cli.main import BAD_INPUT, FAILED, main
 from redline.cli.process import ended_by_signals
@@ -27,8 +27,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         job = make_job(algorithm, **flags)
         return replace(job, num_envs=2, algorithm=replace(job.algorithm, batch_size=10))
 
-    monkeypatch.setattr(limit, "SIZES", (64,))
-    monkeypatch.setattr(limit, "TRY_SECONDS", 0.005)
+    monkeypatch.setattr(learner_speed, "SIZES", (64,))
+    monkeypatch.setattr(learner_speed, "TRY_SECONDS", 0.005)
     monkeypatch.setattr(training_speed, "ENV_SECONDS", 0.02)
     monkeypatch.setattr(training_speed, "make_job", small)
     threads = torch.get_num_threads()

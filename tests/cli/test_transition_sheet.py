@@ -6,7 +6,7 @@ from known_memory import frame_of, make_memory
 from PIL import Image
 
 from redline.cli.saved_replay import draw_transitions
-from redline.episodes.drawing import AMBER, BACKGROUND
+from redline.episodes.overlay import AMBER, BACKGROUND
 from redline.episodes.sheet import DrawnTransition, draw_transition_sheet, plan_transition_sheet
 from redline.replay import ReplayMemory
 from redline.types import Array

@@ -9,21 +9,25 @@ import pytest
 from short_runs import record_run
 
 from redline.envs.config import EnvConfig
-from redline.episodes.drawing import AMBER, BACKGROUND, GREEN, enlarge, usual_scale
 from redline.episodes.library import open_library
 from redline.episodes.overlay import (
+    AMBER,
+    BACKGROUND,
     CHOSEN,
     DIMMED,
+    GREEN,
     HEAD,
     ROW,
     TARGET_HEIGHT,
     About,
     Overlay,
     about_episode,
+    enlarge,
     enlarged,
     iterate_grid,
     plan_grid,
     shown_values,
+    usual_scale,
 )
 from redline.episodes.replaying import Picture, iterate_pictures
 from redline.types import Array

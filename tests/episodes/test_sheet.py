@@ -7,9 +7,8 @@ import pytest
 from short_runs import record_run
 
 from redline.envs.config import EnvConfig
-from redline.episodes.drawing import BACKGROUND
 from redline.episodes.library import open_library
-from redline.episodes.overlay import about_episode
+from redline.episodes.overlay import BACKGROUND, about_episode
 from redline.episodes.replaying import Picture, iterate_pictures
 from redline.episodes.sheet import Collected, draw_sheet, evenly_spaced, plan_sheet
 

@@ -12,7 +12,7 @@ import pytest
 from redline.jsonl import Row, read_records
 from redline.monitor import attaching, record
 from redline.monitor.attaching import MonitorProcess, new_folder
-from redline.monitor.process_files import read_stat
+from redline.monitor.processes import read_stat
 
 
 def events_of(rows: list[Row]) -> list[str]:

@@ -14,7 +14,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from redline.jsonl import encode_row, read_records
 from redline.monitor import AttachedRecording, MonitorEnv, MonitorVectorEnv
-from redline.monitor.episode_log import MAX_ROWS_PER_SAMPLE, MAX_SAMPLES, SampleWindow
+from redline.monitor.gym_wrappers import MAX_ROWS_PER_SAMPLE, MAX_SAMPLES, SampleWindow
 
 
 class Corridor(gym.Env[int, int]):
@@ -151,7 +151,7 @@ def test_a_disk_that_refuses_is_told_once_and_training_goes_on(
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("redline.monitor.episode_log.RecordWriter.write", refuse)
+    monkeypatch.setattr("redline.monitor.gym_wrappers.RecordWriter.write", refuse)
     with pytest.warns(RuntimeWarning, match="No space left"):
         play(env)
     play(env)  # a second warning would be an error here

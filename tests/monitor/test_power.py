@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from redline.jsonl import RecordWriter, Row, read_records
-from redline.monitor import power
-from redline.monitor.power import EnergyTail, PowerProbe, power_of
+from redline.monitor import machine
+from redline.monitor.machine import EnergyTail, PowerProbe, power_of
 from redline.monitor.sampling import HardwareRecorder
 
 
@@ -72,7 +72,7 @@ def test_power_is_that_of_processors_and_gpus_as_far_as_they_tell_it() -> None:
 
 @pytest.fixture
 def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(power, "POWERCAP", tmp_path / "powercap")
+    monkeypatch.setattr(machine, "POWERCAP", tmp_path / "powercap")
     return make_zone(tmp_path / "powercap", "intel-rapl:0", "package-0", 0)
 
 
@@ -96,7 +96,7 @@ def test_energy_adds_up_over_all_recordings_in_a_folder(tmp_path: Path, counter:
 
 
 def test_what_draws_nothing_known_has_no_energy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(power, "POWERCAP", tmp_path / "none")
+    monkeypatch.setattr(machine, "POWERCAP", tmp_path / "none")
     (tmp_path / "count").write_text("0")
     assert all("machine_energy_j" not in row for row in record(tmp_path, tmp_path / "count", joules=1))
 

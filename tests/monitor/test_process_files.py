@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from redline.monitor.process_files import ProcessUsage, Usage
+from redline.monitor.processes import ProcessUsage, Usage
 
 
 def burn_cpu(seconds: float) -> None:

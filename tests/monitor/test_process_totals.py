@@ -1,6 +1,6 @@
 """Counts over processes that come and go, worked by hand: the parent is read before its child."""
 
-from redline.monitor.process_tree import Count, Identity, Total
+from redline.monitor.processes import Count, Identity, Total
 
 P, C, D = (1, 10), (2, 20), (3, 30)
 Reading = dict[Identity, Count]

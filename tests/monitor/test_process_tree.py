@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from redline.jsonl import Row
-from redline.monitor import process_tree
-from redline.monitor.process_files import read_stat
-from redline.monitor.process_tree import Identity, ProcessTree
+from redline.monitor import processes
+from redline.monitor.processes import Identity, ProcessTree, read_stat
 
 
 def sample(tree: ProcessTree, interval_s: float = 1.0, roles: dict[Identity, str] | None = None) -> Row:
@@ -86,7 +85,7 @@ def test_there_is_nothing_to_say_of_a_process_that_never_was() -> None:
 
 
 def test_proportional_memory_is_read_at_most_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_tree, "PSS_MOST_OF_TIME", 1.0)  # else a busy machine is asked less often
+    monkeypatch.setattr(processes, "PSS_MOST_OF_TIME", 1.0)  # else a busy machine is asked less often
     tree = ProcessTree(os.getpid())
     assert "pss_bytes" in sample(tree)
     assert "pss_bytes" not in sample(tree)

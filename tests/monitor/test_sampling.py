@@ -8,7 +8,7 @@ import pytest
 
 import redline.monitor
 from redline.jsonl import RecordWriter, Row, read_records
-from redline.monitor.process_files import read_stat
+from redline.monitor.processes import read_stat
 from redline.monitor.sampling import TARGET_ENDED, HardwareRecorder, NamedRoles
 
 
@@ -106,7 +106,7 @@ def test_a_role_that_was_given_before_the_process_was_started_is_another_one_s(t
 
 def test_the_monitor_needs_neither_torch_nor_gymnasium_nor_numpy() -> None:
     heavy = ("torch", "gymnasium", "numpy", "ale_py", "stable_baselines3", "matplotlib", "rich", "tyro")
-    code = f"import sys, redline.monitor, redline.monitor.__main__; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, redline.monitor, redline.monitor.sampling; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -10,9 +10,8 @@ import pytest
 from full_runs import HOSTILE
 from PIL import Image
 
-from redline.report.amounts import amount, moment, share, size, span
 from redline.report.charts import Bar, Line, LineChart, ShareChart, Spread, SpreadChart, over_time, page_data, thinned
-from redline.report.parts import Cell, Table, Text, grid, render_parts
+from redline.report.parts import Cell, Table, Text, amount, grid, moment, render_parts, share, size, span
 from redline.report.png import draw, save_png, shorten, tick_text
 
 TIMES = [0.0, 1.0, 2.0, 3.0]

@@ -98,12 +98,12 @@ def test_page_of_a_run_has_every_part(full_page: Page) -> None:
         "Events",
         "Command and machine",
         "Hardware",
-        "Return against what was spent",
+        "Return against CPU and GPU time",
         "Processor",
         "Memory",
         "Disk",
         "GPUs",
-        "Processes, and the monitor itself",
+        "Processes and the monitor",
     ]
     for text in ("12_558_848", "gpu-lost", "GPU is lost", "samples_per_step", "replay.bytes", "batch-size"):
         assert text in full_page.html
@@ -230,9 +230,10 @@ def test_estimate_says_of_how_many_runs_it_is(tmp_path: Path) -> None:
         played = [episode(float(at_s), at_s + place) for at_s in range(1, 9)] if place else []
         write_run(tmp_path / str(place), facts(seed=place), metrics=[reading(10.0), reading(20.0)], episodes=played)
     page = page_of(tmp_path)
-    [table] = re.findall(r'aria-label="Runs by algorithm".*?</table>', page.html, re.DOTALL)
+    [table] = re.findall(r'aria-label="Scores".*?</table>', page.html, re.DOTALL)
     assert "<small>n = 2</small>" in table
     assert table.count("<small>n = ") == table.count("<small>n = 2</small>")
+    assert "Runs by algorithm" not in page.html  # charts and scores show this grouping already
 
 
 def test_power_is_over_the_samples_that_hold_it_and_spans_are_named(tmp_path: Path) -> None:
@@ -266,6 +267,7 @@ def test_one_headline_score_stands_in_tables_and_tiles(tmp_path: Path) -> None:
         re.findall(rf'aria-label="{name}".*?</table>', both, re.DOTALL)[0] for name in ("Scores", "All runs")
     )
     assert "<strong>100</strong>" in scores
+    assert "newest evaluation" not in scores + each  # no run was evaluated
     assert each.count("<strong>100</strong><small>n = 100</small>") == 2
 
 

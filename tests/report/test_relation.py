@@ -206,7 +206,7 @@ def test_different_games_are_never_mixed(base: RunSummary) -> None:
     assert {group.env for group in relation.groups} == {"CartPole-v1", "pong"}
     told = " ".join(relation.caveats)
     assert "2 games (CartPole-v1, pong) are compared apart" in told
-    assert "do not tell their game" in told
+    assert "name no game" in told
 
 
 def test_caveats_come_from_the_runs(base: RunSummary) -> None:
@@ -217,7 +217,7 @@ def test_caveats_come_from_the_runs(base: RunSummary) -> None:
     ]
     told = relate(runs).caveats
     for sentence in (
-        "5 runs: a relation seen in so few",
+        "5 runs: a relation among so few",
         "groups by algorithm also differ in batch size and number of envs, so a difference",
         "groups by batch size also differ in algorithm and number of envs, so a difference",
         "by algorithm, one seed only: ppo;",
@@ -226,7 +226,7 @@ def test_caveats_come_from_the_runs(base: RunSummary) -> None:
         "1 of 5 runs ended fewer than 20 episodes",
         "1 of 5 runs shared the machine with programs that used up to 0.8 cores",
         "1 of 5 runs left no CPU seconds",
-        "say nothing either way",
+        "are unclear",
     ):
         assert any(sentence in caveat for caveat in told), sentence
 
@@ -255,7 +255,7 @@ def test_seeds_of_the_same_settings_are_one_point_of_a_correlation(base: RunSumm
     relation = relate(runs)
     found = {row.outcome: row for row in relation.correlations}["steps_per_s"]
     assert (found.n, found.runs, found.rho, found.by_chance) == (4, 12, 1.0, pytest.approx(2 / 24))
-    assert any("more seeds make a point surer, and are no further points" in caveat for caveat in relation.caveats)
+    assert any("more seeds make a point more certain, but add no points" in caveat for caveat in relation.caveats)
     assert any("A perfect order (ρ = ±1) has no bootstrap interval" in caveat for caveat in relation.caveats)
     alone = relate([replace(base, seed=seed, steps_per_s=100.0 + seed) for seed in range(8)])
     assert alone.correlations == []

@@ -10,8 +10,8 @@ from made_runs import episode, facts, reading, write_run
 from redline.episodes.episode import EPISODE
 from redline.report.page import Page, build_page
 from redline.report.run_files import load_runs
+from redline.report.run_page import VideoFile, find_recordings, find_videos
 from redline.report.run_summary import summarise
-from redline.report.videos import VideoFile, find_recordings, find_videos
 from redline.runs.blocks import BlockWriter
 
 TITLE = "Recorded episodes and videos"

@@ -216,7 +216,7 @@ def test_package_that_is_not_installed_has_no_version() -> None:
 
 
 def test_run_directories_need_no_heavy_import() -> None:
-    code = "import sys; import redline.runs.checkpoints, redline.runs.host, redline.monitor.process_files; " + (
+    code = "import sys; import redline.runs.checkpoints, redline.runs.host, redline.monitor.processes; " + (
         "sys.exit(bool({'torch', 'numpy', 'gymnasium', 'ale_py'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,7 @@ from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.jsonl import Row, read_records
-from redline.monitor.process_files import read_stat
+from redline.monitor.processes import read_stat
 from redline.replay.layout import ReplayConfig
 from redline.runtime.config import EvaluatorConfig, Job, Limits, MonitorConfig
 from redline.runtime.gauges import Display

@@ -1,16 +1,26 @@
-"""What each part of a training costs, what overlaps, and which part is the bottleneck."""
+"""What each part of a training costs, what overlaps, which part is the bottleneck, and which flags help against it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import comb
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+
+from redline.algorithms.q_learning import QLearning
 from redline.bench.knockouts import FULL
 from redline.bench.measuring import COVERAGE, Rate
+from redline.envs.atari_games import find_game
+from redline.errors import UserError
+from redline.networks import Nature
+from redline.replay.sampler import Prioritized
+from redline.runs.host import usable_cores
+from redline.runtime.config import Job, flag_of, from_settings
+from redline.runtime.resolve import check_topology, place_roles, resolve_roles
 
 Rounds = Mapping[str, Sequence[float]]  # variant → milliseconds per vector step, round by round
 Cost = dict[str, Rate]
@@ -18,7 +28,7 @@ Cost = dict[str, Rate]
 
 @dataclass(frozen=True)
 class Part:
-    """Something that a training spends time on: the difference between two variants."""
+    """A cost of a training: the difference between two variants."""
 
     words: str
     dearer: str  # the variant with it
@@ -28,7 +38,7 @@ class Part:
 
 FEWEST_ROUNDS = 5  # their extremes are a 90 % interval of the median
 NOT_JUDGED = f"not judged: use --rounds {FEWEST_ROUNDS} or more."
-ENV_AND_LEARNER = "env_and_learner"  # named instead of a part where these two hide each other
+ENV_AND_LEARNER = "env_and_learner"  # in place of a part where these two overlap
 
 LEARNER_PARTS: Mapping[str, Part] = {
     "forward": Part("forward passes and loss", "no_backward", "no_loss", is_plural=True),
@@ -47,7 +57,7 @@ BOTH = Part("envs and learner", FULL, "no_env_no_loss", is_plural=True)
 
 
 def median_of(rounds: Sequence[float]) -> Rate:
-    """Return the median of the rounds and its 90 % interval, whatever the noise is like.
+    """Return the median of the rounds and its 90 % interval, for any distribution of noise.
 
     Each round lies below the true median with probability 1/2, so a binomial tells how likely the k-th round from
     either end bounds it. With fewer than `FEWEST_ROUNDS`, low and high are the extremes.
@@ -59,7 +69,7 @@ def median_of(rounds: Sequence[float]) -> Rate:
 
 
 def low_high(rounds: int) -> str:
-    """Return what `low` and `high` mean with so many rounds."""
+    """Return what `low` and `high` mean for this number of rounds."""
     return "90 % interval of the median" if rounds >= FEWEST_ROUNDS else "least and most of the rounds"
 
 
@@ -76,13 +86,13 @@ def cost_of(rounds: Rounds, part: Part) -> Cost:
 
 
 def hidden_by_each_other(rounds: Rounds) -> Rate:
-    """Return the milliseconds per vector step that only leaving out both envs and learner saves."""
+    """Return the milliseconds per vector step that are saved only if both envs and learner are left out."""
     spent = (cost_rounds(rounds, part) for part in (BOTH, OTHER_PARTS["env"], WHOLE_LEARNER))
     return median_of([both - env - learner for both, env, learner in zip(*spent, strict=True)])
 
 
 def overlap(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
-    """Return the sum of the parts beside the whole, and how much envs and learner hide of each other."""
+    """Compare the sum of the parts with the whole, and say how much envs and learner overlap."""
     costs = [cost_rounds(rounds, part) for part in PARTS.values()]
     total = median_of([sum(spent) for spent in zip(*costs, strict=True)])
     hidden, whole = hidden_by_each_other(rounds), median_of(rounds[FULL])
@@ -121,7 +131,7 @@ def _about_hidden(hidden: Rate, *, can_overlap: bool) -> str:
 
 
 def bottleneck(rounds: Rounds, *, can_overlap: bool) -> dict[str, Any]:
-    """Name the dearest part among those whose cost is certain, or envs and learner where they hide each other.
+    """Name the dearest part among those with a certain cost, or envs and learner where they overlap.
 
     If the parts of the learner together cost more than that part, the sentence says so.
     """
@@ -177,3 +187,145 @@ def _share(cost: Cost) -> str:
 def percent(share: float) -> str:
     """Return a share in words."""
     return f"{round(100 * share)} %".replace("-", "−")
+
+
+# Flags that help
+
+GOOD_BATCH = 128  # beyond this many rows, a CPU's cache no longer holds an update
+MOST_ENVS = 64
+LEARNER = (*LEARNER_PARTS, ENV_AND_LEARNER)  # a cheaper learner leaves cores for the envs
+CHANGES_LEARNING = "changes what is learnt, so compare the returns"
+
+
+class Remedy(NamedTuple):
+    """A setting that may help against a bottleneck."""
+
+    parts: tuple[str, ...]  # against these bottlenecks
+    key: str
+    value: Any
+    why: str
+
+
+def advise(job: Job, *parts: str | None, asked: Job) -> list[dict[str, str]]:
+    """Return the settings that may help where these parts of a resolved job cost most, the most likely first.
+
+    Only settings that the job that the user `asked` for can have are advised.
+    """
+    known = list(remedies(job))
+    found = {remedy[1:3]: remedy for part in parts for remedy in known if part in remedy.parts}
+    return [
+        {"flag": f"{flag_of(key)} {f'{value:g}' if isinstance(value, float) else value}", "why": why}
+        for _, key, value, why in found.values()
+        if _is_possible(asked, key, value)
+    ]
+
+
+def _is_possible(asked: Job, key: str, value: Any) -> bool:
+    role, _, name = key.rpartition(".")
+    try:
+        job = from_settings(asked, {role: {name: value}} if role else {name: value})
+        check_topology(job)
+        resolve_roles(place_roles(job), is_image=False)
+    except UserError:
+        return False
+    return job != asked
+
+
+def remedies(job: Job) -> Iterator[Remedy]:
+    """Yield the settings that would change a resolved job, the most likely to help first."""
+    algorithm, cores = job.algorithm, usable_cores()
+    if job.learner.device == "cpu" and torch.cuda.is_available():
+        yield Remedy((*LEARNER, "acting"), "device", "cuda", "a GPU is there, and the network is computed on the CPU")
+    if not algorithm.network.reads_vectors() and job.learner.threads < cores:
+        why = "the learner uses fewer threads than there are cores"
+        yield Remedy(("forward", "backward"), "learner.threads", cores, why)
+    size, rollout_steps = algorithm.batch_size, algorithm.paces().get("rollout_steps", 0)
+    if algorithm.replay is not None and 4 * size <= GOOD_BATCH:
+        why = f"fewer and larger updates at the same replay ratio: each row costs less; {CHANGES_LEARNING}"
+        yield Remedy(LEARNER, "batch_size", 4 * size, why)
+    if 2 * size <= rollout_steps * job.num_envs:
+        why = f"half as many updates of twice the rows; {CHANGES_LEARNING}"
+        yield Remedy(("optimiser",), "batch_size", 2 * size, why)
+    smaller = f"the 2013 network needs a third of the arithmetic; {CHANGES_LEARNING}"
+    if isinstance(algorithm.network, Nature):
+        yield Remedy(("forward", "backward", ENV_AND_LEARNER), "network", "small", smaller)
+    yield from _remedies_of_sampling(job)
+    yield from _remedies_of_playing(job)
+    if isinstance(algorithm.network, Nature):
+        yield Remedy(("acting",), "network", "small", smaller)
+    if job.monitor.hz:
+        yield Remedy(("records",), "monitor.hz", 0.0, "without the hardware monitor")
+
+
+def _remedies_of_sampling(job: Job) -> Iterator[Remedy]:
+    algorithm, replay, paces = job.algorithm, job.algorithm.replay, job.algorithm.paces()
+    if replay is not None and replay.prefetch == 0 and usable_cores() > 1:
+        why = "a thread gathers the next batch while the learner uses this one"
+        yield Remedy(("sampling",), "replay.prefetch", 1, why)
+    if replay is not None and not algorithm.network.reads_vectors() and replay.codec != "raw":
+        faster = {"zstd": "lz4", "lz4": "raw"}[replay.codec]
+        yield Remedy(("sampling",), "replay.codec", faster, "frames are decoded faster, and take more memory")
+    if isinstance(algorithm, QLearning) and isinstance(algorithm.sample, Prioritized):
+        why = f"no priorities to draw by and to update; {CHANGES_LEARNING}"
+        yield Remedy(("sampling",), "sample", "uniform", why)
+    less: tuple[str, float] | None = None
+    if "samples_per_step" in paces:
+        less = "samples_per_step", paces["samples_per_step"] / 2
+    elif paces["epochs"] > 1:
+        less = "epochs", int(paces["epochs"]) // 2
+    if less is not None:
+        yield Remedy((*LEARNER, "sampling"), *less, f"a lower replay ratio; {CHANGES_LEARNING}")
+
+
+def _remedies_of_playing(job: Job) -> Iterator[Remedy]:
+    is_threaded, threads = find_game(job.env.id) is not None, min(usable_cores(), job.num_envs)
+    if is_threaded and job.actor.threads < threads:
+        why = "the emulators run on fewer threads than they could use"
+        yield Remedy(("env", ENV_AND_LEARNER), "actor.threads", threads, why)
+    if usable_cores() > 1:
+        yield Remedy(("env", "acting"), "topology", "async", "one process plays while another learns")
+    if 2 * job.num_envs <= MOST_ENVS:
+        if is_threaded:
+            why = f"a thread that has finished takes the next env; {CHANGES_LEARNING}"
+            yield Remedy(("env",), "num_envs", 2 * job.num_envs, why)
+        yield Remedy(
+            ("acting",), "num_envs", 2 * job.num_envs, f"one forward pass serves more envs; {CHANGES_LEARNING}"
+        )
+
+
+def can_overlap(job: Job) -> bool:
+    """Tell whether envs step while the learner learns."""
+    return job.algorithm.replay is not None and find_game(job.env.id) is not None
+
+
+def what_runs_beside_what(job: Job) -> str:
+    """Say which parts of this job run at the same time."""
+    replay = job.algorithm.replay
+    if replay is None:
+        return "Nothing runs beside the envs: the learner uses a full rollout before they step again."
+    if can_overlap(job):
+        said = "The envs step while the learner samples batches and learns."
+    else:
+        said = "Nothing runs beside the envs: they step when all updates that are due are done."
+    gathers = f" A thread gathers batches beside the learner (--replay.prefetch {replay.prefetch})."
+    return said + gathers if replay.prefetch else said
+
+
+def remarks(job: Job, *, keeps_features: bool) -> list[str]:
+    """Say what the costs of this job include and exclude."""
+    nested = (
+        "The learner's parts are left out one after the other: first the optimiser, then also the backward pass, then "
+        "also forward passes and loss. So they sum to the learner"
+    )
+    if can_overlap(job):
+        nested += ", and the forward passes, the last to go, lack what the envs hide"
+    said = [f"{nested}."]
+    if job.algorithm.optimizer.max_norm() is not None:
+        said.append("The backward pass includes the clipping of its gradients.")
+    if keeps_features:
+        said.append(
+            "The learner reuses the forward pass of acting. Without acting it computes its own, so the cost of acting "
+            "does not include that pass."
+        )
+    said.append("Records went to a temporary folder, not to --log-dir: a slower disk makes them cost more.")
+    return said

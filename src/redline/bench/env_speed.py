@@ -1,7 +1,7 @@
 """`redline bench env`: steps per second through Redline's env layer, beside the bare emulators with the same options.
 
-A run of the default length ends before the first seeded reset of any lane (see `redline.envs.atari`), so the ratio
-leaves these resets out. Their cost is measured separately, and `ratio_with_keys` includes it.
+A bench of the default length ends before the first seeded reset of any lane (see `redline.envs.atari`), so the ratio
+excludes these resets. Their cost is measured separately, and `ratio_with_keys` includes it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ DRAWN_STEPS = 4_096  # vector steps whose actions are drawn before the clock sta
 
 @dataclass(frozen=True)
 class EnvBench:
-    """What is measured, and for how long."""
+    """The options of the bench."""
 
     env: EnvConfig = field(default_factory=EnvConfig)
     num_envs: int = 8
     threads: int = 0  # 0: all cores, at most one per env
     rounds: int = 9
-    turn_s: float = 1.0  # that each contender steps in each round
+    turn_s: float = 1.0  # of each contender in each round
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class EnvBench:
         return self.threads or min(usable_cores(), self.num_envs)
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Step both by turns with the same actions, and return all figures as one plain object."""
+        """Step both in turn with the same actions and return all figures."""
         measuring = Measuring()
         with ExitStack() as stack:
             contenders: dict[str, Contender] = {
@@ -72,7 +72,7 @@ class EnvBench:
             "steps_per_s": speed,
             "peers": {"bare": rate_of(bare)},
             "ratio": {"bare": rate_of(ratios)},
-            # all turns have as many steps: this is the speed over all of them, rare slow ones included
+            # the speed over all turns, rare slow ones included: each has equally many steps
             "ratio_of_means": harmonic_mean(ours) / harmonic_mean(bare),
             "seeded_reset_s": seeded_reset_s,
             "key_share": key_share,
@@ -83,9 +83,9 @@ class EnvBench:
         return measuring.result(found, others_percent=others_percent)
 
     def bare(self) -> Stepping:
-        """Return the emulators as their library makes them, with every option as Redline sets it."""
+        """Return the bare emulators, with the options that Redline sets."""
         emulator = self._make_emulator(self.num_envs)
-        # the same games that the layer begins with: some take longer to emulate than others
+        # the games that the layer begins with: some take longer to emulate
         emulator.reset(seed=np.array([reset_seed(self.seed, lane, 0) for lane in range(self.num_envs)]))
         return Stepping(emulator, self._actions(len(emulator.ale.get_action_set())))
 
@@ -96,7 +96,7 @@ class EnvBench:
         return Stepping(env, self._actions(env.spec.num_actions))
 
     def time_seeded_reset(self) -> float:
-        """Return the seconds that one lane's seeded reset takes: the emulator loads its game anew."""
+        """Return the seconds of one lane's seeded reset, in which the emulator reloads its game."""
         emulator, lane = self._make_emulator(num_envs=1), np.ones(1, np.bool_)
         emulator.reset(seed=np.array([self.seed]))
         begun_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The training that `redline profile` measures, and its variants: each leaves one part out and keeps the pace."""
+"""The training that `redline profile` measures, and its variants, each without one part but at the same pace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from redline.algorithms.family import ActorExtras, ActorParams
-from redline.bench.recorded_training import RecordedTraining
+from redline.bench.training_speed import RecordedTraining
 from redline.learner import batch_tensors
 from redline.runtime.config import Job
 from redline.runtime.counters import Counters
@@ -24,7 +24,7 @@ from redline.runtime.training import InlineWorld, Trainer
 from redline.types import AnyBatch, IntArray, VectorStep
 
 FULL = "full"
-RECORDED_STEPS = 32  # vector steps whose results are given back when the envs are left out
+RECORDED_STEPS = 32  # vector steps that are replayed when the envs are left out
 RECORDED_BYTES = 128 * 1024**2  # of frames at most
 FINEST_PERIOD_STEPS = 64
 
@@ -56,23 +56,23 @@ def tapped(owner: object, name: str, keep: Callable[[tuple[Any, ...], Any], None
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the parts returned while nothing was left out."""
+    """What the parts returned in the full training."""
 
     steps: list[VectorStep]
     extras: ActorExtras  # of the newest action
     batch: AnyBatch
     priorities: torch.Tensor
-    group: int  # the most batches that were drawn at once
+    group: int  # the most batches drawn at once
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A training that has begun to learn, recorded as a run is."""
+    """A training that has begun to learn and records like a run."""
 
     training: RecordedTraining
     world: InlineWorld
     recorded: Recorded
-    period_steps: int  # vector steps after which as many updates are due again, or nearly so
+    period_steps: int  # vector steps with (nearly) equally many updates
 
     @property
     def trainer(self) -> Trainer:
@@ -86,16 +86,16 @@ class Subject:
         return self.period_steps * job.algorithm.updates_per_vector_step(job.num_envs)
 
     def play(self, vector_steps: int, variant: str = FULL) -> None:
-        """Train for so many vector steps with one part left out, and wait for the device."""
+        """Train for some vector steps without one part, and wait for the device."""
         with VARIANTS[variant](self):
             train(self.training, vector_steps)
 
 
 def train(training: RecordedTraining, vector_steps: int) -> None:
-    """Take some vector steps as a session does, and learn from the rollout that they filled.
+    """Take some vector steps as a session does, and learn from the rollout that they fill.
 
-    A session would learn from it at the beginning of the next vector step. Learnt from here, no rollout is played with
-    a part left out and learnt from with that part in place, or the other way round.
+    A session would learn at the beginning of the next vector step. Learning here keeps playing and learning of one
+    rollout within one variant.
     """
     trainer = training.trainer
     for _ in range(vector_steps):
@@ -107,9 +107,9 @@ def train(training: RecordedTraining, vector_steps: int) -> None:
 
 
 def period_steps(job: Job) -> int:
-    """Return after how many vector steps as many updates are due again, so that turns of whole periods do equal work.
+    """Return the number of vector steps in which equally many updates fall due, so that whole periods do equal work.
 
-    Where no short period is exactly regular, return the best one that holds an update.
+    If no short period is exact, return the best one with an update.
     """
     if (rollout_steps := job.algorithm.paces().get("rollout_steps")) is not None:
         return int(rollout_steps)
@@ -120,13 +120,13 @@ def period_steps(job: Job) -> int:
 
 
 def prepare(training: RecordedTraining) -> Subject:
-    """Play the warm-up or the first rollout, then record what every part returns for a period or more."""
+    """Play the warm-up or the first rollout, then record what every part returns."""
     trainer, world = training.trainer, training.trainer.world
     if not isinstance(world, InlineWorld):
         raise TypeError(f"knock-outs need one process, not a {type(world).__name__}")
     period = period_steps(trainer.job)
     trainer.begin()
-    if trainer.source.memory is None:  # turns begin where rollouts do
+    if trainer.source.memory is None:  # turns begin with rollouts
         train(training, period)
     while trainer.counters.steps <= trainer.job.algorithm.warmup_steps:
         train(training, 1)
@@ -150,19 +150,19 @@ def _record(training: RecordedTraining, world: InlineWorld, period: int) -> Reco
         tapped(learner, "precompute_targets", lambda args, _: groups.append(len(args[0]))),
         tapped(learner, "update", lambda args, result: newest.update(batch=args[0], priorities=result)),
     ):
-        while len(steps) < most_steps or len(groups) < 2:  # the first group after the warm-up may be a small one
+        while len(steps) < most_steps or len(groups) < 2:  # the first group after the warm-up may be small
             train(training, period)
     cloned = {name: value.clone() for name, value in batch_tensors(newest["batch"]).items()}
     return Recorded(
         steps=steps,
-        extras=replace(newest["extras"], features=None),  # can be learnt from once
-        batch=replace(newest["batch"], **cloned),  # the loader would write the next one over it
+        extras=replace(newest["extras"], features=None),  # usable only once
+        batch=replace(newest["batch"], **cloned),  # the loader reuses its buffers
         priorities=newest["priorities"].clone(),
         group=max(groups),
     )
 
 
-# Variants: each puts something cheap in the place of what it leaves out
+# Variants: each replaces a part by something cheap
 
 
 def do_nothing(*_: object, **__: object) -> None:
@@ -170,9 +170,9 @@ def do_nothing(*_: object, **__: object) -> None:
 
 
 def constant_batch(subject: Subject) -> AbstractContextManager[Any]:
-    """Learn from the same batch each time one is due: neither draw nor gather rows, nor keep their priorities."""
+    """Learn from the same batch whenever one is due, without drawing, gathering or priorities."""
     source, batch, group = subject.trainer.source, subject.recorded.batch, subject.recorded.group
-    if isinstance(source, RolloutSource):  # advantages are computed all the same
+    if isinstance(source, RolloutSource):  # advantages are still computed
 
         def batches(*_: object, num_batches: int, **__: object) -> Iterator[AnyBatch]:
             return repeat(batch, num_batches)
@@ -194,17 +194,17 @@ def constant_batch(subject: Subject) -> AbstractContextManager[Any]:
 
 
 def no_optimiser(subject: Subject) -> AbstractContextManager[Any]:
-    """Compute gradients, but leave the weights as they are."""
+    """Compute gradients without updating the weights."""
     return patch.object(subject.trainer.learner.optimizer, "step", do_nothing)
 
 
 def no_backward(subject: Subject) -> AbstractContextManager[Any]:
-    """Compute losses, but no gradients: every backward pass of PyTorch goes through this function."""
+    """Compute losses without gradients: every backward pass of PyTorch goes through this function."""
     return together(no_optimiser(subject), patch.object(torch.autograd, "backward", do_nothing))
 
 
 def no_loss(subject: Subject) -> AbstractContextManager[Any]:
-    """Draw batches, but learn nothing from them."""
+    """Draw batches without learning from them."""
     learner, priorities = subject.trainer.learner, subject.recorded.priorities
 
     def precompute_targets(batches: Sequence[AnyBatch]) -> list[None]:
@@ -219,7 +219,7 @@ def no_loss(subject: Subject) -> AbstractContextManager[Any]:
 
 
 def no_env(subject: Subject) -> AbstractContextManager[Any]:
-    """Return recorded steps at once."""
+    """Return recorded steps immediately."""
     env = subject.world.env
     recorded = cycle(subject.recorded.steps)
     return together(patch.object(env, "send", do_nothing), patch.object(env, "recv", recorded.__next__))
@@ -228,7 +228,7 @@ def no_env(subject: Subject) -> AbstractContextManager[Any]:
 def no_acting(subject: Subject) -> AbstractContextManager[Any]:
     """Act at random; a rollout gets recorded outputs of the network.
 
-    A learner that reuses the forward pass of acting then computes its own, so that pass is not saved.
+    A learner that reuses the forward pass of acting then computes its own, so this pass is not saved.
     """
     spec, num_envs, extras = subject.world.spec, subject.world.num_envs, subject.recorded.extras
 
@@ -238,7 +238,7 @@ def no_acting(subject: Subject) -> AbstractContextManager[Any]:
     return patch.object(subject.world.actor, "choose", choose)
 
 
-# unittest's patch puts a stand-in in the place of a method, and takes it away: the training has no switches for it
+# unittest's patch replaces methods for a while, so the training needs no switches
 VARIANTS: Mapping[str, Variant] = {
     FULL: lambda _: nullcontext(),
     "constant_batch": constant_batch,
@@ -248,5 +248,5 @@ VARIANTS: Mapping[str, Variant] = {
     "no_env": no_env,
     "no_acting": no_acting,
     "no_records": lambda subject: subject.training.without_records(),
-    "no_env_no_loss": lambda subject: together(no_env(subject), no_loss(subject)),  # which may work at the same time
+    "no_env_no_loss": lambda subject: together(no_env(subject), no_loss(subject)),  # which may overlap
 }

@@ -1,26 +1,190 @@
-"""`redline bench learner`: updates per second, beside the arithmetic that this machine can do."""
+"""`redline bench learner`: updates per second, beside the arithmetic that this machine can do.
+
+The machine's limit is the speed of a training that only emulates and multiplies matrices, as fast as this run ever did:
+1 / (FLOP per step ÷ best sgemm rate + env seconds per step).
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from redline.algorithms.catalog import canonical_name, find_algorithm
 from redline.algorithms.on_policy import OnPolicy
 from redline.algorithms.q_learning import QLearning
-from redline.bench.limit import Limit, Sgemm, count_work, example_batches
 from redline.bench.measuring import Contender, Measuring, Progress, alternate, goal, rate_of, silent, why_not_judged
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.learner import Learner
+from redline.learner import Learner, batch_tensors
+from redline.losses import weighted_mean
+from redline.runs.host import usable_cores
 from redline.runtime.building import prepare_process
 from redline.runtime.config import Job, LearnerConfig
 from redline.runtime.counters import Purpose, stream
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.runtime.sources import RolloutSource, largest_group
-from redline.types import AnyBatch, EnvSpec
+from redline.types import AnyBatch, Array, Batch, EnvSpec, RolloutBatch, SequenceBatch
+
+SIZES = (256, 512, 1024, 2048)  # of the square matrices
+TRY_SECONDS = 0.15
+GAMMA = 0.99
+MOST_BATCHES = 16  # a single one would stay in the cache
+MOST_BYTES = 256 * 1024**2  # of all batches; two are made in any case
+
+Algorithm = QLearning | OnPolicy
+
+
+class Work(NamedTuple):
+    """The arithmetic that an algorithm needs."""
+
+    flop_per_update: float
+    flop_per_step: float
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The highest speed that a training could reach on this machine."""
+
+    sgemm_gflops: float  # the best of this run
+    work: Work
+    env_s_per_step: float = 0.0  # of the bare emulators on all cores
+
+    @property
+    def steps_per_s(self) -> float:
+        """Return the steps per second of a training that only computes and emulates."""
+        return 1.0 / (self.work.flop_per_step / (self.sgemm_gflops * 1e9) + self.env_s_per_step)
+
+    @property
+    def updates_per_s(self) -> float:
+        """Return the updates per second of a learner that only computes."""
+        return self.sgemm_gflops * 1e9 / self.work.flop_per_update
+
+    def figures(self) -> dict[str, float]:
+        """Return the inputs of the limit."""
+        return {**self.work._asdict(), "sgemm_gflops": self.sgemm_gflops}
+
+
+class Sgemm:
+    """Multiplies square matrices of several sizes and keeps the best rate."""
+
+    def __init__(self, threads: Sequence[int] = ()) -> None:
+        self._threads = sorted(set(threads) | {usable_cores()})
+        generator = torch.Generator().manual_seed(1)
+        self._matrices = [torch.rand(3, size, size, generator=generator).unbind() for size in SIZES]
+        self.best_gflops = 0.0
+
+    def measure(self) -> float:
+        """Try every size with every number of threads and return the best rate in GFLOP/s."""
+        before = torch.get_num_threads()
+        try:
+            best = max(self._try(threads, *matrices) for threads in self._threads for matrices in self._matrices)
+        finally:
+            torch.set_num_threads(before)
+        self.best_gflops = max(self.best_gflops, best)
+        return best
+
+    def _try(self, threads: int, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
+        torch.set_num_threads(threads)
+        torch.mm(left, right, out=out)  # starts the threads, warms the caches
+        count, begun_s, spent_s = 0, time.perf_counter(), 0.0
+        while spent_s < TRY_SECONDS:
+            torch.mm(left, right, out=out)
+            count += 1
+            spent_s = time.perf_counter() - begun_s
+        return 2.0 * float(len(out)) ** 3 * count / spent_s / 1e9
+
+
+def count_work(algorithm: Algorithm, spec: EnvSpec) -> Work:
+    """Count the FLOP of convolutions and matrix products, two for each multiply-add.
+
+    An update counts every forward pass of its loss, and the backward pass without the gradient of the pixels. A step
+    counts its share of the updates. With rollouts it also counts the forward pass of acting. With a replay memory it
+    does not: acting is 3 % of DQN's work, and none of it while actions are random.
+    """
+    network = algorithm.build_network(spec, torch.Generator().manual_seed(1))
+    batch = example_batch(algorithm, spec, np.random.default_rng(1))
+    with FlopCounterMode(display=False) as counter:
+        losses, weights, _ = algorithm.losses(batch, stack=spec.stack, online=network, target=network)
+        weighted_mean(losses, weights).backward()  # type: ignore[no-untyped-call]
+    flop_per_update = float(counter.get_total_flops())
+    flop_per_step = flop_per_update * algorithm.samples_per_step / algorithm.batch_size
+    if algorithm.replay is None:
+        flop_per_step += count_forward(algorithm, spec)
+    return Work(flop_per_update, flop_per_step)
+
+
+def count_forward(algorithm: Algorithm, spec: EnvSpec) -> float:
+    """Count the FLOP of the network for one observation."""
+    network = algorithm.build_network(spec, torch.Generator().manual_seed(1))
+    obs = _frames(spec, 1, spec.stack, np.random.default_rng(1))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network.step(obs, torch.zeros(1, network.state_width))
+    return float(counter.get_total_flops())
+
+
+# Batches of the shape that an algorithm learns from, with random contents
+
+
+def example_batches(algorithm: Algorithm, spec: EnvSpec, *, seed: int) -> list[AnyBatch]:
+    """Return several batches, to be learnt from in turn."""
+    rng = np.random.default_rng(seed)
+    batches = [example_batch(algorithm, spec, rng)]
+    num_bytes = sum(tensor.nbytes for tensor in batch_tensors(batches[0]).values())
+    count = min(MOST_BATCHES, max(2, MOST_BYTES // num_bytes))
+    return batches + [example_batch(algorithm, spec, rng) for _ in range(count - 1)]
+
+
+def example_batch(algorithm: Algorithm, spec: EnvSpec, rng: np.random.Generator) -> AnyBatch:
+    """Return a batch as a training hands it to the learner."""
+    rows = algorithm.batch_size
+    if isinstance(algorithm, OnPolicy):
+        return RolloutBatch(
+            obs=_frames(spec, rows, spec.stack, rng),
+            action=torch.from_numpy(rng.integers(spec.num_actions, size=rows)),
+            log_probability=torch.full((rows,), -float(np.log(spec.num_actions))),
+            advantage=_tensor(rng.standard_normal(rows)),
+            target=_tensor(rng.standard_normal(rows)),
+        )
+    sequence, n_steps = algorithm.core.sequence(), algorithm.returns.n
+    if sequence is None:
+        frames = _frames(spec, rows, spec.stack + n_steps, rng)
+        return Batch(frames=frames, offset=torch.full((rows,), n_steps), **_transitions((rows,), spec, rng))
+    rows, steps = rows // sequence.length_steps, sequence.burn_in_steps + sequence.length_steps
+    frames = _frames(spec, rows, spec.stack - 1 + steps + n_steps, rng)
+    starts = torch.zeros(steps, rows, dtype=torch.bool)
+    starts[0] = True
+    offset = torch.full((steps, rows), n_steps)
+    return SequenceBatch(frames=frames, starts=starts, offset=offset, **_transitions((steps, rows), spec, rng))
+
+
+def _frames(spec: EnvSpec, rows: int, count: int, rng: np.random.Generator) -> torch.Tensor:
+    shape = (rows, count, *spec.frame_shape)
+    if spec.frame_dtype == "uint8":
+        return torch.from_numpy(rng.integers(256, size=shape, dtype=np.uint8))
+    return _tensor(rng.standard_normal(shape))
+
+
+def _transitions(shape: tuple[int, ...], spec: EnvSpec, rng: np.random.Generator) -> dict[str, torch.Tensor]:
+    return {
+        "action": torch.from_numpy(rng.integers(spec.num_actions, size=shape)),
+        "reward": _tensor(rng.integers(-1, 2, size=shape)),
+        "discount": torch.full(shape, GAMMA),
+        "weight": torch.ones(shape),
+    }
+
+
+def _tensor(values: Array) -> torch.Tensor:
+    return torch.from_numpy(values.astype(np.float32))
+
+
+# Updates per second
 
 GOAL_FRACTION = 0.60  # of the limit, for DQN at batch 32
 GOAL_BATCH_SIZE = 32
@@ -29,7 +193,7 @@ SLICES = 5  # of a turn
 
 @dataclass(frozen=True)
 class LearnerBench:
-    """What is measured, and for how long."""
+    """The options of the bench."""
 
     algo: str = "dqn"
     batch_size: int | None = None  # None: the algorithm's own
@@ -39,7 +203,7 @@ class LearnerBench:
     seed: int = 1
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Measure and return all figures as one plain object."""
+        """Measure and return all figures."""
         measuring, resolved = Measuring(), self.resolve()
         prepare_process(resolved)
         job, algorithm, spec = resolved.job, resolved.job.algorithm, env_spec(resolved.job.env)
@@ -93,7 +257,7 @@ class LearnerBench:
         algorithm = preset.algorithm
         if self.batch_size is not None:
             algorithm = replace(algorithm, batch_size=self.batch_size)
-        if isinstance(algorithm, QLearning):  # no memory is made, so no frames are played to see how they compress
+        if isinstance(algorithm, QLearning):  # no replay memory is made, so its compression is not measured
             algorithm = replace(algorithm, replay=replace(algorithm.replay, codec="raw"))
         job = Job(
             env=EnvConfig(id="pong", stack=preset.stack),
@@ -107,9 +271,9 @@ class LearnerBench:
 
 
 class Learning:
-    """The learner of a training, which gets batches in the same groups; called with a number of updates.
+    """The learner of a training, with batches in the same groups; called with a number of updates.
 
-    Where a training reuses the forward pass of acting, the update here computes its own.
+    Where a training reuses the forward pass of acting, this learner computes its own.
     """
 
     def __init__(self, resolved: ResolvedJob, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
@@ -125,7 +289,7 @@ class Learning:
         self._batches = cycle(batches)
 
     def __call__(self, count: int) -> None:
-        """Do `count` updates, in groups as they fall due in a training."""
+        """Do `count` updates, grouped as in a training."""
         while count > 0:
             group = list(islice(self._batches, min(count, self._group)))
             for batch, precomputed in zip(group, self.learner.precompute_targets(group), strict=True):
@@ -135,7 +299,7 @@ class Learning:
 
 
 def batches_at_once(job: Job) -> int:
-    """Return how many updates fall due with a vector step and don't depend on each other."""
+    """Return how many independent updates fall due with a vector step."""
     algorithm = job.algorithm
     if isinstance(algorithm, OnPolicy):
         return 1

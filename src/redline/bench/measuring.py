@@ -1,4 +1,4 @@
-"""Rates of several contenders, measured by turns, and what every result says of machine, other processes and goals."""
+"""Rates of several contenders, measured in turn, and what every result says of machine, other processes and goals."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ IDLE = ("idle", "iowait", "guest", "guest_nice")  # guests are counted in `user`
 LEAST_ROUNDS = 5  # for a verdict
 LOW_SHARE = 0.9  # of the goal, which the lower end must reach
 
-Progress = Callable[[str], None]  # is told what goes on
-Contender = Callable[[int], None]  # does its work so many times in a row
+Progress = Callable[[str], None]  # gets messages
+Contender = Callable[[int], None]  # repeats its work
 Rate = dict[str, float]  # median, low and high of the rounds
 
 
@@ -30,7 +30,7 @@ def silent(_: str) -> None:
     """Drop the text."""
 
 
-# Rates by turns
+# Rates, measured in turn
 
 
 def rate_of(rounds: Sequence[float]) -> Rate:
@@ -40,7 +40,7 @@ def rate_of(rounds: Sequence[float]) -> Rate:
 
 
 def told_rounds(rounds: int, progress: Progress, *, guess_s: float) -> Iterator[int]:
-    """Count the rounds from 0; tell which one begins and how long the rest takes, at first by a guess."""
+    """Count the rounds from 0 and report each with the time left, at first a guess."""
     begun_s = time.monotonic()
     for number in range(rounds):
         round_s = (time.monotonic() - begun_s) / number if number else guess_s
@@ -58,11 +58,11 @@ def alternate(
     slices: int = 1,
     progress: Progress = silent,
 ) -> dict[str, list[float]]:
-    """Let each contender work once per round, in rotating order; return its times per second, round by round.
+    """Let each contender work once per round, in rotating order; return its rate in each round.
 
-    Whatever else slows the machine then slows all of them. With several slices, the turns of a round are cut into as
-    many and alternate too: a disturbance that is shorter than a turn then hits all alike. One excluded turn of each
-    comes before the first round: it warms up, and shows how often the work fits into `turn_s`.
+    A disturbance of the machine then slows all contenders alike. With several slices, the turns of a round are cut and
+    alternate as well, against disturbances shorter than a turn. One excluded turn of each comes first: it warms up and
+    shows how often the work fits into `turn_s`.
     """
     settle_allocator()
     counts = {name: _count_for(contender, turn_s / slices) for name, contender in contenders.items()}
@@ -81,10 +81,10 @@ def alternate(
 
 
 def settle_allocator() -> None:
-    """Free a large block, as any training process does before long.
+    """Free a large block, as any training process soon does.
 
-    From then on the C library keeps blocks of a batch's size instead of returning them to the system. Without this, a
-    contender that allocates every batch pays for new pages each time, which it would not do in a real training.
+    The C library then keeps blocks of a batch's size instead of returning them to the system. Otherwise a contender
+    that allocates every batch would pay for new pages each time, unlike a real training.
     """
     np.ones(SETTLE_BYTES, np.uint8)
 
@@ -104,7 +104,7 @@ def _count_for(contender: Contender, turn_s: float) -> int:
 
 
 class Measuring:
-    """The time since it was made, and how much of the machine other processes used meanwhile."""
+    """A measurement's duration, and the share of the machine that other processes used."""
 
     def __init__(self) -> None:
         self._begun_s, self._all_before_s, self._own_before_s = time.perf_counter(), _all_cpu_s(), own_cpu_s()
@@ -116,7 +116,7 @@ class Measuring:
         return max(0.0, 100.0 * (all_cpu_s - spent_s) / available_s)  # two clocks: a little may be missing
 
     def result(self, found: Mapping[str, Any], *, others_percent: float) -> dict[str, Any]:
-        """Return what was found with machine, commit, versions, the work of others and how long it took."""
+        """Return the findings with machine, commit, versions, load by others and duration."""
         facts = host_facts()
         return {
             "schema": SCHEMA,
@@ -131,7 +131,7 @@ class Measuring:
 def goal(rate: Rate, wanted: float, *, why_not: str | None = None) -> dict[str, Any]:
     """Compare a rate with its goal: the median must reach it, the lower end nine tenths of it.
 
-    `met` is None where this run can't tell, for the reason that `why_not` gives.
+    `met` is None where this run can't decide it, for the reason `why_not`.
     """
     is_met = rate["median"] >= wanted and rate["low"] >= LOW_SHARE * wanted
     met = is_met if why_not is None else None
@@ -139,7 +139,7 @@ def goal(rate: Rate, wanted: float, *, why_not: str | None = None) -> dict[str, 
 
 
 def why_not_judged(*, rounds: int, others_percent: float) -> str | None:
-    """Return why no bench could give a verdict under these conditions, None if it could."""
+    """Return why these conditions allow no verdict; None if they do."""
     if rounds < LEAST_ROUNDS:
         return f"a verdict needs {LEAST_ROUNDS} rounds"
     if others_percent > MAX_BUSY_PERCENT:
@@ -148,18 +148,18 @@ def why_not_judged(*, rounds: int, others_percent: float) -> str | None:
 
 
 def busy_words(others_percent: float) -> str:
-    """Return a warning where other processes used the machine."""
+    """Return a warning if other processes used the machine."""
     return f" while others used {others_percent:.0f} % of the CPU" if others_percent > MAX_BUSY_PERCENT else ""
 
 
 def _all_cpu_s() -> float:
-    """Return the seconds for which any core was at work, time stolen by the host included."""
+    """Return the busy seconds of all cores, including time stolen by the host."""
     spent = psutil.cpu_times()._asdict()
     return float(sum(value for name, value in spent.items() if name not in IDLE))
 
 
 def own_cpu_s() -> float:
-    """Return the CPU seconds of this process and its descendants, those that have ended included."""
+    """Return the CPU seconds of this process and its descendants, ended ones included."""
     root, total_s = psutil.Process(), 0.0
     for process in (root, *root.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # ended since it was listed: its parent counts it from now on

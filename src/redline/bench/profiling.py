@@ -1,4 +1,4 @@
-"""`redline profile`: where the time of a training goes, found by leaving out one part at a time."""
+"""`redline profile`: where the time of a training goes, measured by leaving out one part at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,23 @@ from unittest.mock import patch
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
-from redline.bench.advice import advise, can_overlap, remarks, what_runs_beside_what
-from redline.bench.costs import PARTS, WHOLE_LEARNER, Rounds, bottleneck, cost_of, low_high, median_of, overlap
+from redline.bench.costs import (
+    PARTS,
+    WHOLE_LEARNER,
+    Rounds,
+    advise,
+    bottleneck,
+    can_overlap,
+    cost_of,
+    low_high,
+    median_of,
+    overlap,
+    remarks,
+    what_runs_beside_what,
+)
 from redline.bench.knockouts import FULL, VARIANTS, Subject, prepare, together
 from redline.bench.measuring import Measuring, Progress, alternate, silent
-from redline.bench.recorded_training import recorded
+from redline.bench.training_speed import recorded
 from redline.errors import UserError, check_range
 from redline.files import reason_of
 from redline.runtime.building import build_trainer, prepare_process
@@ -37,12 +49,12 @@ VIEWER = "https://ui.perfetto.dev"
 
 @dataclass(frozen=True)
 class Profile:
-    """What is profiled, and for how long."""
+    """The options of the profile."""
 
     job: Job
     algorithm: str  # its name
     rounds: int = 12
-    turn_s: float = 0.5  # of each variant in each round; a whole rollout if that takes longer
+    turn_s: float = 0.5  # of each variant in each round; at least a whole rollout
     trace: Path | None = None
 
     def __post_init__(self) -> None:
@@ -55,7 +67,7 @@ class Profile:
             )
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Measure every variant by turns and return the result as one plain object."""
+        """Measure all variants in turn and return the result."""
         whole = Measuring()
         job, adjustments = profiled_job(self.job)
         resolved = resolve_job(job)
@@ -96,7 +108,7 @@ def _play_periods(subject: Subject, variant: str, periods: int) -> None:
 
 
 def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
-    """Return the job as it is profiled: in one process, and with a short warm-up."""
+    """Return the job to be profiled: in one process, with a short warm-up."""
     check_topology(job)
     adjustments = []
     if job.topology != "inline":
@@ -113,7 +125,7 @@ def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
 
 
 def attribute(subject: Subject, rates: Rounds, *, asked: Job) -> dict[str, Any]:
-    """Turn periods per second into rates, costs, a verdict, and advice for the job that the user `asked` for."""
+    """Derive rates, costs, a verdict and advice for the `asked` job from periods per second."""
     job = subject.trainer.job
     per_s = {
         name: median_of([rate * subject.period_steps * job.num_envs for rate in rounds])
@@ -138,7 +150,7 @@ def attribute(subject: Subject, rates: Rounds, *, asked: Job) -> dict[str, Any]:
 
 
 def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
-    """Write the timeline, first to our own folder; a file that can't be written does not lose the measurement."""
+    """Write the timeline, first to our own folder: a failure to write must not lose the measurement."""
     steps, error = 0, None
     try:
         steps = write_trace(subject, folder / path.name)
@@ -149,7 +161,7 @@ def _trace(subject: Subject, path: Path, folder: Path) -> dict[str, Any]:
 
 
 def write_trace(subject: Subject, path: Path) -> int:
-    """Write a Chrome trace of a few vector steps that hold updates, with the phases marked; return how many."""
+    """Write a Chrome trace of a few vector steps with updates, phases marked; return the number of steps."""
     trainer, period = subject.trainer, subject.period_steps
     steps = TRACED_STEPS if trainer.source.memory is None else max(TRACED_STEPS, period)
     if trainer.source.memory is None and period > TRACED_STEPS:

@@ -34,7 +34,7 @@ GAMMA = 0.99
 ALPHA, BETA = 0.5, 0.4
 SEED = 1
 PREFETCH = {"off": 0, "on": 4}
-INSERTED_STEPS = 250  # of each lane in one go
+INSERTED_STEPS = 250  # of each lane at once
 CODECS = {"raw": "raw", "zstd": "zstd", "lz4": "lz4", "disk": "zstd"}  # `disk` lies in the folder of --path
 SAMPLED = [(name, sampler, state) for name in CODECS for sampler in ("uniform", "prioritized") for state in PREFETCH]
 SAMPLED += [("worst", "uniform", state) for state in PREFETCH]  # the game that takes most
@@ -43,10 +43,10 @@ GOAL_BYTES, GOAL_PONG_BATCHES, GOAL_WORST_BATCHES = 450, 400, 180
 
 @dataclass(frozen=True)
 class ReplayBench:
-    """What is measured, and for how long."""
+    """The options of the bench."""
 
     games: Sequence[str] = GAMES
-    transitions: int = 20_000  # played of each game
+    transitions: int = 20_000  # of each game
     rounds: int = 7
     turn_s: float = 0.4  # of each contender in each round
     path: Path = Path()  # folder on the disk that is measured
@@ -60,7 +60,7 @@ class ReplayBench:
             raise UserError(f"path {self.path} is no folder: use one on the disk to be measured")
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Measure everything and return it as one plain object."""
+        """Measure and return all figures."""
         measuring = Measuring()
         sizes = self._weigh_games(progress)
         worst_game = max(sizes, key=lambda game: sizes[game])
@@ -116,7 +116,7 @@ class ReplayBench:
         }
 
     def _sample(self, memories: Mapping[str, ReplayMemory], stack: ExitStack, progress: Progress) -> dict[str, Any]:
-        """Sample from all memories by turns; return the rates by memory, sampler and prefetch."""
+        """Sample from all memories in turn; return the rates by memory, sampler and prefetch."""
         contenders: dict[str, Contender] = {}
         for name, sampler, state in SAMPLED:
             sampling = Sampling(memories[name], prioritized=sampler == "prioritized", prefetch=PREFETCH[state])
@@ -132,7 +132,7 @@ class ReplayBench:
         return rates
 
     def _insert(self, played: PlayedGame, stack: ExitStack) -> dict[str, dict[str, float]]:
-        """Append to full memories, by turns."""
+        """Append to full memories, in turn."""
         piece = replace(played, steps=played.steps[:INSERTED_STEPS])
 
         def inserting(memory: ReplayMemory) -> Contender:
@@ -148,7 +148,7 @@ class ReplayBench:
 
 
 def goals(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Compare the figures with their goals; `met` is None where this run can't tell."""
+    """Compare the figures with their goals; `met` is None where this run can't decide."""
     is_whole = set(GAMES) <= set(found["config"]["games"])
     mean_bytes = found["bytes_per_transition"]["mean"]
     pong = found["batches_per_s"]["zstd"]["uniform"]["off"]["median"]
@@ -164,7 +164,7 @@ def goals(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """A game played at random and held in memory, so that every contender gets the same: T steps of L lanes."""
+    """T random steps of L lanes of a game, held in memory so that every contender gets the same."""
 
     game: str
     spec: EnvSpec
@@ -183,7 +183,7 @@ class PlayedGame:
         return len(self.steps) * self.lanes
 
     def put_into(self, memory: ReplayMemory) -> None:
-        """Append all steps as one more stretch of play."""
+        """Append all steps as a new stretch of play."""
         lanes = memory.lanes
         memory.cut(lanes)
         memory.begin(lanes, self.first_frames)
@@ -214,14 +214,14 @@ def play_game(game: str, *, num_transitions: int, seed: int, lanes: int = LANES)
 
 
 def _kept(step: VectorStep) -> VectorStep:
-    """Return a copy, because an env may reuse its arrays; frames that are there twice are copied once."""
+    """Return a copy, because an env may reuse its arrays; equal frames are copied once."""
     arrays = {name: value.copy() for name, value in vars(step).items() if name != "first_frames"}
     first_frames = step.first_frames.copy() if step.ended.any() else arrays["frames"]
     return VectorStep(**arrays, first_frames=first_frames)
 
 
 def filled_memory(played: PlayedGame, *, codec: str, path: Path | None = None) -> ReplayMemory:
-    """Return a memory that holds the whole game."""
+    """Return a memory with the whole game."""
     layout = layout_for(played.spec, codec=codec, capacity=played.num_transitions, lanes=played.lanes)
     memory = ReplayMemory(replace(layout, path=path))
     played.put_into(memory)
@@ -229,18 +229,18 @@ def filled_memory(played: PlayedGame, *, codec: str, path: Path | None = None) -
 
 
 def staging_bytes(memory: ReplayMemory) -> int:
-    """Return the bytes of the buffers in which chunks are written: the same for any capacity."""
+    """Return the bytes of the staging buffers, which do not depend on capacity."""
     layout = memory.layout
     return layout.num_stages * layout.frames_per_chunk * layout.frame_bytes
 
 
 def bytes_per_transition(memory: ReplayMemory) -> float:
-    """Return the bytes of a transition, with everything stored beside its frame, without the staging buffers."""
+    """Return the stored bytes per transition, without the staging buffers."""
     return (memory.used_bytes - staging_bytes(memory)) / memory.num_transitions
 
 
 class Sampling:
-    """Draws batches and hands over state and next state, as a learner needs them; called with a number of batches."""
+    """Draws batches and takes state and next state from them, as a learner does; called with a number of batches."""
 
     def __init__(self, memory: ReplayMemory, *, prioritized: bool, prefetch: int) -> None:
         self._rng = np.random.default_rng(SEED)
@@ -256,7 +256,7 @@ class Sampling:
         self.last: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest state and next state
 
     def __call__(self, count: int) -> None:
-        """Take `count` batches, and draw none beyond them."""
+        """Take exactly `count` batches."""
         drawn = 0
         for number in range(count):
             while drawn < count and self._loader.is_short_of(1):

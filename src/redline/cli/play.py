@@ -21,9 +21,9 @@ from redline.cli.play_videos import (
     render,
 )
 from redline.cli.process import StopRequest
-from redline.episodes.drawing import MAX_SCALE
 from redline.episodes.episode import RecordingError
 from redline.episodes.library import BEST, Entry, Library, Listed, list_episodes, select
+from redline.episodes.overlay import MAX_SCALE
 from redline.episodes.replaying import StoppedWhilePlayingError
 from redline.episodes.sheet import evenly_spaced
 from redline.episodes.verifying import Verdict, verify

@@ -1,8 +1,8 @@
-"""One recorded episode as the payload of a block, and back; docs/recordings.md describes the bytes.
+"""Encodes and decodes one recorded episode, the payload of a block; docs/recordings.md describes the bytes.
 
-An episode is what its lane played for `length_steps`, from `seed_offset_steps` after a seeded reset. To get there, the
-actions since that reset are needed: the record holds those from step `actions_from` on, the earlier records of the same
-role, lane and seed hold those before. Where `actions_from` is 0 it needs no other record.
+An episode is the `length_steps` that its lane played from `seed_offset_steps` after a seeded reset. Playing it again
+takes all actions since that reset: the record holds those from step `actions_from` on, earlier records of the same
+role, lane and seed hold those before. If `actions_from` is 0, no other record is needed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ DescriptionT = TypeVar("DescriptionT")
 
 
 class RecordingError(ValueError):
-    """Bytes that are no recorded episode; the message says why."""
+    """Bytes that are not a recorded episode; the message says why."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where an episode began: unique within a run."""
+    """Where an episode began; unique within a run."""
 
     role: str  # "actor", "greedy" or "policy"
     lane: int
@@ -47,7 +47,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Trace:
-    """All that is needed to play an episode again and to check it."""
+    """Everything needed to play an episode again and to check it."""
 
     lane: int
     reset_seed: int
@@ -57,10 +57,10 @@ class Trace:
     is_truncated: bool  # cut by a limit
     actions_from: int  # steps from the seeded reset to the first of `actions`
     actions: Array  # [seed_offset_steps + length_steps − actions_from]
-    checks_from: int  # number of the first check: earlier ones were not made
+    checks_from: int  # number of the first check that was made
     checks: Array  # [C, 2] uint32: checksum of the frame, and of rewards and actions since the check before
-    checks_actions: bool = True  # False in recordings of older versions, whose checks are of the rewards alone
-    values: Array | None = None  # [length_steps, A] float16: what the agent thought before each action, NaN: nothing
+    checks_actions: bool = True  # False in recordings of older versions, which check rewards only
+    values: Array | None = None  # [length_steps, A] float16: Q-values or logits before each action; NaN: none
 
     @property
     def end_steps(self) -> int:
@@ -73,8 +73,8 @@ class Played(msgspec.Struct, frozen=True):
 
     role: Annotated[str, msgspec.Meta(max_length=100)]
     unix_s: float
-    evaluation: Count | None = None  # number of the evaluation it belongs to
-    weights_steps: Count | None = None  # steps of the run at which the weights were taken, if not the newest
+    evaluation: Count | None = None  # number of its evaluation
+    weights_steps: Count | None = None  # steps of the run that trained the weights, if not the newest
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def frame_checksum(frame: Array) -> int:
-    """Return the checksum of a frame as the agent sees it."""
+    """Return the checksum of a frame that the agent sees."""
     return zlib.crc32(np.ascontiguousarray(frame).data)
 
 
@@ -112,7 +112,7 @@ def stretch_checksum(rewards: Array, actions: Array | None) -> int:
 
 
 def num_checks(length_steps: int) -> int:
-    """Return how many checks an episode has: one every CHECK_EVERY_STEPS, and one at its end."""
+    """Return the number of checks of an episode: one every CHECK_EVERY_STEPS, and one at its end."""
     return -(-length_steps // CHECK_EVERY_STEPS)
 
 
@@ -151,7 +151,7 @@ def encode_episode(trace: bytes, **played: object) -> bytes:
 
 
 def decode_header(payload: bytes) -> tuple[Played, Header, bytes]:
-    """Return the descriptions of a block's episode and its packed parts; RecordingError where it can't be one."""
+    """Return the descriptions of a block's episode and its packed parts, or raise RecordingError."""
     try:
         played, rest = _take_description(payload, Played)
         header, parts = _take_description(rest, Header)
@@ -168,7 +168,7 @@ def decode_header(payload: bytes) -> tuple[Played, Header, bytes]:
 
 
 def decode_trace(payload: bytes) -> Trace:
-    """Return the episode of a block; RecordingError where it can't be one, before anything large is made."""
+    """Return the episode of a block, or raise RecordingError before anything large is allocated."""
     _, header, parts = decode_header(payload)
     length, per_step = header.length_steps, header.values_per_step
     values_at = header.sizes[0] + header.sizes[1]

@@ -1,4 +1,4 @@
-"""The recordings of a run: what exists, what is damaged, which records an episode needs, and how a reader names it."""
+"""The recordings of a run: what exists, what is damaged, which records an episode needs, and the names of episodes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from redline.types import Array
 
 PLAYED = "played.rec"
 EPISODES = "episodes.jsonl"
-POLICY = "policy"  # role of the episodes that `redline play --policy` made
-UNKNOWN = -1  # lane, key seed or offset that a row does not tell
+POLICY = "policy"  # role of episodes played by `redline play --policy`
+UNKNOWN = -1  # lane, reset seed or offset that a row lacks
 LARGEST_COUNT = 2**63
 
 BEST, WORST, LAST = "best", "worst", "last"
@@ -38,10 +38,10 @@ BEST, WORST, LAST = "best", "worst", "last"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recorded episode without its actions, and where the record is."""
+    """A recorded episode without its actions, and the place of its record."""
 
-    index: int  # among all entries, in the order in which they were written
-    setting: int  # index of the one it was played with
+    index: int  # among all entries, in the order of writing
+    setting: int  # index of its setting
     path: Path  # of the file that holds it
     offset: int  # of its block there
     steps: int  # of the run, when it ended
@@ -62,17 +62,17 @@ class Library:
     settings: list[Setting] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     damages: list[str] = field(default_factory=list)  # one line each
-    torn_tail: str | None = None  # the record that was being written when the writer was killed; no damage
+    torn_tail: str | None = None  # a record that is being written, or was when the writer was killed; no damage
     _by_address: dict[Address, int] = field(default_factory=dict)
     _by_end: dict[tuple[str, int, int, int], list[int]] = field(default_factory=dict)  # role, lane, key, end → entries
 
     def find(self, address: Address) -> Entry | None:
-        """Return the newest recording of an episode; after a resume, an older one may differ."""
+        """Return the newest recording of an episode; an older one, from before a resume, may differ."""
         index = self._by_address.get(address)
         return None if index is None else self.entries[index]
 
     def load(self, entry: Entry) -> Trace:
-        """Read a record whole."""
+        """Read a whole record."""
         block = read_block(entry.path, entry.offset)
         if block is None:
             raise RecordingError(f"the record at byte {entry.offset:,} of {entry.path} is gone")
@@ -83,7 +83,7 @@ class Library:
         return self.settings[entry.setting]
 
     def before(self, entry: Entry) -> Entry | None:
-        """Return the record with the actions before those of this one; None if this one begins at its seed."""
+        """Return the record with the preceding actions; None if this one begins at its seed."""
         actions_from, address = entry.header.actions_from, entry.address
         if actions_from == 0:
             return None
@@ -94,7 +94,7 @@ class Library:
         raise RecordingError(f"{missing} is missing")
 
     def chain(self, entry: Entry) -> list[Entry]:
-        """Return the records from the seeded reset to this episode, which is the last."""
+        """Return the records from the seeded reset up to this episode."""
         chain = [entry]
         while (previous := self.before(chain[-1])) is not None:
             chain.append(previous)
@@ -116,17 +116,17 @@ class Library:
 
 
 def recordings_path(run: Path) -> Path:
-    """Return where a run records its episodes."""
+    """Return the file of a run's recordings."""
     return run / RECORDINGS
 
 
 def played_path(run: Path) -> Path:
-    """Return where `redline play --policy` records its episodes."""
+    """Return the file in which `redline play --policy` records episodes."""
     return recordings_path(run).with_name(PLAYED)
 
 
 def open_library(run: Path) -> Library:
-    """Read what a run has recorded so far, and what was played afterwards; possibly nothing."""
+    """Read what a run has recorded so far and what was played afterwards."""
     library = Library((recordings_path(run), played_path(run)))
     for path in library.paths:
         if path.exists():
@@ -135,12 +135,12 @@ def open_library(run: Path) -> Library:
 
 
 def _read_file(library: Library, path: Path) -> None:
-    is_set = False  # a setting is in force: each file begins with its own
+    is_set = False  # each file begins with a setting
     for found in iterate_blocks(path):
         if isinstance(found, Damage):
             where = f"{path.name}: {found.length:,} bytes from byte {found.offset:,} on"
             if found.is_torn:
-                torn = f"{where} are no whole record: it is being written, or was torn by a crash; skipped"
+                torn = f"{where} are an incomplete record, which is being written or was cut by a crash; skipped"
                 library.torn_tail = torn if library.torn_tail is None else f"{library.torn_tail}; {torn}"
             else:
                 library.damages.append(f"{where} are damaged")
@@ -159,10 +159,10 @@ def _read_file(library: Library, path: Path) -> None:
 
 
 def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[Entry] | RecordingError]]:
-    """Yield groups of entries that share one play from their seed, each with the records that lead through them."""
+    """Yield groups of entries that share one play from a seed, each with the records that lead through them."""
     wanted = {entry.index for entry in entries}
     covered: set[int] = set()
-    for entry in sorted(entries, key=lambda entry: entry.index, reverse=True):  # the ends of lines first
+    for entry in sorted(entries, key=lambda entry: entry.index, reverse=True):  # ends of chains first
         if entry.index in covered:
             continue
         try:
@@ -177,20 +177,20 @@ def chains(library: Library, entries: Sequence[Entry]) -> Iterator[tuple[list[En
 
 @dataclass(frozen=True)
 class Listed:
-    """An episode of a run, whether it can be played again or not."""
+    """An episode of a run, recorded or not."""
 
-    id: str  # number of its row, from 1 on; "p1", "p2", … for those that were played afterwards
-    role: str  # who played it: "actor", "greedy" or "policy"
+    id: str  # number of its row, from 1 on; "p1", "p2", … if it was played afterwards
+    role: str  # "actor", "greedy" or "policy"
     steps: int  # of the run, when it ended
     total_reward: float  # unclipped
     length_steps: int
-    lane: int  # −1 where the row does not tell, like the next two
+    lane: int  # −1 if unknown, like the next two
     reset_seed: int
     seed_offset_steps: int
-    unix_s: float  # 0 where the row does not tell
-    evaluation: int | None  # number of the evaluation it belongs to
-    weights_steps: int | None  # steps of the run at which the weights were taken, if not the newest
-    entry: Entry | None  # its recording; None: not recorded
+    unix_s: float  # 0 if unknown
+    evaluation: int | None  # number of its evaluation
+    weights_steps: int | None  # steps of the run that trained the weights, if not the newest
+    entry: Entry | None  # its recording, if there is one
 
 
 @dataclass(frozen=True)
@@ -198,16 +198,16 @@ class Catalogue:
     """All episodes of a run, and how many rows were unusable."""
 
     listed: list[Listed]
-    num_unusable: int  # lines that are no row, or lack a field that every episode has
+    num_unusable: int  # lines that are not rows, or lack a required field
 
 
 def list_episodes(run: Path, library: Library) -> list[Listed]:
-    """Return the episodes in the order of their rows, then those that were played afterwards."""
+    """Return the episodes in the order of their rows, then those played afterwards."""
     return read_catalogue(run, library).listed
 
 
 def read_catalogue(run: Path, library: Library) -> Catalogue:
-    """Read the rows of a run's episodes, which anybody may have written, and find the recording of each."""
+    """Read the rows of a run's episodes, which anybody may have written, and find their recordings."""
     listed: list[Listed] = []
     num_unusable = 0
     for number, row in _numbered_rows(run / EPISODES):
@@ -229,9 +229,9 @@ def select(listed: Sequence[Listed], word: str) -> Listed:
         raise UserError(f"{reason}: train with --record all, or play one with redline play RUN --policy")
     if word in (BEST, WORST):
         choose = max if word == BEST else min
-        # of equals the newest: the agent has learnt most
+        # the newest of equal ones: it has learnt most
         return choose(reversed(recorded), key=lambda episode: episode.total_reward)
-    if word == LAST:  # the newest by its place, not by a clock; only against one played afterwards the clock decides
+    if word == LAST:  # the last row, or an episode played afterwards: the clock decides between these two
         ends = {episode.role == POLICY: episode for episode in recorded}
         return max(ends.values(), key=lambda episode: episode.unix_s)
     found = next((episode for episode in listed if episode.id == word), None)
@@ -249,14 +249,14 @@ def select(listed: Sequence[Listed], word: str) -> Listed:
 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[int, Row | None]]:
-    """Yield every row with its number, and None for a complete line that is no row; nothing if there is no file."""
+    """Yield every row with its number, and None for a complete line that is not a row."""
     if not path.is_file():  # a pipe would block
         return
     number = 0
     with explained(UserError, path, before="the episodes can't be read: "):
         for line, row in iterate_lines(path):
             number += row is not None
-            if row is not None or line.endswith(b"\n"):  # a torn last line may be one that is being written
+            if row is not None or line.endswith(b"\n"):  # a torn last line may still be being written
                 yield number, row
 
 
@@ -273,7 +273,7 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
     if lane is not None and reset_seed is not None and offset is not None:
         entry = library.find(Address(role, lane, reset_seed, offset))
     if entry is not None and entry.header.length_steps != length_steps:
-        entry = None  # from before a resume, after which the run went another way
+        entry = None  # from before a resume that went another way
     return Listed(
         id=str(number),
         role=role,

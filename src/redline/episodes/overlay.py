@@ -1,4 +1,4 @@
-"""The panel and captions beside the pictures of an episode, never over the game.
+"""The panel and captions beside the pictures of an episode, never over the game; colours and fonts of all pictures.
 
 The picture keeps its own pixels, enlarged by a whole number. A panel on its right tells return, step, action and what
 the agent thought; in a grid of several episodes each has a caption below.
@@ -8,32 +8,91 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import ceil, sqrt
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
-from redline.episodes.drawing import (
-    AMBER,
-    BACKGROUND,
-    DIM,
-    GREEN,
-    LINE,
-    RED,
-    TEXT,
-    TILE,
-    Colour,
-    Tiles,
-    enlarge,
-    fitting,
-    font,
-    usual_scale,
-)
 from redline.episodes.library import Entry, Library
 from redline.episodes.replaying import Picture
 from redline.jsonl import plain_text
 from redline.types import Array
+
+BACKGROUND = (17, 19, 24)
+TILE = (30, 33, 41)
+LINE = (72, 78, 92)
+TEXT = (236, 238, 242)
+DIM = (148, 155, 170)
+RED = (240, 84, 84)
+GREEN = (92, 205, 128)
+AMBER = (245, 180, 70)
+
+MAX_SCALE = 16
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Colour = tuple[int, int, int]
+
+
+@cache
+def font(points: int) -> Font:
+    """Return Pillow's own font, which is the same on every machine."""
+    return ImageFont.load_default(size=points)
+
+
+def fitting(text: str, style: Font, width: int) -> str:
+    """Return the text, cut to fit into `width` pixels."""
+    if style.getlength(text) <= width:
+        return text
+    while text and style.getlength(f"{text}...") > width:
+        text = text[:-1]
+    return f"{text}..."
+
+
+def usual_scale(height: int, *, target: int) -> int:
+    """Return the whole factor that enlarges a picture to about the target height."""
+    return min(max(round(target / height), 1), MAX_SCALE)
+
+
+def enlarge(image: Array, scale: int) -> Array:
+    """Return a picture [H, W, 3] with each pixel as a square of `scale` × `scale`."""
+    return image if scale == 1 else image.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The layout of equal tiles on a page, in pixels."""
+
+    count: int
+    columns: int
+    width: int  # of a tile
+    height: int
+    caption: int  # from the lower edge of a tile to the next row
+    gap: int  # between columns
+    margin: int  # left and right
+    top: int = 0
+    bottom: int = 0
+    fills_columns: bool = False  # column by column instead of row by row
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return ceil(self.count / self.columns)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the page."""
+        width = 2 * self.margin + self.columns * (self.width + self.gap) - self.gap
+        return width, self.top + self.rows * (self.height + self.caption) + self.bottom
+
+    def corner(self, place: int) -> tuple[int, int]:
+        """Return left and top of a tile."""
+        if self.fills_columns:
+            column, row = divmod(place, self.rows)
+        else:
+            row, column = divmod(place, self.columns)
+        return self.margin + column * (self.width + self.gap), self.top + row * (self.height + self.caption)
+
 
 Drawer = Callable[[Picture], Array]
 Film = Generator[Picture, None, None]
@@ -67,7 +126,7 @@ class About:
     length_steps: int
     action_names: tuple[str, ...]
     values: str | None  # "q", "logits" or None
-    value_range: tuple[float, float]  # of the whole episode, 0 within
+    value_range: tuple[float, float]  # of the whole episode and 0
 
     def name_of(self, action: int | None) -> str:
         """Return the name of an action."""
@@ -77,7 +136,7 @@ class About:
 
 
 def about_episode(library: Library, entry: Entry, *, name: str) -> About:
-    """Return the constant facts of an episode; its names come from a file that anybody may have written."""
+    """Return the constant facts of an episode. Its names come from a file that anybody may have written."""
     setting = library.setting_of(entry)
     values = library.load(entry).values if entry.header.values_per_step else None
     kind = None if values is None else "logits" if setting.values == "logits" else "q"
@@ -98,12 +157,12 @@ def about_episode(library: Library, entry: Entry, *, name: str) -> About:
 
 
 def enlarged(picture: Picture, *, scale: int | None, target: int) -> Array:
-    """Return the picture as it is, only larger; without a scale, to about the target height."""
+    """Return the enlarged picture; without a scale, at about the target height."""
     return enlarge(picture.image, scale or usual_scale(len(picture.image), target=target))
 
 
 def even(length: int) -> int:
-    """Return the next even number: the usual video format halves both sides."""
+    """Return the next even number: video formats halve both sides."""
     return length + length % 2
 
 
@@ -119,11 +178,11 @@ class Overlay:
         inside = max(self._label + MARKER + (BAR + NUMBER if about.values else 0), ceil(words), NARROWEST)
         self._width = even(inside + 2 * MARGIN)
         self._height = HEAD + (self._rows * ROW if self._rows else 0) + MARGIN
-        self._still: Image.Image | None = None  # the panel without what changes
-        self._empty: Array | None = None  # everything without picture and panel
+        self._still: Image.Image | None = None  # the constant part of the panel
+        self._empty: Array | None = None  # the background
 
     def draw(self, picture: Picture) -> Array:
-        """Return the picture, enlarged, and the panel beside it."""
+        """Return the enlarged picture with the panel beside it."""
         image = self._enlarged(picture)
         height, width = even(max(len(image), self._height)), even(image.shape[1])
         if self._still is None or self._empty is None or self._still.height != height:
@@ -137,7 +196,7 @@ class Overlay:
         return canvas
 
     def _draw_still(self, height: int) -> Image.Image:
-        """Draw the part of the panel that never changes."""
+        """Draw the constant part of the panel."""
         panel = Image.new("RGB", (self._width, height), BACKGROUND)
         pen = ImageDraw.Draw(panel)
         pen.text((MARGIN, 14), self._about.title, font=font(16), fill=TEXT)
@@ -197,7 +256,7 @@ class Overlay:
 
 
 def shown_values(values: Array, kind: str | None) -> Array:
-    """Return Q-values as they are, and the logits of a policy as probabilities."""
+    """Return Q-values as they are, logits as probabilities."""
     if kind != "logits":
         return values
     weights = np.exp(values - values.max())
@@ -219,7 +278,7 @@ def _place(value: float, low: float, high: float) -> int:
 
 
 def plan_grid(pictures: Sequence[Array]) -> Tiles:
-    """Return where the pictures of several episodes lie, each with a caption below."""
+    """Return the layout of several episodes' pictures with captions below."""
     return Tiles(
         count=len(pictures),
         columns=ceil(sqrt(len(pictures))),
@@ -233,7 +292,7 @@ def plan_grid(pictures: Sequence[Array]) -> Tiles:
 
 
 def iterate_grid(abouts: Sequence[About], films: Sequence[Film], drawers: Sequence[Drawer]) -> Iterator[Array]:
-    """Yield one picture of all episodes per step, until the longest has ended; one that has ended is dimmed."""
+    """Yield one picture of all episodes per step until the longest ends; ended ones are dimmed."""
     try:
         pictures = [next(film) for film in films]
         drawn = [draw(picture) for draw, picture in zip(drawers, pictures, strict=True)]
@@ -256,7 +315,7 @@ def iterate_grid(abouts: Sequence[About], films: Sequence[Film], drawers: Sequen
 def _draw_grid(
     tiles: Tiles, abouts: Sequence[About], drawn: Sequence[Array], pictures: Sequence[Picture], ended: Sequence[bool]
 ) -> Array:
-    """Return one picture of all, with even sides."""
+    """Return one picture of all episodes, with even sides."""
     width, height = tiles.size
     canvas = np.full((even(height), even(width), 3), BACKGROUND, np.uint8)
     for place, image in enumerate(drawn):

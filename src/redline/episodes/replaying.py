@@ -1,6 +1,6 @@
-"""Recorded episodes are played again: the same seed and the same actions give the same frames, bit for bit.
+"""Plays recorded episodes again: the same seed and actions give the same frames, bit for bit.
 
-The frames are those that the agent saw, or pictures in colour for people.
+The frames are those that the agent saw, or colour pictures for people.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from redline.types import Array, Progress
 RequestedStop = Callable[[], str | None]
 
 EMULATOR_FRAMES_PER_S = 60
-USUAL_PICTURES_PER_S = 15  # of an env that does not tell its speed
+USUAL_PICTURES_PER_S = 15  # of an env that names no speed
 MAX_PICTURES_PER_S = 240
 
-_NO_SEED = np.array([-1])  # to the emulator: reset, and continue with its own random numbers
+_NO_SEED = np.array([-1])  # the emulator resets and continues with its own random numbers
 _THE_LANE = np.ones(1, np.bool_)
 
 
 class Replayed(NamedTuple):
-    """What a step gave."""
+    """The outcome of a step."""
 
     frame: Array
     reward: np.float32
@@ -48,14 +48,14 @@ class Replayed(NamedTuple):
 
 
 class Replay:
-    """One lane, played again from a reset seed; one episode follows the other."""
+    """One lane, played again from a reset seed, episode after episode."""
 
     def __init__(self, setting: Setting, *, in_colour: bool = False) -> None:
         if setting.game is not None:
             self._world: _AtariLane | _GymnasiumLane = _AtariLane(setting, setting.game, in_colour=in_colour)
         else:
             self._world = _GymnasiumLane(setting, in_colour=in_colour)
-        self.has_ended = False  # the episode, with the newest step
+        self.has_ended = False  # the newest step ended the episode
 
     def begin(self, seed: int) -> Array:
         """Reset with a seed and return the first frame."""
@@ -69,7 +69,7 @@ class Replay:
 
     def play(self, action: int) -> Replayed:
         """Take an action, in the next episode if one has ended."""
-        if not 0 <= action < self._world.num_actions:  # an unknown action would stop an emulator forever
+        if not 0 <= action < self._world.num_actions:  # an unknown action would hang an emulator
             raise RecordingError(f"action {action}, of {self._world.num_actions}")
         if self.has_ended:
             self.begin_next()
@@ -116,7 +116,7 @@ class _AtariLane:
 
 
 class _GymnasiumLane:
-    """One env of Gymnasium. In colour it shows what it renders, or what the agent sees if that is a picture."""
+    """One Gymnasium env. In colour it shows what it renders, or the observation if that is a picture."""
 
     def __init__(self, setting: Setting, *, in_colour: bool) -> None:
         self._kind = find_env(setting)
@@ -129,7 +129,7 @@ class _GymnasiumLane:
         self._steps = 0
 
     def reset(self, seed: int | None) -> Array:
-        if seed is None:  # every episode of such an env has a seed of its own
+        if seed is None:  # every episode of such an env has its own seed
             raise RecordingError("an episode that begins without a seed")
         observation, _ = self._env.reset(seed=seed)
         self._steps = 0
@@ -156,7 +156,7 @@ class _GymnasiumLane:
                 raise UserError(f"this env can't be drawn: {' '.join(str(error).split())}") from error
         if frame.dtype != np.uint8:
             raise UserError("this env shows no pictures: nothing can be drawn")
-        if frame.ndim == 3 and len(frame) != 3:  # channels that are no colours
+        if frame.ndim == 3 and len(frame) != 3:  # channels other than colours
             frame = frame.max(0)
         planes = frame if frame.ndim == 3 else np.stack([frame] * 3)  # [3, H, W]
         return np.ascontiguousarray(np.moveaxis(planes, 0, -1))
@@ -165,7 +165,7 @@ class _GymnasiumLane:
 def _make_drawable(kind: GymnasiumEnv) -> GymEnv:
     try:
         return kind.make_one(render_mode="rgb_array")
-    except (UserError, GymnasiumError, TypeError):  # it may not know the option
+    except (UserError, GymnasiumError, TypeError):  # it may lack the option
         return kind.make_one()
 
 
@@ -179,18 +179,18 @@ def find_env(setting: Setting) -> GymnasiumEnv:
 
 @dataclass(frozen=True)
 class Picture:
-    """The screen after a step, what that step gave, and what the agent thought of it."""
+    """The screen after a step, the step's outcome, and the agent's values."""
 
     step: int  # of the episode; 0 is the first picture
     image: Array  # [H, W, 3] uint8
     reward: float  # of this step
     total_reward: float  # up to here
-    action: int | None  # that the agent took when it saw this; None at the end
-    values: Array | None  # [A] float32: what it thought before; None if nothing was recorded
+    action: int | None  # that the agent took next; None at the end
+    values: Array | None  # [A] float32: its values before acting; None if not recorded
 
 
 class StoppedWhilePlayingError(Exception):
-    """A stop was requested before the episodes had been played again."""
+    """A stop was requested before all episodes were played again."""
 
 
 def iterate_pictures(
@@ -200,10 +200,10 @@ def iterate_pictures(
     progress: Progress = lambda _: None,
     requested_stop: RequestedStop = lambda: None,
 ) -> Generator[Picture, None, None]:
-    """Yield the first picture of an episode and one per step; RecordingError where it differs from the recording.
+    """Yield the first picture of an episode and one per step; raise RecordingError if it differs from the recording.
 
-    The steps from its seed to its beginning are played, too, and count for `progress`. The emulator's vector env does
-    not redraw the screen when a game is over: the last picture of an Atari episode is like the one before.
+    The steps between its seed and its beginning are played as well, and count for `progress`. The emulator does not
+    redraw the screen when a game is over: the last picture of an Atari episode equals the one before.
     """
     trace = library.load(entry)
     actions: list[int] = library.actions_since_seed(entry).tolist()
@@ -222,7 +222,7 @@ def iterate_pictures(
 
 
 def _play(replay: Replay, trace: Trace, actions: list[int]) -> Iterator[tuple[int, Picture | None]]:
-    """Yield how many steps were played since the seed, and the picture if it belongs to the episode."""
+    """Yield the number of steps since the seed, and the picture if it belongs to the episode."""
     image = replay.begin(trace.reset_seed)
     for number, action in enumerate(actions[: trace.seed_offset_steps], start=1):
         replay.play(action)
@@ -254,7 +254,7 @@ def _values_at(trace: Trace, number: int) -> Array | None:
 
 
 def pictures_per_s(setting: Setting) -> Fraction:
-    """Return the pictures of a second of play: 60 emulator frames, or what another env tells of itself."""
+    """Return the pictures per second of play: 60 emulator frames, or the env's own rate."""
     if setting.game is not None:
         return Fraction(EMULATOR_FRAMES_PER_S, setting.options["frameskip"])
     env = find_env(setting).make_one()

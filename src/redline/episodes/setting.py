@@ -1,4 +1,4 @@
-"""The setting that all recordings of one invocation share: the env, its options, and the versions that played it."""
+"""The setting that all recordings of one invocation share: the env, its options, and the versions used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redline.runs.host import version
 
 SETTING = 1  # kind of block
 MAX_SETTING_BYTES = 256 * 1024
-MISSING = "not installed"  # in place of a version
+MISSING = "not installed"  # instead of a version
 Text = Annotated[str, msgspec.Meta(max_length=200)]
 Side = Annotated[int, msgspec.Meta(ge=1, le=1_024)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -28,7 +28,7 @@ NEVER_ON = ("continuous", "episodic_life", "life_loss_info", "reward_clipping", 
 
 
 class AtariOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """The options of an emulator: others could take all memory, or emulate forever."""
+    """The options of an emulator, limited so that none can take all memory or emulate forever."""
 
     img_height: Side
     img_width: Side
@@ -56,17 +56,17 @@ class OtherOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a bare emulator, or Gymnasium, needs to make the env again."""
+    """Everything needed to make the env again from bare emulators or Gymnasium."""
 
     env_id: Text  # as Redline knows it
     gymnasium_id: Text
     game: Text | None  # the ROM, for Atari
-    options: dict[str, Any]  # of the emulator; of another env only `max_episode_frames`
+    options: dict[str, Any]  # of the emulator; for other envs only `max_episode_frames`
     rom_sha256: Text | None
     versions: dict[Text, Text]  # of ale-py and Gymnasium
     num_actions: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
     action_names: list[Text]
-    values: Text | None = None  # what a recorded value is: "q" or "logits"; None if none are recorded
+    values: Text | None = None  # kind of the recorded values: "q", "logits" or none
 
     def encode(self) -> bytes:
         """Return the payload of a block."""
@@ -88,7 +88,7 @@ class Setting:
 
 
 def describe(config: EnvConfig, *, num_actions: int, values: str | None) -> Setting:
-    """Return the setting of an env as it is played here."""
+    """Return the setting of an env on this machine."""
     kind = resolve(config.id)
     game = kind.game if isinstance(kind, AtariGame) else None
     options: dict[str, Any] = {"max_episode_frames": config.max_episode_frames}
@@ -120,7 +120,7 @@ def decode_setting(payload: bytes) -> Setting:
 
 
 def _check(setting: Setting) -> None:
-    """Refuse a setting that no run has: it could import a module, take all memory, or emulate forever."""
+    """Refuse a forged setting, which could import a module, take all memory or emulate forever."""
     if setting.game is None:
         msgspec.convert(setting.options, OtherOptions)
         return

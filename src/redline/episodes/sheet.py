@@ -1,4 +1,4 @@
-"""Contact sheets for a person to look at: one episode in evenly spaced pictures, or transitions of a replay memory."""
+"""Contact sheets: evenly spaced pictures of one episode, or transitions of a replay memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 from PIL import Image, ImageDraw
 
-from redline.episodes.drawing import (
+from redline.episodes.overlay import (
     AMBER,
     BACKGROUND,
     DIM,
@@ -18,14 +18,15 @@ from redline.episodes.drawing import (
     RED,
     TEXT,
     TILE,
+    About,
     Colour,
     Tiles,
     enlarge,
     fitting,
     font,
+    signed,
     usual_scale,
 )
-from redline.episodes.overlay import About, signed
 from redline.episodes.replaying import Picture
 from redline.types import Array, BoolArray
 
@@ -52,7 +53,7 @@ MAX_COLUMNS = 2
 
 
 def blank_sheet(size: tuple[int, int], title: str, subtitle: str) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """Return a sheet with its heading, wide enough for it, and what draws on it."""
+    """Return a sheet with its heading, and a pen for it."""
     width = max(size[0], ceil(max(font(27).getlength(title), font(19).getlength(subtitle))) + 2 * MARGIN)
     sheet = Image.new("RGB", (width, size[1]), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
@@ -63,7 +64,7 @@ def blank_sheet(size: tuple[int, int], title: str, subtitle: str) -> tuple[Image
 
 
 def evenly_spaced(length_steps: int, count: int = NUM_PICTURES) -> list[int]:
-    """Return the steps of the pictures on a sheet: from the first to the last, none twice."""
+    """Return the steps of the pictures on a sheet, from first to last, without repeats."""
     if length_steps < count:
         return list(range(length_steps + 1))
     return [round(place * length_steps / (count - 1)) for place in range(count)]
@@ -71,13 +72,13 @@ def evenly_spaced(length_steps: int, count: int = NUM_PICTURES) -> list[int]:
 
 @dataclass
 class Collected:
-    """Keeps the pictures of a sheet while an episode passes by, for instance into a video."""
+    """Keeps the pictures of a sheet while an episode passes, for instance into a video."""
 
     steps: Sequence[int]
     pictures: list[Picture] = field(default_factory=list)
 
     def passing(self, pictures: Iterable[Picture]) -> Iterator[Picture]:
-        """Yield all pictures, and keep those of the sheet."""
+        """Yield all pictures and keep those of the sheet."""
         wanted = set(self.steps)
         for picture in pictures:
             if picture.step in wanted:
@@ -86,7 +87,7 @@ class Collected:
 
 
 def plan_sheet(pictures: Sequence[Picture], scale: int) -> Tiles:
-    """Return where the pictures of a sheet lie."""
+    """Return the layout of a sheet."""
     height, width = pictures[0].image.shape[:2]
     return Tiles(
         count=len(pictures),
@@ -104,7 +105,7 @@ def plan_sheet(pictures: Sequence[Picture], scale: int) -> Tiles:
 def draw_sheet(
     pictures: Sequence[Picture], about: About, *, title: str, subtitle: str, scale: int | None = None
 ) -> Image.Image:
-    """Draw all pictures, each with its step and the return so far; the last one is marked as the end."""
+    """Draw all pictures, each with its step and the return so far; the last is marked as the end."""
     chosen = scale or usual_scale(len(pictures[0].image), target=TARGET_TILE_HEIGHT)
     tiles = plan_sheet(pictures, chosen)
     sheet, pen = blank_sheet(tiles.size, title, subtitle)
@@ -139,12 +140,12 @@ def _draw_label(
 
 @dataclass(frozen=True)
 class DrawnTransition:
-    """One transition of a replay memory, with all that is known of it."""
+    """One transition of a replay memory."""
 
     lane: int
     number: int
     step: int  # in its episode
-    frames: Array  # [K + 1, *frame] the state, and the frame that follows
+    frames: Array  # [K + 1, *frame] the state and the next frame
     is_seen: BoolArray  # [K + 1] false before an episode's first frame
     action: int
     reward: float  # unclipped
@@ -153,20 +154,20 @@ class DrawnTransition:
 
 @dataclass(frozen=True)
 class Strip:
-    """How one transition lies, in pixels: the frames of its state, the words, the frame that follows."""
+    """The layout of one transition, in pixels: the frames of its state, the words, the next frame."""
 
     frame_width: int
     frame_height: int
     stack: int
 
     def left(self, place: int) -> int:
-        """Return where a frame begins: 0 … K − 1 are the state, K is the one that follows."""
+        """Return the left edge of a frame: 0 … K − 1 are the state, K is the next frame."""
         left = place * (self.frame_width + FRAME_GAP)
         return left if place < self.stack else left - FRAME_GAP + PANEL
 
 
 def plan_transition_sheet(samples: Sequence[DrawnTransition]) -> tuple[Strip, Tiles]:
-    """Return how a transition of these frames lies, and where each lies on the sheet."""
+    """Return the layout of each transition and of the sheet."""
     shape: tuple[int, ...] = samples[0].frames.shape[1:] if samples else (TARGET_FRAME, TARGET_FRAME)
     if len(shape) == 1:
         width, height = TARGET_FRAME, min(max(shape[0] * VECTOR_ROW, MIN_VECTOR_HEIGHT), MAX_VECTOR_HEIGHT)
@@ -193,7 +194,7 @@ def plan_transition_sheet(samples: Sequence[DrawnTransition]) -> tuple[Strip, Ti
 def draw_transition_sheet(
     samples: Sequence[DrawnTransition], *, title: str, subtitle: str, action_names: Sequence[str]
 ) -> Image.Image:
-    """Draw all samples; frames are [H, W], [C, H, W] or vectors, one kind in all of them."""
+    """Draw all samples; their frames are all [H, W], all [C, H, W] or all vectors."""
     strip, tiles = plan_transition_sheet(samples)
     sheet, pen = blank_sheet(tiles.size, title, subtitle)
     if not samples:
@@ -215,7 +216,7 @@ def draw_transition_sheet(
 
 
 def draw_frame(frame: Array, strip: Strip, largest: Array) -> Image.Image:
-    """Draw one frame: a picture pixel for pixel, a vector as bars from its middle."""
+    """Draw one frame: a picture pixel by pixel, a vector as bars from the middle."""
     if frame.ndim == 1:
         return _bars(frame, strip, largest)
     if frame.ndim == 3:
@@ -277,7 +278,7 @@ def _draw_words(
 
 
 def _largest_values(samples: Sequence[DrawnTransition]) -> Array:
-    """Return the largest size [D] that each value of a vector has on the sheet, so that all bars compare."""
+    """Return the largest magnitude [D] of each value on the sheet, which scales its bars."""
     if samples[0].frames.ndim > 2:
         return np.zeros(0)
     seen = np.concatenate([sample.frames for sample in samples])

@@ -1,4 +1,4 @@
-"""Recorded episodes are played again and compared with the recording: returns, ends, and frames by their checksums."""
+"""Plays recorded episodes again and compares returns, ends and frame checksums with the recording."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WAIT_S = 0.2
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an episode came back as it was."""
+    """Whether an episode was reproduced."""
 
     entry: Entry
-    mismatch: str | None  # what differs, and at which step of the episode; None: nothing
+    mismatch: str | None  # what differs at which step; None: nothing
 
 
 def verify(
@@ -35,7 +35,7 @@ def verify(
     progress: Progress = lambda _: None,
     requested_stop: RequestedStop = lambda: None,
 ) -> list[Verdict]:
-    """Play episodes again, several lanes at a time, and return a verdict on each, in the order of `entries`."""
+    """Play episodes again, several lanes at once, and return a verdict on each, in the order of `entries`."""
     groups = list(chains(library, entries))
     total = max(1, sum(_steps_of(line) for _, line in groups))
     verdicts: dict[int, Verdict] = {}
@@ -58,7 +58,7 @@ def _steps_of(line: list[Entry] | RecordingError) -> int:
 
 
 class _Stage:
-    """Threads, each with an env of its own: the emulator releases the interpreter while it runs."""
+    """Threads, each with its own env: a running emulator releases the interpreter."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="verify")
@@ -98,7 +98,7 @@ class _Stage:
 def verify_line(
     library: Library, group: Sequence[Entry], line: Sequence[Entry], replay: Replay, *, is_over: Callable[[], bool]
 ) -> list[Verdict]:
-    """Play all records of a line in one go, and judge those of the group; stop early if `is_over`."""
+    """Play all records of a chain in one go and judge those of the group; stop early if `is_over`."""
 
     def play(action: int) -> Replayed:
         if is_over():
@@ -107,7 +107,7 @@ def verify_line(
 
     judged = {entry.index for entry in group}
     verdicts: list[Verdict] = []
-    lasting: str | None = None  # since then the replay is no longer where the recordings are
+    lasting: str | None = None  # since this difference the replay has left the recorded path
     replay.begin(line[0].header.seed)
     for entry in line:
         mismatch = None if lasting is None else f"after an episode that differs: {lasting}"
@@ -128,11 +128,11 @@ def verify_line(
 
 
 class _WrongTotalError(Exception):
-    """All steps agree, but not what the recording says of them as a whole: episodes that follow are not concerned."""
+    """All steps agree, but not the recorded total; later episodes are not affected."""
 
 
 def _compare(trace: Trace, actions: Sequence[int], play: Callable[[int], Replayed]) -> str | None:
-    """Play an episode and return the first difference between its steps; raise _WrongTotalError if only its sum is."""
+    """Play an episode and return the first step that differs; raise _WrongTotalError if only the total does."""
     total, rewards = 0.0, np.zeros(CHECK_EVERY_STEPS, np.float32)
     for number, action in enumerate(actions, start=1):
         step = play(action)

@@ -1,4 +1,4 @@
-"""Pictures → a video: .mp4 by PyAV, which is an extra, or .gif by Pillow; written whole or not at all."""
+"""Writes pictures as a video: .mp4 by PyAV, which is an extra, or .gif by Pillow; whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from redline.types import Array
 MP4, GIF = ".mp4", ".gif"
 SUFFIXES = (MP4, GIF)
 
-MAX_GIF_PIXELS = 1_000_000_000  # a byte each, held until the last picture is known
+MAX_GIF_PIXELS = 1_000_000_000  # one byte each, all held in memory
 CODEC_OPTIONS = {
-    "crf": "12",  # hardly differs from the game's own screen
+    "crf": "12",  # close to the game's own screen
     "preset": "veryfast",
-    # stated, because players guess the standard from the size, and show other colours for large pictures
+    # players would guess the standard from the size and show wrong colours for large pictures
     "x264-params": "colorprim=smpte170m:transfer=smpte170m:colormatrix=smpte170m:log-level=error",
 }
 
@@ -44,7 +44,7 @@ class Video:
 
 
 def check_target(path: Path) -> None:
-    """Refuse a path that can't become a video, before an episode is played for it."""
+    """Refuse a path that can't become a video, before an episode is played."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path} is not a video format that can be written: end its name with {' or '.join(SUFFIXES)}")
     if path.is_dir():
@@ -56,7 +56,7 @@ def check_target(path: Path) -> None:
 
 
 def find_encoder() -> ModuleType:
-    """Return PyAV; UserError with the command that installs it where it is missing."""
+    """Return PyAV, or raise UserError with the command that installs it."""
     try:
         return import_module("av")
     except ImportError as error:
@@ -67,7 +67,7 @@ def find_encoder() -> ModuleType:
 
 
 def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> Video:
-    """Write pictures [H, W, 3] of one size; `count` is how many are expected."""
+    """Write pictures [H, W, 3] of one size; `count` are expected."""
     check_target(path)
     with _whole(path) as temporary:
         if path.suffix.lower() == MP4:
@@ -79,7 +79,7 @@ def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fracti
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; the complete file is renamed, an incomplete one is removed."""
+    """Yield a temporary path; a complete file is renamed, an incomplete one removed."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with explained(UserError, path, before="cannot write ", after=": use another --out"):
@@ -110,7 +110,7 @@ def _write_mp4(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction) 
 
 
 def padded(picture: Array) -> Array:
-    """Return a picture with even sides, as the video format needs: a black line is added where one is odd."""
+    """Return a picture with even sides, as video formats need, by adding a black line."""
     height, width = picture.shape[:2]
     if height % 2 or width % 2:
         picture = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)))
@@ -135,7 +135,7 @@ def _write_gif(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction, 
             yield Image.fromarray(picture).quantize(256, dither=Image.Dither.NONE)
 
     images = frames()
-    with path.open("wb") as file:  # Pillow would leave one that it opened itself open after Ctrl-C
+    with path.open("wb") as file:  # Pillow would leave its own file open after Ctrl-C
         next(images).save(
             file,
             "GIF",
@@ -149,6 +149,6 @@ def _write_gif(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction, 
 
 
 def durations_ms(pictures_per_s: Fraction, count: int) -> list[int]:
-    """Return how long each picture is shown: the format allows whole hundredths of a second."""
+    """Return how long each picture is shown; the format allows whole hundredths of a second."""
     ends = [round(100 * number / pictures_per_s) for number in range(count + 1)]
     return [10 * (end - begin) for begin, end in pairwise(ends)]

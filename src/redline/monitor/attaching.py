@@ -1,4 +1,4 @@
-"""Attaches the monitor to this process from a separate process, so that it takes no time from the threads here."""
+"""Watches this process from a separate process, so that the monitor takes no time from its threads."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from typing import IO, cast
 from redline.files import PRIVATE, make_numbered_folder, open_own
 from redline.jsonl import RecordWriter, Row, parse_row
 from redline.monitor.hardware import HARDWARE
-from redline.monitor.process_files import ProcessStat, read_stat
+from redline.monitor.processes import ProcessStat, read_stat
 from redline.monitor.sampling import DEFAULT_HZ, EVENTS, check_hz
 
 START_PATIENCE_S = 10.0
 STOP_PATIENCE_S = 5.0
 KILL_PATIENCE_S = 1.0
-CLAIM_PATIENCE_S = 0.5  # a monitor whose process was killed a moment ago is about to end
+CLAIM_PATIENCE_S = 0.5  # the monitor of a process just killed is about to end
 
-# If the monitor were our child, code that waits for all children would wait for it, and its CPU time would count as
-# theirs. So the process that we start forks, before it imports anything, and ends.
+# If the monitor were our child, code that waits for all children would wait for it and count its CPU time. So the
+# process that we start forks before it imports anything, and ends.
 BOOT = """\
 import os
 pid = os.fork()
 if pid:
     os.write(1, b'{"event":"monitor-process","pid":%d}\\n' % pid)
     os._exit(0)
-from redline.monitor.__main__ import main
+from redline.monitor.sampling import main
 main()
 """
 
 
 class MonitorProcess:
-    """The process that records, as seen by the watched process, of which it is no child."""
+    """The recording process, as seen by the watched process; it is not a child."""
 
     def __init__(self, out: Path, *, hz: float, pid: int, is_run: bool, lock: int | None = None) -> None:
         command = [sys.executable, "-P", "-c", BOOT, "--pid", str(pid), "--out", str(out), "--hz", str(hz)]
@@ -51,7 +51,7 @@ class MonitorProcess:
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # lines that are no events: the reason, if it fails
+            stderr=subprocess.STDOUT,  # other lines than events: the reason of a failure
             start_new_session=True,  # Ctrl-C is meant for the watched process
             pass_fds=() if lock is None else (lock,),  # held until the monitor ends
         )
@@ -61,7 +61,7 @@ class MonitorProcess:
         self._identity: tuple[int, int] | None = None
         self._unread = b""
         self._events: list[Row] = []
-        self.last_words = ""  # the last line of its output that is not an event: after a failure, the error
+        self.last_words = ""  # the last line of output that is not an event: the error, if it failed
         self.is_over = self._has_stopped = self._is_loss_told = False
         with suppress(subprocess.TimeoutExpired):
             self._starter.wait(START_PATIENCE_S)
@@ -69,11 +69,11 @@ class MonitorProcess:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process; None if it is not known yet, or did not start."""
+        """Its process id; None if it is not known yet or did not start."""
         return None if self._identity is None else self._identity[0]
 
     def take_events(self) -> list[Row]:
-        """Return its events since the last call, without waiting; its loss is reported once, as a warning."""
+        """Return its events since the last call without waiting; report its loss once, as a warning."""
         self._read()
         events, self._events = self._events, []
         if self.is_over and not self._has_stopped and not self._is_loss_told:
@@ -84,16 +84,16 @@ class MonitorProcess:
         return events
 
     def wait_until_recording(self) -> list[Row]:
-        """Wait until it has begun, for a limited time, and return its events."""
+        """Wait for a limited time until it records, and return its events."""
         self._wait(lambda: bool(self._events), START_PATIENCE_S)
         return self.take_events()
 
     def close(self) -> list[Row]:
-        """Let it take a last sample and end; return its events. A second call, or one in a fork, does nothing."""
+        """Let it take a last sample and end; return its events. A second call, or a call in a fork, does nothing."""
         if self._stdout.closed:
             return []
         events: list[Row] = []
-        if os.getpid() == self._owner_pid:  # else it is our parent's, and goes on
+        if os.getpid() == self._owner_pid:  # else it is our parent's and goes on
             events = self._end()
         self._stdin.close()
         self._stdout.close()
@@ -103,19 +103,19 @@ class MonitorProcess:
         self._read()
         if not self.is_over:
             with suppress(OSError):  # it may be gone
-                self._stdin.write(b"stop\n")  # a process that we forked may hold the pipe open
+                self._stdin.write(b"stop\n")  # closing the pipe is not enough: a fork may hold it open
         self._wait(lambda: False, STOP_PATIENCE_S)
         if not self.is_over and (stat := self._now()) is not None:
             os.kill(stat.pid, signal.SIGKILL)
             self._wait(lambda: False, KILL_PATIENCE_S)
         self._starter.poll()
         if self.is_over and (stat := self._now()) is not None and stat.parent == os.getpid():
-            with suppress(ChildProcessError):  # it is our child if we adopt orphans, as the first process does
+            with suppress(ChildProcessError):  # it is our child if we adopt orphans, as process 1 does
                 os.waitpid(stat.pid, 0)
         return self.take_events()
 
     def _now(self) -> ProcessStat | None:
-        """Return a reading of it; None if it is gone, even if another process has its number."""
+        """Return its current reading; None if it is gone, even if another process has its id."""
         stat = None if self._identity is None else read_stat(self._identity[0])
         return stat if stat is not None and stat.identity == self._identity else None
 
@@ -161,7 +161,7 @@ class AttachedRecording(AbstractContextManager["AttachedRecording"]):
     def close(self) -> None:
         """Take a last sample and end the recording; warn if it is incomplete. Closing twice is harmless.
 
-        In a forked process it only drops the reference: the recording goes on.
+        In a forked process this only drops the reference: the recording goes on.
         """
         events: list[Row] = self._end() or []
         told = [str(event.get("message")) for event in events if event.get("event") == "monitor-warning"]
@@ -172,16 +172,16 @@ class AttachedRecording(AbstractContextManager["AttachedRecording"]):
 def record(out: Path | str, *, hz: float = DEFAULT_HZ, pid: int | None = None) -> AttachedRecording:
     """Record the hardware use of this process, or of `pid`, and its children into the folder `out`.
 
-    A folder takes one recording at a time; a later one appends its rows. The process that records is no child of this
-    one, unless this one adopts orphans, as the first process of a container does.
+    A folder takes one recording at a time; a later one appends its rows. The recording process is not a child of this
+    process, unless this process adopts orphans, as the first process of a container does.
     """
     check_hz(hz)
     target = os.getpid() if pid is None else _running(pid)
-    path = Path(out).absolute()  # the program may change its folder
+    path = Path(out).absolute()  # the program may change its working directory
     path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     lock = _claim(path)
     try:
-        RecordWriter(path / EVENTS).close()  # raises here if it can't be written
+        RecordWriter(path / EVENTS).close()  # raises if it can't be written
         monitor = MonitorProcess(path, hz=hz, pid=target, is_run=False, lock=lock)
     finally:
         os.close(lock)
@@ -209,11 +209,11 @@ def _running(pid: int) -> int:
 
 
 def _claim(path: Path) -> int:
-    """Open and lock the file of samples; while the descriptor is open, no other recording can start there."""
+    """Open and lock the file of samples: no other recording can start there until the descriptor is closed."""
     descriptor = open_own(path / HARDWARE, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         if not _try_lock(descriptor):
-            gc.collect()  # ends a recording that only a cycle refers to, as after an interrupted learn()
+            gc.collect()  # ends a recording in a reference cycle, as after an interrupted learn()
         end_s = time.monotonic() + CLAIM_PATIENCE_S
         while not _try_lock(descriptor):
             if time.monotonic() > end_s:

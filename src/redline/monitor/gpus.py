@@ -1,4 +1,4 @@
-"""What each NVIDIA GPU does, read through NVML. A value that a GPU does not tell is absent; nothing here fails."""
+"""Reads each NVIDIA GPU through NVML. Unknown values are absent; nothing here fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from redline.jsonl import Row
 
 NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # in place of a value
-RETRY_S = 10.0  # between searches for a lost GPU, which may wake the driver
+RETRY_S = 10.0  # between searches for a lost GPU, which can wake the driver
 
 CLOCK_REASONS = (  # by bit
     "gpu_idle",
@@ -42,9 +42,9 @@ NOT_YET = frozenset({19, 21, 27})  # in use, no data, not ready
 
 
 def gpu_readings(nvml: Any) -> dict[str, Ask]:
-    """Return the readings of a GPU by name; each gives columns of its row."""
+    """Return the readings of a GPU by name; each returns columns of the row."""
     memory = _newest(
-        # leaves out what the driver keeps for itself, as nvidia-smi does
+        # excludes the driver's own memory, as nvidia-smi does
         lambda gpu: nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2),
         nvml.nvmlDeviceGetMemoryInfo,
     )
@@ -56,7 +56,7 @@ def gpu_readings(nvml: Any) -> dict[str, Ask]:
     driver = ""
     with suppress(Exception):
         driver = nvml.nvmlSystemGetDriverVersion()
-    # these drivers fill a longer struct under the same version number: every process but the first is garbage
+    # these drivers fill a longer struct of the same version: all processes but the first are garbage
     versions = ("v2",) if driver.startswith(("535.43.", "535.54.", "535.86.")) else ("v3", "v2")
     compute, graphics = (
         _newest(*(getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}") for version in versions))
@@ -88,7 +88,7 @@ def gpu_readings(nvml: Any) -> dict[str, Ask]:
 
 
 def _newest(*calls: Ask) -> Ask:
-    """Return a call that uses the first of `calls`, given from new to old, that the driver knows."""
+    """Return a call that uses the newest of `calls` that the driver supports."""
     choices = list(calls)
 
     def ask(gpu: Any) -> Any:
@@ -105,13 +105,13 @@ def _newest(*calls: Ask) -> Ask:
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    """Return what holds the clocks down, without idling; an unknown bit is called by its number."""
+    """Return the reasons of lowered clocks, except idling; an unknown bit is named by its number."""
     bits = (bit for bit in range(1, mask.bit_length()) if mask >> bit & 1)
     return [CLOCK_REASONS[bit] if bit < len(CLOCK_REASONS) else f"bit_{bit}" for bit in bits]
 
 
 def _by_pid(processes: Iterable[Any]) -> list[Row]:
-    """Return a row for each process, with its memory where NVML tells it."""
+    """Return a row per process, with its memory where known."""
     told_bytes: dict[int, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     for process in processes:
         told = told_bytes[process.pid][process.gpuInstanceId, process.computeInstanceId]
@@ -119,7 +119,7 @@ def _by_pid(processes: Iterable[Any]) -> list[Row]:
             told.append(process.usedGpuMemory)
     rows: list[Row] = []
     for pid, instances in sorted(told_bytes.items()):
-        # a process that computes and draws is in both lists with the same memory; slices of a divided GPU add up
+        # a process in both lists counts once; slices of a divided GPU add up
         is_known = all(instances.values())
         rows.append({"pid": pid} | ({"memory_bytes": sum(map(max, instances.values()))} if is_known else {}))
     return rows
@@ -130,20 +130,20 @@ def _watts(milliwatts: int) -> float:
 
 
 def error_code(error: Exception) -> int | None:
-    """Return the number that NVML gave an error, if it is one of NVML's."""
+    """Return the NVML code of an error, if it has one."""
     code = getattr(error, "value", None)
     return code if isinstance(code, int) else None
 
 
 @dataclass
 class Gpu:
-    """What is remembered of one GPU."""
+    """The state of one GPU."""
 
     index: int
     handle: Any = None  # None while it is lost
     name: str | None = None
     uuid: str | None = None
-    refused: set[str] = field(default_factory=set)  # readings it lacks or forbids: not tried again
+    refused: set[str] = field(default_factory=set)  # unsupported or forbidden readings, not tried again
     warned: set[str] = field(default_factory=set)
 
     def event(self, kind: str, what: str) -> Row:
@@ -157,7 +157,7 @@ class GpuLostError(Exception):
 
 
 def open_gpus(clock: Callable[[], float] = time.monotonic) -> tuple[Gpus | None, str | None]:
-    """Return the machine's GPUs, or None and the reason; `clock` tells when to search for lost ones."""
+    """Return the machine's GPUs, or None and the reason; `clock` paces searches for lost GPUs."""
     try:
         import pynvml  # noqa: PLC0415  a machine without NVML never needs it
     except Exception as error:  # a broken installation can raise anything
@@ -177,7 +177,7 @@ def open_gpus(clock: Callable[[], float] = time.monotonic) -> tuple[Gpus | None,
 
 
 class Gpus:
-    """The GPUs that NVML counted when it was opened; an index stays with its GPU."""
+    """The GPUs that NVML counted at the start; each keeps its index."""
 
     def __init__(self, nvml: Any, clock: Callable[[], float]) -> None:
         self._nvml, self._clock = nvml, clock
@@ -202,18 +202,18 @@ class Gpus:
 
     @property
     def any_alive(self) -> bool:
-        """Whether at least one GPU answered last time."""
+        """Whether at least one GPU answered the last time."""
         return any(gpu.handle is not None for gpu in self._gpus)
 
     def sample(self) -> tuple[list[Row], list[Row]]:
-        """Return a row of every GPU that answers, and the events since the last sample."""
+        """Return a row of every answering GPU, and the events since the last sample."""
         now_s = self._clock()
         events, self._unsaid = self._unsaid, []
         rows = []
         retry_due = now_s >= self._retry_s and any(gpu.handle is None for gpu in self._gpus)
         if retry_due:
             self._retry_s = now_s + RETRY_S
-            if not self.any_alive:  # a reloaded driver does not answer to an old session
+            if not self.any_alive:  # a reloaded driver needs a new session
                 self.close()
                 with suppress(Exception):
                     self._nvml.nvmlInit()
@@ -241,10 +241,10 @@ class Gpus:
             self._nvml.nvmlShutdown()
 
     def _find(self, gpu: Gpu) -> Exception | None:
-        """Open a GPU or return why not; one that was lost may have another index after a restart of the driver."""
+        """Open a GPU or return why not; after a restart of the driver its index may differ."""
         problem: Exception | None = None
         for index in range(len(self._gpus)) if gpu.uuid else [gpu.index]:
-            try:  # not by UUID: that search fails as long as any other GPU is lost
+            try:  # searching by UUID would fail while any other GPU is lost
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 if gpu.uuid and gpu.uuid != self._nvml.nvmlDeviceGetUUID(handle):
                     continue
@@ -252,7 +252,7 @@ class Gpus:
                 problem = error
                 continue
             gpu.handle = handle
-            gpu.refused.clear()  # what it refused while it failed may work now
+            gpu.refused.clear()  # what failed before may work now
             with suppress(Exception):
                 gpu.name = gpu.name or self._nvml.nvmlDeviceGetName(handle)
             with suppress(Exception):
@@ -261,7 +261,7 @@ class Gpus:
         return problem or LookupError(f"no GPU has the UUID {gpu.uuid}")
 
     def _read(self, gpu: Gpu) -> tuple[Row, list[Row]]:
-        """Return a GPU's row, and a warning if it forbids some readings."""
+        """Return a GPU's row, and a warning if some readings are forbidden."""
         values: Row = {}
         forbidden: list[str] = []
         is_alive, doubt = False, None
@@ -281,7 +281,7 @@ class Gpus:
                     doubt = doubt or _text(error)
                 if code == NO_PERMISSION and name not in gpu.warned:
                     forbidden.append(name)
-        if doubt and not is_alive:  # some healthy cards answer "unknown error" for their fan alone
+        if doubt and not is_alive:  # healthy cards may answer "unknown error" for their fan
             raise GpuLostError(doubt)
         gpu.warned.update(forbidden)
         lists = [values.pop(name) for name in ("compute_processes", "graphics_processes") if name in values]
@@ -295,6 +295,6 @@ class Gpus:
 
 def _text(error: Exception) -> str:
     try:
-        return str(error) or type(error).__name__  # asks the driver's library for the words
+        return str(error) or type(error).__name__  # asks the driver's library for the text
     except Exception:
         return type(error).__name__

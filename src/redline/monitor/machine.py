@@ -1,23 +1,24 @@
-"""What the whole machine does: processors, memory, a folder's disk, shared memory. Unknown values are absent."""
+"""What the whole machine does: processors, memory, a folder's disk, shared memory, power. Unknown values are absent."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from redline.jsonl import Row
+from redline.jsonl import MAX_LINE_BYTES, RecordTail, Row, measured
 
-SECTOR_BYTES = 512  # the unit of the kernel's counters, whatever the device's own
+SECTOR_BYTES = 512  # the unit of the kernel's counters
 SHM = Path("/dev/shm")  # noqa: S108 - looked at, never written to
-MEMINFO = Path("/proc/meminfo")  # psutil reads and computes far more of it
+MEMINFO = Path("/proc/meminfo")  # psutil would read and compute far more
 SYS_BLOCK = Path("/sys/dev/block")
 
 
 class MachineProbe:
-    """Compares counters of the machine with those of the last sample."""
+    """Compares the machine's counters with those of the last sample."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,13 +28,13 @@ class MachineProbe:
 
     @property
     def absent(self) -> dict[str, str]:
-        """What no sample has on this machine, and why."""
+        """The fields that no sample has on this machine, and why."""
         if self._counters_path is None:
             return {"disk_read_bytes_per_s, disk_write_bytes_per_s": "the file system has no device with counters"}
         return {}
 
     def sample(self, interval_s: float) -> Row:
-        """Return the use since the last sample, and what is left."""
+        """Return the use since the last sample, and what is free."""
         return {
             **self._sample_cores(),
             **self._sample_disk(interval_s),
@@ -77,14 +78,14 @@ class MachineProbe:
 def _core_times() -> list[tuple[float, float]]:
     """Return for each core the seconds it was busy, and all its seconds."""
     with suppress(OSError, psutil.Error, RuntimeError):
-        # user, nice, system, idle, iowait, irq, softirq, steal: time stolen by other guests is not used here;
-        # what follows, time of own guests, is part of user time already
+        # user, nice, system, idle, iowait, irq, softirq, steal: time stolen by other guests is not ours;
+        # the rest, time of own guests, is part of user time
         return [(sum(times[:3]) + sum(times[5:7]), sum(times[:8])) for times in psutil.cpu_times(percpu=True)]
     return []
 
 
 def _device_counters(folder: Path) -> Path | None:
-    """Return the kernel's counters of the device that holds a folder; None for file systems without one."""
+    """Return the path of the counters of a folder's device; None if it has none."""
     with suppress(OSError):
         device = folder.stat().st_dev
         path = SYS_BLOCK / f"{os.major(device)}:{os.minor(device)}" / "stat"
@@ -132,3 +133,95 @@ def machine_facts() -> Row:
 def without_absent(**values: float | None) -> dict[str, float]:
     """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+# Power: processors count their energy (RAPL), but often only root may read the counters
+
+POWERCAP = Path("/sys/class/powercap")
+ZONES = "intel-rapl:*"  # AMD's too; `intel-rapl-mmio` counts the same packages again
+COUNTED = ("package", "dram")  # the others are parts of a package, or the whole board
+MACHINE_ENERGY = "machine_energy_j"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A counter of energy."""
+
+    counter: Path  # in millionths of a joule
+    wraps_at: int  # the largest count, after which it restarts at 0
+
+    def read(self) -> int | None:
+        """Return the count; None if it can't be read."""
+        return _read_number(self.counter)
+
+    def joules(self, before: int, now: int) -> float:
+        """Return the energy between two counts less than one round apart."""
+        return (now - before if now >= before else now - before + self.wraps_at) / 1e6
+
+
+class PowerProbe:
+    """Compares the energy counters of processors and memory with those of the last sample."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        found = _find_zones(root or POWERCAP)
+        self._counts = {zone: count for zone in found if (count := zone.read()) is not None}
+        self.absent: dict[str, str] = {}
+        if not self._counts:
+            why = "its energy counters can't be read, perhaps only by root" if found else "no energy counters (RAPL)"
+            self.absent = {"cpu_power_w": why}
+
+    def sample(self, interval_s: float) -> Row:
+        """Return the mean power since the last sample."""
+        now = {zone: count for zone in self._counts if (count := zone.read()) is not None}
+        if not now or now.keys() != self._counts.keys() or interval_s <= 0:
+            return {}
+        before, self._counts = self._counts, now
+        return {"cpu_power_w": sum(zone.joules(before[zone], count) for zone, count in now.items()) / interval_s}
+
+
+def _find_zones(root: Path) -> list[Zone]:
+    zones = []
+    for folder in sorted(root.glob(ZONES)):
+        with suppress(OSError):
+            name = (folder / "name").read_text(encoding="ascii")
+            wraps_at = _read_number(folder / "max_energy_range_uj")
+            if name.startswith(COUNTED) and wraps_at is not None:
+                zones.append(Zone(folder / "energy_uj", wraps_at))
+    return zones
+
+
+def _read_number(path: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
+
+
+def power_of(row: Row) -> float | None:
+    """Return the known power of processors and GPUs in a sample; None if none is known."""
+    told = [row.get("cpu_power_w"), *(gpu.get("power_w") for gpu in row.get("gpus") or ())]
+    known = [watts for value in told if (watts := measured(value)) is not None]
+    return float(sum(known)) if known else None
+
+
+def energy_before(hardware: Path) -> float:
+    """Return the energy counted by earlier recordings in a file."""
+    rows = RecordTail(hardware, last_bytes=MAX_LINE_BYTES).new_rows()
+    counts = (measured(row.get(MACHINE_ENERGY)) for row in reversed(rows))
+    return float(next((count for count in counts if count is not None), 0.0))
+
+
+class EnergyTail:
+    """The newest power and energy that a monitor wrote; stops reading if the machine has neither."""
+
+    def __init__(self, hardware: Path) -> None:
+        self._tail = RecordTail(hardware, last_bytes=0)
+        self._newest: dict[str, float | None] = {}
+        self._is_told = True
+
+    def read(self) -> dict[str, float | None]:
+        """Return `power_w` and `energy_j`, or nothing if unknown."""
+        if self._is_told and (rows := self._tail.new_rows()):
+            self._is_told = MACHINE_ENERGY in rows[-1]
+            newest = {"power_w": power_of(rows[-1]), "energy_j": measured(rows[-1].get(MACHINE_ENERGY))}
+            self._newest = newest if self._is_told else {}
+        return self._newest

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from redline.jsonl import RecordTail, RecordWriter, Row
+from redline.jsonl import RecordTail, RecordWriter, Row, encode_row
 from redline.monitor.gpus import open_gpus
 from redline.monitor.hardware import HARDWARE
-from redline.monitor.machine import MachineProbe, machine_facts
-from redline.monitor.power import MACHINE_ENERGY, PowerProbe, energy_before, power_of
-from redline.monitor.process_files import read_stat
-from redline.monitor.process_tree import Identity, ProcessTree
+from redline.monitor.machine import MACHINE_ENERGY, MachineProbe, PowerProbe, energy_before, machine_facts, power_of
+from redline.monitor.processes import Identity, ProcessTree, read_stat
 
 EVENTS = "events.jsonl"
 DEFAULT_HZ, MIN_HZ, MAX_HZ = 1.0, 0.05, 20.0
-MIN_INTERVAL_S = 0.05  # the kernel counts in ticks of 10 ms: over less, a rate means nothing
+MIN_INTERVAL_S = 0.05  # the kernel counts ticks of 10 ms: over less, a rate means nothing
 CLOCK_SLACK_S = 1.0
 TARGET_ENDED = "the watched process ended"
 
@@ -27,7 +30,7 @@ Wait = Callable[[float], str | None]
 
 
 def check_hz(hz: float) -> float:
-    """Return the rate, or raise if it can't be kept."""
+    """Return the rate, or raise if it is out of range."""
     if not MIN_HZ <= hz <= MAX_HZ:
         raise ValueError(f"hz is {hz:g}: use {MIN_HZ:g} to {MAX_HZ:g}, such as 1")
     return hz
@@ -35,7 +38,7 @@ def check_hz(hz: float) -> float:
 
 @contextmanager
 def unobtrusive() -> Iterator[None]:
-    """Let this process wait until a core is free, instead of taking one from the watched process when it wakes."""
+    """Let this process wait for a free core instead of preempting the watched process."""
     before = os.sched_getscheduler(0)
     if before == os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -47,20 +50,20 @@ def unobtrusive() -> Iterator[None]:
 
 
 class NamedRoles:
-    """The roles of a run's processes, read from its events; elsewhere events name no process."""
+    """The roles of a run's processes, read from its events."""
 
     def __init__(self, events: Path) -> None:
         self._tail = RecordTail(events)
         self._roles: dict[Identity, str] = {}
 
     def __call__(self) -> Mapping[Identity, str]:
-        """Return the roles by process, with those of processes started since the last call."""
+        """Return the roles of all processes named so far."""
         for row in self._tail.new_rows():
             pid, unix_s = row.get("pid"), row.get("unix_s")
             if row.get("event") != "process" or not isinstance(pid, int) or not isinstance(unix_s, int | float):
                 continue
             stat = read_stat(pid)
-            # a row older than the process names an earlier process with the same number, from before a resume
+            # a row older than the process names an earlier one with the same id, from before a resume
             if stat is not None and unix_s > stat.started_unix_s - CLOCK_SLACK_S:
                 self._roles[stat.identity] = str(row.get("role"))
         return self._roles
@@ -69,8 +72,8 @@ class NamedRoles:
 class HardwareRecorder:
     """Reads all probes into one row at a time, and writes it to a folder.
 
-    Runs in a process of its own: its CPU time is the recording's cost. Samples that the disk refuses are lost and
-    reported once, and sampling goes on.
+    It runs in its own process, whose CPU time is the cost of the recording. Samples that can't be written are lost and
+    reported once; sampling goes on.
     """
 
     def __init__(self, pid: int, out: Path, *, hz: float, say: Say, is_new: bool = False) -> None:
@@ -84,15 +87,15 @@ class HardwareRecorder:
         self._energy_j = energy_before(out / HARDWARE)
         self._writer = RecordWriter(out / HARDWARE)
         self.end_descriptors: list[int] = []  # become readable when the watched process ends
-        with suppress(OSError, OverflowError, AttributeError):  # it has ended, or that is not supported
+        with suppress(OSError, OverflowError, AttributeError):  # it has ended, or pidfds are not supported
             self.end_descriptors = [os.pidfd_open(pid)]
         self._begun_unix_s, self._begun_s = time.time(), time.monotonic()
         self._sampled_s = self._begun_s
-        self._tree.sample(0.0, {})  # the base of the first rates
+        self._tree.sample(0.0, {})  # the baseline of the first rates
         self._samples = 0
-        self._starting_cpu_s = 0.0  # of this process, before it began to watch
+        self._starting_cpu_s = 0.0  # of this process, before watching
         self._cpu_s = 0.0
-        self._peak_rss_bytes: int | None = None  # None until a process was seen
+        self._peak_rss_bytes: int | None = None  # None before the first sample
         self._is_refused = False
 
     def run(self, wait: Wait, **facts: object) -> str:
@@ -119,7 +122,7 @@ class HardwareRecorder:
         return reason
 
     def facts(self) -> Row:
-        """Return what stays the same during the recording, and why something is missing in all samples."""
+        """Return what stays the same during the recording, and why some fields are absent."""
         absent = {
             **self._machine.absent,
             **self._power.absent,
@@ -129,7 +132,7 @@ class HardwareRecorder:
         return {"pid": self._tree.pid, **machine_facts(), "gpus": names, "absent": absent}
 
     def take(self) -> None:
-        """Take one sample, if the watched process still exists, and write it."""
+        """Take and write one sample if the watched process still exists."""
         row = self._sample()
         if row is None:
             return
@@ -145,7 +148,7 @@ class HardwareRecorder:
                 self._tell("monitor-warning", message=f"samples can't be written: {error}")
 
     def _sample(self) -> Row | None:
-        """Return a sample, and tell the events of GPUs since the last one."""
+        """Return a sample, and report GPU events since the last one."""
         now_s = time.monotonic()
         elapsed_s, interval_s = now_s - self._begun_s, now_s - self._sampled_s
         processes = self._tree.sample(interval_s, self._roles())
@@ -171,7 +174,7 @@ class HardwareRecorder:
         return row
 
     def finish(self, reason: str, **facts: object) -> Row:
-        """Report how it ended and what it cost, and close everything; return the report."""
+        """Report the end and the cost, close everything, and return the report."""
         elapsed_s, cpu_s = time.monotonic() - self._begun_s, time.process_time()
         share = (cpu_s - self._starting_cpu_s) / max(elapsed_s * (os.cpu_count() or 1), 1e-9)
         end: Row = {
@@ -194,3 +197,50 @@ class HardwareRecorder:
 
     def _tell(self, event: str, **facts: object) -> None:
         self._say({"event": event, "unix_s": time.time(), **facts})
+
+
+# The process of its own
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Record as the process that `record` starts: until its target ends, SIGTERM, or a line or the end of stdin.
+
+    It prints events as JSON lines, and writes them to events.jsonl unless a run writes its own.
+    """
+    options = parse(argv)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # these are for the watched process; when it ends, so does the monitor
+    terminated, terminate = os.pipe()  # a handler alone does not wake select
+    signal.signal(signal.SIGTERM, lambda *_: os.write(terminate, b"."))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the starter may have blocked it
+    os.set_blocking(sys.stdout.fileno(), False)  # the starter may not read
+    writer = None if options.run else RecordWriter(options.out / EVENTS)
+    recording = HardwareRecorder(options.pid, options.out, hz=options.hz, say=partial(_say, writer))
+    reasons = {sys.stdin.fileno(): "closed", terminated: "SIGTERM"}
+    reasons |= dict.fromkeys(recording.end_descriptors, TARGET_ENDED)
+
+    def wait(seconds: float) -> str | None:
+        """Wait until a descriptor is readable or closed, and return its reason."""
+        readable, _, _ = select.select(list(reasons), [], [], seconds)
+        return reasons[readable[0]] if readable else None
+
+    recording.finish(recording.run(wait))
+    return 0
+
+
+def _say(writer: RecordWriter | None, row: Row) -> None:
+    with suppress(OSError):  # a full pipe or a full disk must not end the recording
+        os.write(sys.stdout.fileno(), encode_row(row))
+    if writer is not None:
+        with suppress(OSError):
+            writer.write(row)
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the flags."""
+    parser = ArgumentParser(prog="redline's monitor")
+    parser.add_argument("--pid", type=int, required=True, help="process to watch, with its children")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--hz", type=float, required=True, help="samples per second")
+    parser.add_argument("--run", action="store_true", help="the folder is a run, whose events name its processes")
+    return parser.parse_args(argv)

@@ -11,7 +11,7 @@ from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from redline.monitor.episode_log import EpisodeLog, Out
+from redline.monitor.gym_wrappers import EpisodeLog, Out
 from redline.monitor.sampling import DEFAULT_HZ, check_hz
 
 MIN_LOG_INTERVAL_S = 0.1  # a rollout of an off-policy algorithm may be four steps long

@@ -22,7 +22,7 @@ from redline.envs.catalog import allow_module
 from redline.envs.vector import EnvError
 from redline.errors import UserError
 from redline.learner import NonFiniteError
-from redline.monitor.process_files import read_pss_bytes, read_stat
+from redline.monitor.processes import read_pss_bytes, read_stat
 from redline.plan.speed import RoleUse, Window
 from redline.replay import ReplayError
 from redline.runtime.config import Job, from_settings

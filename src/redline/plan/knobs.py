@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from redline.algorithms.q_learning import QLearning
-from redline.bench.advice import MOST_ENVS
+from redline.bench.costs import MOST_ENVS
 from redline.envs.atari_games import find_game
 from redline.errors import UserError
 from redline.exploration import EpsilonGreedy

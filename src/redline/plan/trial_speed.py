@@ -9,8 +9,7 @@ from pathlib import Path
 
 from redline.algorithms.q_learning import QLearning
 from redline.bench.measuring import Progress, rate_of, silent
-from redline.bench.recorded_training import recorded
-from redline.bench.training_speed import first_window_steps, is_between_rollouts, train_window
+from redline.bench.training_speed import first_window_steps, is_between_rollouts, recorded, train_window
 from redline.exploration import EpsilonGreedy
 from redline.plan.time import Speed, exact
 from redline.runtime.building import build_trainer, prepare_process

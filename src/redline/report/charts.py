@@ -1,4 +1,4 @@
-"""Charts as values: what they show. A page draws them with uPlot and HTML, `png` with matplotlib."""
+"""Charts as values. A page draws them with uPlot and HTML, `png` draws them with matplotlib."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUM_COLOURS = 8
 
 @dataclass(frozen=True)
 class Line:
-    """One series: what it is called, where it goes, and how it is told from the others."""
+    """One series: its name, its points and its style."""
 
     label: str
     x: Sequence[float]
@@ -40,12 +40,12 @@ class LineChart:
     lines: tuple[Line, ...]
     bottom: float | None = None
     top: float | None = None
-    is_sampled: bool = False  # values come at a steady pace: a line ends where some are missing
+    is_sampled: bool = False  # values come at a steady rate: a missing one breaks the line
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of shares; the colour of each part is that of its name."""
+    """One row of shares; equal names have equal colours."""
 
     label: str
     shares: tuple[tuple[str, float], ...]
@@ -53,17 +53,17 @@ class Bar:
 
 @dataclass(frozen=True)
 class ShareChart:
-    """Rows of shares that make up a whole: who did what."""
+    """Rows of shares that add up to a whole."""
 
     name: str
     title: str
     unit: str
     bars: tuple[Bar, ...]
-    rest: str = ""  # the part that is drawn in grey
-    pale: frozenset[str] = frozenset()  # parts that are no work
+    rest: str = ""  # name of the part drawn in grey
+    pale: frozenset[str] = frozenset()  # names of parts that are waiting, not work
 
     def inks(self) -> dict[str, tuple[int | None, bool]]:
-        """Return colour (None: grey) and paleness of each part, in the order of the legend."""
+        """Return the colour (None: grey) of each part and whether it is pale, in the order of the legend."""
         parts = dict.fromkeys(name for bar in self.bars for name, _ in bar.shares)
         work = [name for name in parts if name not in self.pale and name != self.rest]
         pale = [name for name in parts if name in self.pale and name != self.rest]
@@ -75,7 +75,7 @@ class ShareChart:
 
 @dataclass(frozen=True)
 class Spread:
-    """What several runs of one group gave: every run, their mean and its interval."""
+    """The value of each run of a group, their mean and its interval."""
 
     label: str
     values: tuple[float, ...]
@@ -87,7 +87,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class SpreadChart:
-    """One row for each group: a dot for each run, a band for the interval of the mean."""
+    """One row per group: a dot per run, a band for the interval of the mean."""
 
     name: str
     title: str
@@ -95,7 +95,7 @@ class SpreadChart:
     rows: tuple[Spread, ...]
 
     def limits(self) -> tuple[float, float]:
-        """Return the ends of the axis: 0 and every run are on it, a wide interval may leave it."""
+        """Return the ends of the axis, which holds 0 and every run; a wide interval is cut."""
         values = [0.0, *(value for row in self.rows for value in (row.mean, *row.values))]
         ends = [end for row in self.rows for end in (row.low, row.high) if end is not None]
         low, high = min(values), max(values)
@@ -108,13 +108,13 @@ class SpreadChart:
 Chart = LineChart | ShareChart | SpreadChart
 
 SHORT_MINUTES = 3.0
-GAP_STEPS = 3.0  # usual steps beyond which a step is a gap
-BAND_ROOM = 0.5  # beyond the runs, for intervals, as a share of the reach of the runs
+GAP_STEPS = 3.0  # × the median step: a longer step is a gap
+BAND_ROOM = 0.5  # for intervals beyond the runs, as a share of the runs' range
 MAX_LINE_POINTS = 1_000  # more than a chart has pixels to show
 
 
 def over_time(chart: LineChart) -> LineChart:
-    """Return a chart against minutes in seconds where it is over soon; any other as it is."""
+    """Return a chart against seconds instead of minutes where the minutes are few."""
     if chart.x_label != "minutes" or any(minutes > SHORT_MINUTES for line in chart.lines for minutes in line.x):
         return chart
     lines = tuple(replace(line, x=[minutes * 60 for minutes in line.x]) for line in chart.lines)
@@ -122,14 +122,14 @@ def over_time(chart: LineChart) -> LineChart:
 
 
 def thinned(chart: LineChart, *, max_points: int, least: int = 60) -> LineChart:
-    """Return a chart of at most about so many points in all, as means of neighbours; dots are left as they are."""
+    """Return a chart of at most about `max_points` points in all: neighbours are averaged, dots are kept."""
     most = max(least, min(max_points // max(len(chart.lines), 1), MAX_LINE_POINTS))
     lines = tuple(thinned_line(line, most, has_gaps=chart.is_sampled) for line in chart.lines)
     return replace(chart, lines=lines, unit=f"{chart.unit}, means of neighbours") if lines != chart.lines else chart
 
 
 def pieces(line: Line) -> list[Line]:
-    """Return the parts of a line between which values are missing."""
+    """Split a line where values are missing."""
     steps = [after - before for before, after in pairwise(line.x)]
     usual = median(steps) if steps else 0.0
     ends = [place for place, step in enumerate(steps, start=1) if usual > 0 and step > GAP_STEPS * usual]
@@ -138,7 +138,7 @@ def pieces(line: Line) -> list[Line]:
 
 
 def thinned_line(line: Line, most: int, *, has_gaps: bool) -> Line:
-    """Return a line of about so many points, none of which is the mean of values on both sides of a gap."""
+    """Return a line of about `most` points; no mean reaches across a gap."""
     count = len(line.x)
     if line.is_points or line.low or count <= most:
         return line
@@ -153,7 +153,7 @@ def thinned_line(line: Line, most: int, *, has_gaps: bool) -> Line:
 
 
 def finite(line: Line) -> Line:
-    """Return a series without the points that have no place, by rising x."""
+    """Return a series sorted by x, without points that are not finite."""
     columns = np.asarray([line.x, line.y, *([line.low, line.high] if line.low else [])], dtype=np.float64)
     columns = columns[:, np.isfinite(columns).all(0)]
     columns = columns[:, np.argsort(columns[0], kind="stable")]
@@ -161,17 +161,17 @@ def finite(line: Line) -> Line:
 
 
 def shown(chart: LineChart) -> LineChart:
-    """Return a chart of the series that have values."""
+    """Return a chart without its empty series."""
     return replace(chart, lines=tuple(line for line in map(finite, chart.lines) if line.x))
 
 
 def page_data(chart: LineChart) -> dict[str, object]:
-    """Return what the page's script draws; equal columns of x are there once, gaps are null."""
+    """Return what the page's script draws: each column of x once, gaps as null."""
     columns: list[list[float]] = []
     lines: list[dict[str, object]] = []
     key = -1
     for line in shown(chart).lines:
-        key += line.in_legend  # one that has no entry in the legend belongs to the entry before
+        key += line.in_legend  # a line without a legend entry belongs to the entry before
         x, values = _columns(line, has_gaps=chart.is_sampled and not line.is_points)
         if x not in columns:
             columns.append(x)
@@ -187,7 +187,7 @@ def page_data(chart: LineChart) -> dict[str, object]:
 
 
 def _columns(line: Line, *, has_gaps: bool) -> tuple[list[float], dict[str, list[float | None]]]:
-    """Return x and the values of a line with few digits, because a page is to be small; no x stands there twice."""
+    """Return x and values of a line, rounded to keep the page small; every x is unique."""
     x: list[float] = []
     y: list[float | None] = []
     for piece in pieces(line) if has_gaps else [line]:

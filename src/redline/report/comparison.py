@@ -1,4 +1,4 @@
-"""What a page shows of several runs: learning, every run, what it took, and how use relates to learning.
+"""What a page shows of several runs: scores, learning curves, cost, and how utilisation relates to learning.
 
 `report.html.j2` lays it out.
 """
@@ -11,9 +11,8 @@ from statistics import fmean
 
 import numpy as np
 
-from redline.report.amounts import DASH, amount, share, span
 from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart
-from redline.report.parts import Cell, Content, Table, small
+from redline.report.parts import DASH, Cell, Content, Table, amount, share, small, span
 from redline.report.relation import Correlation, Group, Relation
 from redline.report.run_charts import AXES, TITLES
 from redline.report.run_page import ShownRun, headline, newest_evaluation, span_words
@@ -21,9 +20,9 @@ from redline.report.run_series import Axis, Series, learning_curve
 from redline.report.run_summary import RunSummary
 
 UNKNOWN = "unknown"
-BY_RUN = "run"  # where nothing groups them
+BY_RUN = "run"  # where runs tell no algorithm
 BAND_POINTS = 200
-MAX_POINTS = 2_000  # of a chart that holds all runs
+MAX_POINTS = 2_000  # of a chart of all runs
 USES = {
     "cpu_share_of_machine": ("CPU", "CPU utilisation, % of the cores it may use", 100.0),
     "gpu_utilisation_percent": ("GPU", "GPU utilisation, %", 1.0),
@@ -38,14 +37,14 @@ OUTCOME_WORDS = {
 
 @dataclass(frozen=True)
 class Measure:
-    """How a number of `RunSummary` is shown across runs."""
+    """How a field of `RunSummary` is shown across runs."""
 
     title: str  # of its chart
     unit: str
-    column: str = ""  # of a table; "" where it has no estimates across runs
+    column: str = ""  # of a table; "" where `relation` has no estimates of it
     write: Callable[[float | None], str] = amount
-    factor: float = 1.0  # from the number to the unit of the chart
-    over: str = ""  # field of the summary that tells its span
+    factor: float = 1.0  # from the field's unit to the chart's
+    over: str = ""  # field of the summary that names its span
 
 
 MEASURES = {
@@ -60,10 +59,10 @@ MEASURES = {
     "return_gained_per_cpu_minute": Measure(
         "Return gained per CPU minute", "final − first return, per CPU minute", "return gained per CPU min"
     ),
-    "cpu_s": Measure("CPU time in all", "CPU seconds"),
-    "gpu_s": Measure("GPU time in all", "GPU seconds"),
+    "cpu_s": Measure("Total CPU time", "CPU seconds"),
+    "gpu_s": Measure("Total GPU time", "GPU seconds"),
     "energy_j": Measure("GPU energy", "kJ", factor=1e-3),
-    "power_w": Measure("GPU power", "W, mean while it was sampled"),
+    "power_w": Measure("GPU power", "W, mean over the samples"),
 }
 SCORES: dict[str, Callable[[RunSummary], Content]] = {
     "return, last 100": headline,
@@ -82,7 +81,7 @@ COLUMNS: dict[str, Callable[[RunSummary], Content]] = {
     "GPU time": lambda found: span(found.gpu_s),
     "GPU energy": lambda found: amount(None if found.energy_j is None else found.energy_j / 1e3, "kJ"),
 }
-SETTINGS: dict[str, Callable[[RunSummary], str]] = {  # columns that are there if runs differ in them
+SETTINGS: dict[str, Callable[[RunSummary], str]] = {  # columns shown if runs differ in them
     "algorithm": lambda found: found.algorithm or DASH,
     "env": lambda found: found.env or DASH,
     "seed": lambda found: amount(found.seed),
@@ -90,24 +89,24 @@ SETTINGS: dict[str, Callable[[RunSummary], str]] = {  # columns that are there i
     "envs": lambda found: amount(found.num_envs),
     "threads": lambda found: amount(found.learner_threads),
 }
-WORDS = {"algorithm", "env"}  # columns that are no numbers
+WORDS = {"algorithm", "env"}  # columns that hold words
 
 
 class Game:
-    """Runs of one game, and by what they are told apart: returns of different games have nothing in common."""
+    """The runs of one game in groups. Returns of different games have no common scale."""
 
     def __init__(self, env: str, runs: list[ShownRun], relation: Relation, colours: dict[str, int]) -> None:
-        """Take colours of groups that games before this one have, and add those of this one."""
+        """Group the runs; `colours` holds those of earlier games and gets the new groups'."""
         groupings: dict[str, list[Group]] = {}
         for group in relation.groups:
             if group.env == env:
                 groupings.setdefault(group.by, []).append(group)
         first = "algorithm" if groupings else BY_RUN
         self.runs = runs
-        # the first that differs among them: algorithm, batch size, threads / cores; the run where nothing is known
+        # the first setting that differs: algorithm, batch size, threads / cores; each run apart where none is known
         self.by = next((name for name, groups in groupings.items() if len(groups) > 1), first)
         self.groups = groupings.get(self.by, [])
-        self.colours = colours  # of each group, the same in every chart of the page
+        self.colours = colours  # of each group, the same on the whole page
         for kind in (*(group.name for group in self.groups), *map(self.kind, runs)):
             colours.setdefault(kind, len(colours))
         self.scores = _group_scores(self) if self.by != BY_RUN else None
@@ -131,7 +130,7 @@ class Game:
 
 
 class Comparison:
-    """Several runs beside each other, those of each game apart."""
+    """Several runs side by side, each game apart."""
 
     def __init__(self, runs: Sequence[ShownRun], relation: Relation) -> None:
         self.relation = relation
@@ -145,14 +144,14 @@ class Comparison:
         self.games = {env: Game(env, members, relation, colours) for env, members in envs.items()}
         self.all_runs = _all_runs([run for game in self.games.values() for run in game.runs]) if self.runs else None
         self.correlations = _correlation_table(relation.correlations)
-        self.groups = _group_tables(relation.groups)
+        self.groups = _group_tables(relation.groups, shown={game.by for game in self.games.values()})
         self.troubles = [
             Cell(run.files.label, note=problem, is_strong=True) for run in runs for problem in run.files.problems
         ]
 
     @property
     def links(self) -> list[tuple[str, str]]:
-        """The identities of its parts, and what they are called."""
+        """The ids of its parts, each with its name."""
         first = next(iter(self.games.values()), None)
         known = [
             ("learning-0", "learning", first and (first.scores or first.learning)),
@@ -177,7 +176,7 @@ class Comparison:
 
 
 def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
-    """Return the curves of all runs, a chart for each axis: one line for each group, with a band over its runs."""
+    """Return a chart per axis with one line per group and a band over the group's runs."""
     charts = []
     for axis in axes:
         groups: dict[str, list[tuple[ShownRun, Series]]] = {}
@@ -193,7 +192,7 @@ def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
 
 
 def _group_lines(game: Game, name: str, found: Sequence[tuple[ShownRun, Series]]) -> list[Line]:
-    """Return the median of a group with its band; its runs one by one where they have no part of the axis in common."""
+    """Return a group's median with its band, or each run where their ranges of x do not overlap."""
     colour, label = game.colours[name], game.words(name)
     dash = colour // NUM_COLOURS
     curves = [curve for _, curve in found]
@@ -214,30 +213,30 @@ def _group_lines(game: Game, name: str, found: Sequence[tuple[ShownRun, Series]]
 
 
 def _group_scores(game: Game) -> Table:
-    """Return the headline score of each group, and beside it what its runs took."""
+    """Return each group's headline score, newest evaluation, steps and speed; without columns that no run fills."""
     summaries = {run.files.label: run.summary for run in game.runs}
-    rows: list[list[Content]] = []
+    rows: list[dict[str, Content]] = []
     for group in game.groups:
         members = [summaries[label] for label in group.labels if label in summaries]
         evaluated = [run.evaluation_return for run in members if run.evaluation_return is not None]
         steps = [run.steps for run in members if run.steps is not None]
         note = f"{len(evaluated)} runs" if len(evaluated) != len(members) else ""
         rows.append(
-            [
-                Cell(game.words(group.name), is_strong=True),
-                str(len(members)),
-                estimate("final_return", group, is_strong=True),
-                Cell(amount(fmean(evaluated)), note=note) if evaluated else DASH,
-                amount(fmean(steps)) if steps else DASH,
-                estimate("steps_per_s", group),
-            ]
+            {
+                game.by: Cell(game.words(group.name), is_strong=True),
+                "runs": str(len(members)),
+                "return, last 100": estimate("final_return", group, is_strong=True),
+                "newest evaluation": Cell(amount(fmean(evaluated)), note=note) if evaluated else DASH,
+                "steps": amount(fmean(steps)) if steps else DASH,
+                "steps/s": estimate("steps_per_s", group),
+            }
         )
-    head = (game.by, "runs", "return, last 100", "newest evaluation", "steps", "steps/s")
-    return Table("Scores", head, rows, numeric=range(1, len(head)))
+    head = [name for name in rows[0] if any(row[name] != DASH for row in rows)] if rows else []
+    return Table("Scores", head, [[row[name] for name in head] for row in rows], numeric=range(1, len(head)))
 
 
 def _all_runs(runs: Sequence[ShownRun]) -> Table:
-    """Return one row for each run; columns that no run has, and settings that all share, are left out."""
+    """Return a row per run, without columns that no run has and settings that all share."""
     differing = {name: cell for name, cell in SETTINGS.items() if len({cell(run.summary) for run in runs}) > 1}
     shown: dict[str, list[Content]] = {}
     for name, cell in {**SCORES, **differing, **COLUMNS}.items():
@@ -256,7 +255,7 @@ def _all_runs(runs: Sequence[ShownRun]) -> Table:
 
 
 def spread_charts(game: Game) -> list[SpreadChart]:
-    """Return what each group used and reached, every run as a dot; a row for each run where nothing groups them."""
+    """Return what each group used and reached, a dot per run."""
     summaries = {run.files.label: run.summary for run in game.runs}
     groups = game.groups if game.by != BY_RUN else [Group(UNKNOWN, BY_RUN, name, (name,), {}) for name in summaries]
     charts = []
@@ -270,7 +269,7 @@ def spread_charts(game: Game) -> list[SpreadChart]:
 
 
 def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: dict[str, int]) -> Spread | None:
-    """Return the runs of a group that tell a number; None where none does."""
+    """Return the values of a group's runs; None where no run has one."""
     factor = MEASURES[name].factor
     found = (getattr(summaries[label], name) for label in group.labels)
     values = tuple(value * factor for value in found if value is not None)
@@ -284,7 +283,7 @@ def _spread(group: Group, name: str, summaries: dict[str, RunSummary], colours: 
 
 
 def relation_charts(game: Game) -> list[LineChart]:
-    """Return utilisation against speed and learning, a dot for each run."""
+    """Return learning and speed against utilisation, a dot per run."""
     charts = []
     for use, (_, use_words, factor) in USES.items():
         for outcome, title in (("final_return", "Return, last 100"), ("steps_per_s", "Steps per second")):
@@ -299,17 +298,16 @@ def relation_charts(game: Game) -> list[LineChart]:
             )
             if lines:
                 name = f"{use}-{outcome}".replace("_", "-")
-                charts.append(LineChart(name, f"{title}, and use", "one dot for each run", use_words, lines))
+                charts.append(LineChart(name, f"{title}, against utilisation", "one dot per run", use_words, lines))
     return charts
 
 
-def _group_tables(found: Sequence[Group]) -> dict[str, Table]:
-    """Return all means of the groups, a table for each way of grouping."""
+def _group_tables(found: Sequence[Group], *, shown: set[str]) -> dict[str, Table]:
+    """Return the means of all groups, a table per grouping, but for a grouping that all games are `shown` by."""
     tables = {}
     for by in dict.fromkeys(group.by for group in found):
         groups = [group for group in found if group.by == by]
-        # a group that holds all runs of a game would mix whatever else they differ in
-        if by != "algorithm" and len(groups) == len({group.env for group in groups}):
+        if shown == {by} or len(groups) == len({group.env for group in groups}):  # one group per game says nothing
             continue
         told = {name for group in groups for name in group.estimates}
         columns = {name: measure.column for name, measure in MEASURES.items() if measure.column and name in told}
@@ -354,12 +352,12 @@ def _rho(value: float | None) -> str:
 
 
 def estimate(measure: str, group: Group, *, is_strong: bool = False) -> Content:
-    """Return a mean over the runs of a group, its interval below it."""
+    """Return a group's mean with its interval below."""
     found = group.estimates.get(measure)
     if found is None:
         return DASH
     write = MEASURES[measure].write
     band = "" if found.interval is None else f"{write(found.interval[0])} … {write(found.interval[1])}"
-    if found.n != len(group.labels):  # some of its runs do not tell this
+    if found.n != len(group.labels):  # some of its runs lack this field
         band = " · ".join(filter(None, (f"n = {found.n}", band)))
     return Cell(write(found.mean), note=band or ("one run" if found.n == 1 else ""), is_strong=is_strong)

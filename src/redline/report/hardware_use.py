@@ -25,10 +25,10 @@ Span = tuple[float, float]  # begin and end by the wall clock
 
 
 class Samples:
-    """The samples of hardware.jsonl by column; a mean over any span is two look-ups away."""
+    """The samples of hardware.jsonl by column, integrated over time: a mean over any span takes two look-ups."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        """Take flat samples whose intervals are disjoint and in order."""
+        """Take flat samples in order, whose intervals do not overlap."""
         self.rows = rows
         self.interval_s = np.asarray([row["interval_s"] for row in rows], dtype=np.float64)  # [N]
         self.end_s = np.asarray([row["unix_s"] for row in rows], dtype=np.float64)  # [N]
@@ -55,7 +55,7 @@ class Samples:
         return np.stack([ends - widths, ends], axis=1).ravel(), covered, integral
 
     def means(self, spans: Sequence[Span]) -> list[dict[str, float]]:
-        """Return the means over each span, by the share of it that each sample covers; {} where none does."""
+        """Return the means over each span, each sample weighted by its share of the span; {} where there is none."""
         found: list[dict[str, float]] = [{} for _ in spans]
         for name, (edges, covered, integral) in self._integrals.items():
             if name in COUNTERS:
@@ -68,7 +68,7 @@ class Samples:
         return found
 
     def covered_s(self, name: str, span: Span) -> float:
-        """Return in how many seconds of a span a number was sampled."""
+        """Return for how many seconds of a span a field was sampled."""
         if name not in self._integrals:
             return 0.0
         edges, covered, _ = self._integrals[name]
@@ -76,11 +76,11 @@ class Samples:
         return float(ended_s - begun_s)
 
     def of_gpus(self, field: str) -> list[str]:
-        """Return the names of the columns that hold a field of a GPU."""
+        """Return the names of the columns with this field of any GPU."""
         return sorted(name for name in self.columns if re.fullmatch(rf"gpus\..+\.{field}", name))
 
     def spent(self, what: str, unix_s: Sequence[float]) -> Doubles | None:
-        """Return what was spent up to each moment, None where no sample tells.
+        """Return what was spent up to each moment; None where no sample says.
 
         That is CPU seconds (`cpu_s`), GPU seconds (`gpu_s`) or the energy of the GPUs (`energy_j`).
         """
@@ -94,18 +94,18 @@ class Samples:
         return total
 
     def total(self, what: str) -> float | None:
-        """Return what was spent in all."""
+        """Return what was spent in total."""
         spent = self.spent(what, [np.inf])
         return None if spent is None else float(spent[0])
 
     def power_s(self) -> float | None:
-        """Return the seconds that the energy is of: those of samples that hold a power."""
+        """Return the seconds that the energy covers: those of samples with a power."""
         places = [self.columns[name][0] for name in self.of_gpus("power_w")]
         return float(self.interval_s[np.unique(np.concatenate(places))].sum()) if places else None
 
 
 def recordings(rows: Sequence[Row]) -> list[list[int]]:
-    """Return the places of the samples of each recording; all of one tell the same start, `unix_s` − `elapsed_s`."""
+    """Return the indices of each recording's samples, which share one start, `unix_s` − `elapsed_s`."""
     if not all("elapsed_s" in row for row in rows):
         return [list(range(len(rows)))]
     found: list[list[int]] = []
@@ -119,20 +119,20 @@ def recordings(rows: Sequence[Row]) -> list[list[int]]:
 
 
 def _cpu_steps(rows: Sequence[Row]) -> Doubles:
-    """Return the CPU seconds of each sample, NaN where it does not tell; the counter begins anew with a recording."""
+    """Return the CPU seconds of each sample, NaN where it has none; each recording's counter starts at 0."""
     steps = np.full(len(rows), np.nan)
     for recording in recordings(rows):
         before_s = _before_first(rows[recording[0]])
         for place in recording:
             if (now_s := rows[place].get("cpu_s")) is not None:
-                # less than before: a recording whose start does not tell it from the one before
+                # less than before: another recording with nearly the same start
                 steps[place] = now_s - before_s if now_s >= before_s else now_s
                 before_s = now_s
     return steps
 
 
 def _before_first(row: Row) -> float:
-    """Return the counter before a recording's first sample: where earlier ones are lost, what they counted."""
+    """Return the counter before a recording's first sample, estimated if earlier samples are lost."""
     counted_s, elapsed_s, interval_s = row.get("cpu_s"), row.get("elapsed_s"), row["interval_s"]
     if counted_s is None or elapsed_s is None or elapsed_s <= interval_s + SAME_RECORDING_S:
         return 0.0
@@ -142,7 +142,7 @@ def _before_first(row: Row) -> float:
 
 @dataclass
 class ProcessUse:
-    """One process while it was watched; grows with each sample."""
+    """One process while it was watched."""
 
     pid: int
     role: str | None = None  # None: not watched, only seen on a GPU
@@ -150,22 +150,22 @@ class ProcessUse:
     watched_s: float = 0.0
     cpu_s: float = 0.0
     rss_peak_bytes: float = 0.0
-    gpu_peak_bytes: float = 0.0  # over all GPUs at a time
+    gpu_peak_bytes: float = 0.0  # over all GPUs at one time
 
     @property
     def cores(self) -> float:
-        """Return the mean of the cores that it used while it was watched."""
+        """Return the mean number of cores it used while it was watched."""
         return self.cpu_s / self.watched_s if self.watched_s else 0.0
 
 
 class Processes:
-    """Every process of a recording; grows with each sample."""
+    """Every process of a recording."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, str | None, str | None], ProcessUse] = {}
 
     def add(self, row: Row) -> None:
-        """Take a sample as it was recorded."""
+        """Add a sample as it was recorded."""
         interval_s = max(number(row, "interval_s") or 0.0, 0.0)
         by_pid: dict[int, ProcessUse] = {}
         for process in members(row, "watched"):
@@ -197,7 +197,7 @@ class Processes:
         return self.found.setdefault(key, ProcessUse(*key))
 
     def largest(self) -> list[ProcessUse]:
-        """Return those that used most of CPU, memory or GPU memory, by CPU."""
+        """Return the processes that used most CPU, memory or GPU memory, by CPU."""
         chosen: dict[int, ProcessUse] = {}
         for size in ("cores", "rss_peak_bytes", "gpu_peak_bytes"):
             ranked = sorted(self.found.values(), key=attrgetter(size), reverse=True)[:LARGEST]

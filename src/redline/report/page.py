@@ -33,11 +33,11 @@ def build_page(
     folder: Path | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Page:
-    """Return the page that will lie in `folder`; `relation` is that of several runs, `progress` told the share done."""
+    """Return the page, to be put into `folder`; `relation` compares several runs, `progress` gets the share done."""
     shown = []
     for place, (files, summary) in enumerate(runs):
         progress(place / len(runs))
-        # a page is to stay small: the more runs there are, the coarser is what stands folded
+        # to keep the page small, charts of single runs get coarser with the number of runs
         points = MAX_POINTS // len(runs)
         shown.append(ShownRun(files, summary, f"run-{place + 1}", page_folder=folder, max_points=points))
     charts = [(run.files.label, chart) for run in shown for chart in run.charts]

@@ -1,6 +1,6 @@
-"""The parts of a page as values, and the one function that makes a file of a template: templates know how they look.
+"""The parts of a page as values, numbers as pages show them, and the function that makes a file of a template.
 
-Text from files is escaped by the templates, so that it can't become markup.
+Templates know how parts look. They escape text from files, so that it can't become markup.
 """
 
 from __future__ import annotations
@@ -10,22 +10,72 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from redline import __version__
-from redline.report.amounts import amount, moment, share, size
 from redline.report.charts import Chart, LineChart, ShareChart, over_time, page_data, shown, thinned
 
-# nothing may be loaded but a run's videos, and only our own scripts may run, whatever a run directory holds
+DASH = "–"
+SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def amount(value: float | None, unit: str = "") -> str:
+    """Return a number with three significant digits, grouped thousands and a true minus sign."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    text = f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:#.3g}".removesuffix(".")
+    text = f"{value:.1e}" if value and abs(value) < 1e-3 else text
+    text = text.replace("-", "−")
+    return f"{text} {unit}" if unit else text
+
+
+def share(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return DASH if value is None or not math.isfinite(value) else f"{value:.1%}".replace("%", " %").replace("-", "−")
+
+
+def span(seconds: float | None) -> str:
+    """Return a time span in a unit of its size."""
+    if seconds is None or not math.isfinite(seconds):
+        return DASH
+    for limit, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * limit:
+            return amount(seconds / limit, unit)
+    return amount(seconds, "s")
+
+
+def size_unit(count_bytes: float) -> tuple[float, str]:
+    """Return the divisor and the unit for this many bytes."""
+    return next((found for found in SIZES if abs(count_bytes) >= found[0]), SIZES[-1])
+
+
+def size(count_bytes: float | None) -> str:
+    """Return bytes in decimal units."""
+    if count_bytes is None or not math.isfinite(count_bytes):
+        return DASH
+    divisor, unit = size_unit(count_bytes)
+    return amount(count_bytes / divisor, unit)
+
+
+def moment(unix_s: float | None) -> str:
+    """Return a time of the wall clock in UTC."""
+    try:
+        return DASH if unix_s is None else f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return DASH
+
+
+# the page loads nothing but a run's videos and runs only our own scripts, whatever a run directory holds
 POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:{place}; {media}"
     "base-uri 'none'; form-action 'none'"
 )
 RESOURCES = ("uPlot.LICENSE", "uPlot.iife.min.js", "uPlot.min.css", "page.css", "page.js")
-REPLACEMENT = "�"  # for what has no place in a document: control characters, halves of surrogate pairs
+REPLACEMENT = "�"  # for characters that a document can't hold: control characters, halves of surrogate pairs
 
 
 @dataclass(frozen=True)
@@ -51,9 +101,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that scrolls where it is large; the columns at `numeric` are aligned to the right."""
+    """A table, which scrolls if it is large; the columns at `numeric` are right-aligned."""
 
-    name: str  # for those who can't see it
+    name: str  # read by screen readers
     head: Sequence[str]
     rows: Sequence[Sequence[Content]]
     numeric: Collection[int] = ()
@@ -62,14 +112,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Figures: name, value, and a word below each."""
+    """Figures, each with a name, a value and a note."""
 
     facts: Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What must not be overlooked."""
+    """A warning with its reasons."""
 
     title: str
     sentences: Sequence[Content]
@@ -78,14 +128,14 @@ class Notice:
 
 @dataclass(frozen=True)
 class Grid:
-    """Charts side by side, as many in a row as there is room for."""
+    """Charts side by side."""
 
     charts: Sequence[Chart]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with its heading and, where it needs one, a sentence under it."""
+    """A part of the page with a heading and perhaps a lead sentence."""
 
     title: str
     parts: Sequence[Part]
@@ -106,12 +156,12 @@ class Video:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the page holds all of it."""
+        """Whether the page contains the whole file."""
         return self.address.startswith("data:")
 
 
 def small(charts: Iterable[Chart], max_points: int) -> list[Chart]:
-    """Return charts of at most about so many points each."""
+    """Return charts with at most about `max_points` points each."""
     return [
         thinned(over_time(shown(chart)), max_points=max_points) if isinstance(chart, LineChart) else chart
         for chart in charts
@@ -119,12 +169,12 @@ def small(charts: Iterable[Chart], max_points: int) -> list[Chart]:
 
 
 def grid(charts: Iterable[Chart], *, max_points: int) -> Grid:
-    """Return charts of at most about so many points each, side by side."""
+    """Return such charts side by side."""
     return Grid(small(charts, max_points))
 
 
 def render(template: str, *, unix_s: float, videos: Sequence[Video] = (), **values: object) -> str:
-    """Return a page as one file that needs nothing else but `videos`: style, scripts and data are inside."""
+    """Return a page as one file that contains style, scripts and data; only linked `videos` lie outside."""
     package = files("redline.report")
     read = {name: package.joinpath(name).read_text(encoding="utf-8") for name in RESOURCES}
     scripts = [f"/*\n{read['uPlot.LICENSE']}\n*/\n{read['uPlot.iife.min.js']}", read["page.js"]]
@@ -136,7 +186,7 @@ def render(template: str, *, unix_s: float, videos: Sequence[Video] = (), **valu
         media=f"media-src data:{place}; " if any(not video.is_picture for video in videos) else "",
     )
     ours = {"policy": policy, "style": f"{read['uPlot.min.css']}\n{read['page.css']}"}
-    values |= {name: Markup(text) for name, text in ours.items()}  # noqa: S704 - nothing of a run is in it
+    values |= {name: Markup(text) for name, text in ours.items()}  # noqa: S704 - holds no text of a run
     values["scripts"] = [Markup(script) for script in scripts]  # noqa: S704 - our own
     found = _environment().get_template(template)
     return found.render(written=moment(unix_s), version=__version__, **values).lstrip()
@@ -172,7 +222,7 @@ def _environment() -> Environment:
 
 
 def _printable(value: object) -> object:
-    """Return text in which what a document can't hold is replaced, before it is escaped; markup as it is."""
+    """Return markup as it is, other text without characters that a document can't hold."""
     if isinstance(value, Markup):
         return value
     return "".join(char if char.isprintable() or char in "\n\t" else REPLACEMENT for char in str(value))

@@ -31,7 +31,7 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#b8609b", "#b98500", "#4aa5dc", "#88
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)), (0, (9, 3)))
 INK, MUTED, GRID, REST = "#1b2027", "#66707d", "#e4e7eb", "#d3d8de"
 
-# a run may be called $x$, and nobody's matplotlibrc changes a chart
+# a run may be named $x$, and a user's matplotlibrc must not change a chart
 LOOKS = ("axes.", "figure.", "font.", "grid.", "legend.", "lines.", "patch.", "path.", "savefig.", "text.", "xtick.")
 SETTINGS = {name: value for name, value in mpl.rcParamsDefault.items() if name.startswith((*LOOKS, "ytick."))}
 SETTINGS |= {"text.parse_math": False}
@@ -39,14 +39,14 @@ SETTINGS |= {"text.parse_math": False}
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Let matplotlib draw with our settings; a letter without a glyph is no warning."""
+    """Let matplotlib draw with our settings, without warnings about missing glyphs."""
     with mpl.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def save_png(chart: Chart, path: Path) -> None:
-    """Write a chart as a picture on white."""
+    """Write a chart as a picture on a white background."""
     with settings():
         figure = draw(chart)
         FigureCanvasAgg(figure)
@@ -61,14 +61,14 @@ def draw(chart: Chart) -> Figure:
 
 
 def shorten(text: str, limit: int = LABEL_CHARS) -> str:
-    """Return a label that fits: without what cannot be printed, and cut in its middle where it is long."""
+    """Return a label without unprintable characters, cut in the middle if it is long."""
     clean = "".join(char if char.isprintable() else "�" for char in text)
     half = (limit - 1) // 2
     return clean if len(clean) <= limit else f"{clean[:half]}…{clean[-half:]}"
 
 
 def tick_text(value: float, reach: float) -> str:
-    """Return a number as an axis shows it that reaches to `reach`: all its numbers in one unit."""
+    """Return a tick of an axis that reaches to `reach`; all its ticks share one unit."""
     for limit, divisor, unit in ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if reach >= limit:
             return "0" if value == 0 else f"{value / divisor:.4g}{unit}".replace("-", "−")
@@ -160,7 +160,7 @@ def _name_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def _frame(chart: Chart, keys: Sequence[Line2D | Patch], plot_px: float) -> tuple[Figure, Axes]:
-    """Return an empty figure with its words: title and unit stand above the plot, the legend below it."""
+    """Return an empty figure with title and unit above the plot and the legend below."""
     columns = 1 if any(len(str(key.get_label())) > 26 for key in keys) else 2
     height_px = WORDS_PX + plot_px + LEGEND_ROW_PX * -(-len(keys) // columns)
     size = (WIDTH_PX / PIXELS_PER_INCH, height_px / PIXELS_PER_INCH)

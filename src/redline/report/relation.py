@@ -1,6 +1,6 @@
 """How utilisation relates to learning across runs: groups with intervals, rank correlations, and their caveats.
 
-Which runs are compared is decided here too.
+It also decides which runs are compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEW_EPISODES = 20
 SHARED_CORES = 0.1  # used by others, of one core: more than a desktop's own noise
 LENGTHS_DIFFER = 1.1
 
-# settings that change what is kept and when a run ends, but not what it learns
+# settings that change what is recorded and when a run ends, but not what it learns
 NOT_LEARNING = frozenset(
     {"max_steps", "max_frames", "max_episodes", "max_minutes", "target_return", "target_eval_return"}
     | {"log_dir", "track", "price_per_hour", "checkpoint_minutes", "monitor", "record", "record_values"}
@@ -48,7 +48,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over runs; the interval is None for fewer than three."""
+    """A mean over runs; without an interval for fewer than three."""
 
     n: int
     mean: float
@@ -63,25 +63,25 @@ class Group:
     by: str  # "algorithm", "batch size", "threads / cores"
     name: str  # "dqn", "32", "1 of 2"
     labels: tuple[str, ...]  # of its runs
-    estimates: dict[str, Estimate]  # by names of MEASURES; a measure that no run has is missing
+    estimates: dict[str, Estimate]  # by names of MEASURES that some run has
 
 
 @dataclass(frozen=True)
 class Correlation:
     """Spearman's rank correlation of utilisation with an outcome, over settings tried in one game.
 
-    Runs of the same settings are one point, their mean: seeds do not tell settings apart, so they are no more evidence.
+    Runs of the same settings count as one point, their mean: more seeds are not more settings.
     """
 
     env: str
     within: str  # "all runs", "algorithm dqn", …
     utilisation: str  # of UTILISATIONS
     outcome: str  # of OUTCOMES
-    n: int  # different settings of which runs tell both
-    runs: int  # that tell both
-    rho: float | None  # None for fewer than four, or where one of both is the same in all
+    n: int  # settings whose runs have both values
+    runs: int  # that have both values
+    rho: float | None  # None for fewer than four, or where one side is constant
     interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order, whose resamples are all perfect
-    by_chance: float | None  # share of random orders that give a |rho| as large
+    by_chance: float | None  # share of random orders with a |rho| as large
     verdict: str  # MORE, LESS or NOTHING
 
 
@@ -96,7 +96,7 @@ class Relation:
 
 
 def _valued(setting: str, field: str) -> NameOf:
-    """Return how to name a run by a setting: by all values that it had, where a resume changed it."""
+    """Return a function that names a run by a setting: by all its values if a resume changed it."""
 
     def name_of(summary: RunSummary) -> str | None:
         value = getattr(summary, field)
@@ -110,20 +110,20 @@ def _threads(summary: RunSummary) -> str | None:
     return None if threads is None or summary.usable_cores is None else f"{threads} of {summary.usable_cores}"
 
 
-# what tells runs apart; those that agree in algorithm and all of these differ by their seed alone
+# runs that agree in algorithm and all of these differ only by seed
 SETTINGS: Mapping[str, NameOf] = {
     "batch_size": _valued("batch_size", "batch_size"),
     "learner.threads": _valued("learner.threads", "learner_threads"),
     "num_envs": _valued("num_envs", "num_envs"),
     "topology": _valued("topology", "topology"),
 }
-# what runs are grouped by → the name of a run's group
+# grouping → the name of a run's group
 GROUPINGS: Mapping[str, NameOf] = {
     "algorithm": lambda summary: summary.algorithm,
     "batch size": SETTINGS["batch_size"],
     "threads / cores": _threads,
 }
-# what can make runs differ beside what they are grouped by
+# other possible causes of differences between runs
 OTHERS: Mapping[str, NameOf] = {
     "number of envs": lambda summary: None if summary.num_envs is None else str(summary.num_envs),
     "topology": lambda summary: summary.topology,
@@ -132,7 +132,7 @@ OTHERS: Mapping[str, NameOf] = {
 
 
 def choose_runs(runs: Sequence[Pair]) -> tuple[list[Pair], list[LeftOut]]:
-    """Return the runs to compare, and the others: runs without updates, and all but the longest of one seed."""
+    """Return the runs to compare and those left out: runs without updates, and all but the longest of equal seeds."""
     left_out = {summary.label: NO_UPDATES for _, summary in runs if summary.updates == 0}
     longest: dict[str, RunSummary] = {}
     for files, summary in sorted(runs, key=lambda run: -(run[1].steps or 0)):
@@ -146,7 +146,7 @@ def choose_runs(runs: Sequence[Pair]) -> tuple[list[Pair], list[LeftOut]]:
 
 
 def _identity(files: RunFiles, summary: RunSummary) -> str:
-    """Return what makes a run what it is: code, machine, algorithm, and settings that change what it learns."""
+    """Return what identifies a run: code, machine, algorithm, and settings that change what it learns."""
     run = files.run or {}
     settings = [part(run, "config"), *(part(resume, "changes") for resume in members(run, "resumes"))]
     learning = [
@@ -158,9 +158,9 @@ def _identity(files: RunFiles, summary: RunSummary) -> str:
 
 
 def relate(summaries: Sequence[RunSummary], left_out: Sequence[LeftOut] = ()) -> Relation:
-    """Compare runs; games are never mixed, and a run that does not tell its game is in no group.
+    """Compare runs. Games are never mixed; a run of an unknown game is in no group.
 
-    `left_out` names the runs that are not among `summaries`, as `choose_runs` tells them.
+    `left_out` are the runs that `choose_runs` left out of `summaries`.
     """
     groups: list[Group] = []
     correlations: list[Correlation] = []
@@ -173,7 +173,7 @@ def relate(summaries: Sequence[RunSummary], left_out: Sequence[LeftOut] = ()) ->
         for by, name_of in GROUPINGS.items():
             parts = split(runs, name_of)
             groups += [_group(env, by, name, found) for name, found in parts.items()]
-            if len(parts) > 1:  # one group alone is all runs once more
+            if len(parts) > 1:  # a single group is all runs again
                 for name, found in parts.items():
                     correlations += _correlations(env, f"{by} {name}", found)
     caveats = _caveats(summaries, dict(sorted(games.items())), left_out)
@@ -181,7 +181,7 @@ def relate(summaries: Sequence[RunSummary], left_out: Sequence[LeftOut] = ()) ->
 
 
 def split(runs: Sequence[RunSummary], name_of: NameOf) -> dict[str, list[RunSummary]]:
-    """Return the runs of each group, without those that do not tell theirs; numbers are in their order."""
+    """Return the runs of each group, in numerical order, without runs whose group is unknown."""
     found: dict[str, list[RunSummary]] = {}
     for run in runs:
         if (name := name_of(run)) is not None:
@@ -229,12 +229,12 @@ def _caveats(
 ) -> list[str]:
     """Return the caveats, the most important first."""
     number = "One run" if len(summaries) == 1 else f"{len(summaries)} runs"
-    told = [f"{number}: a relation seen in so few is a hint, and does not say what causes what."]
+    told = [f"{number}: a relation among so few is a hint, and says nothing about causes."]
     if left_out:
         told.append(f"Not compared: {_listed([f'{run.label} ({run.why})' for run in left_out])}.")
     if unknown := [summary.label for summary in summaries if summary.env is None]:
         names = ", ".join(unknown)
-        told.append(f"These runs do not tell their game, so they are in no group and no correlation: {names}.")
+        told.append(f"The files of these runs name no game, so they are in no group and no correlation: {names}.")
     if len(games) > 1:
         told.append(f"{len(games)} games ({', '.join(games)}) are compared apart: their returns have no common scale.")
     for env, runs in games.items():
@@ -244,7 +244,7 @@ def _caveats(
 
 
 def _confounding(runs: Sequence[RunSummary]) -> list[str]:
-    """Name for each grouping the other settings that differ between its groups."""
+    """Name the other settings that differ between the groups of each grouping."""
     told = []
     for by, name_of in GROUPINGS.items():
         others = {what: of for what, of in {**GROUPINGS, **OTHERS}.items() if what != by}
@@ -252,13 +252,13 @@ def _confounding(runs: Sequence[RunSummary]) -> list[str]:
         if mixed:
             told.append(
                 f"groups by {by} also differ in {_listed(mixed)}, "
-                f"so a difference between them need not come from the {by}."
+                f"so a difference between them may have other causes than the {by}."
             )
     return told
 
 
 def _differs_between(runs: Sequence[RunSummary], group_of: NameOf, value_of: NameOf) -> bool:
-    """Tell whether the groups do not all have the same values, each the same share of the runs."""
+    """Tell whether the distribution of values differs between groups."""
     shares = set()
     for found in split(runs, group_of).values():
         values = [value_of(run) or "unknown" for run in found]
@@ -272,18 +272,18 @@ def _seeds(runs: Sequence[RunSummary]) -> list[str]:
         groups = split(runs, name_of)
         single = [name for name, found in groups.items() if len({run.seed for run in found}) == 1]
         if single and len(groups) > 1:
-            told.append(f"by {by}, one seed only: {_listed(single)}; how much another would differ is unknown.")
+            told.append(f"by {by}, one seed only: {_listed(single)}; the spread over seeds is unknown.")
     return told
 
 
 def _differences(runs: Sequence[RunSummary]) -> list[str]:
-    """Say that runs are of different length, and name those of which a resume changed what tells runs apart."""
+    """Say if runs differ in length, and name those whose grouping settings a resume changed."""
     told = []
     steps = [run.steps for run in runs if run.steps]
     if steps and max(steps) > LENGTHS_DIFFER * min(steps):
         told.append(
             f"runs are of different length ({min(steps):,} … {max(steps):,} steps), "
-            "so their returns are not after equal learning."
+            "so their returns follow unequal amounts of learning."
         )
     changes = [
         (run.label, [f"{name} {value}" for name, value in (run.changed or {}).items() if name in SETTINGS])
@@ -302,12 +302,12 @@ def _quality(summaries: Sequence[RunSummary]) -> list[str]:
         f"took less than {SHORT_MINUTES:g} minutes: speeds are rough, and learning has only begun": sum(
             run.minutes is not None and run.minutes < SHORT_MINUTES for run in summaries
         ),
-        f"ended fewer than {FEW_EPISODES} episodes: their returns are mostly chance": sum(
+        f"ended fewer than {FEW_EPISODES} episodes: their returns are mostly noise": sum(
             run.episodes < FEW_EPISODES for run in summaries
         ),
         f"shared the machine with programs that used up to {max(others, default=0.0):.1f} cores: "
-        "speed and utilisation are not the runs' doing alone": sum(cores > SHARED_CORES for cores in others),
-        "left no CPU seconds in hardware.jsonl: their utilisation is at best what metrics.jsonl tells": sum(
+        "this affects speed and utilisation": sum(cores > SHARED_CORES for cores in others),
+        "left no CPU seconds in hardware.jsonl: their utilisation is known only from metrics.jsonl, if at all": sum(
             run.cpu_s is None for run in summaries
         ),
     }
@@ -317,20 +317,20 @@ def _quality(summaries: Sequence[RunSummary]) -> list[str]:
 def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
     if not correlations:
         return [
-            f"No rank correlation: it takes {LEAST_PAIRS} different settings of one game whose runs tell both sides; "
-            "runs that differ by their seed alone count as one."
+            f"No rank correlation: it takes {LEAST_PAIRS} different settings of one game with both values; "
+            "runs that differ only by seed count as one."
         ]
     told = []
     tried = [correlation for correlation in correlations if correlation.rho is not None]
     if any(correlation.n < correlation.runs for correlation in correlations):
         told.append(
             "Rank correlations are over settings (algorithm, batch size, threads, envs, topology), each by the mean "
-            "of its runs: more seeds make a point surer, and are no further points."
+            "of its runs: more seeds make a point more certain, but add no points."
         )
     if open_ones := sum(correlation.verdict == NOTHING for correlation in correlations):
         told.append(
-            f"{open_ones} of {len(correlations)} rank correlations say nothing either way: the 90 % interval contains "
-            "0, random orders give as much in at least 1 of 10 cases, or one side is the same for all settings."
+            f"{open_ones} of {len(correlations)} rank correlations are unclear: the 90 % interval contains 0, random "
+            "orders give as much in at least 1 of 10 cases, or one side is the same for all settings."
         )
     if len(tried) > 1:
         told.append(
@@ -339,8 +339,8 @@ def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
         )
     if any(abs(correlation.rho or 0.0) >= PERFECT for correlation in tried):
         told.append(
-            "A perfect order (ρ = ±1) has no bootstrap interval and is not certain for that: look at how many settings "
-            "it is over and at the share by chance."
+            "A perfect order (ρ = ±1) has no bootstrap interval, which does not make it certain: look at the number "
+            "of settings and at the share by chance."
         )
     if tried and min(correlation.n for correlation in tried) < 10:
         told.append("Intervals of correlations over fewer than 10 settings are rough.")

@@ -1,6 +1,6 @@
-"""Rows of a run's files, whatever they hold: usable values, unusable rows left out, and sentences on what was.
+"""Reads the rows of a run's files: keeps what is usable, leaves out the rest, and says what it left out.
 
-Anybody may have written the files, and a run may have been killed at any byte. Every reader of rows goes through here.
+Anybody may have written the files, and a run may have been killed at any byte.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from redline.files import reason_of
 from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text, tamed
 from redline.monitor.hardware import COUNTERS, FIELDS, leaves
 
-UNIX_S = (1e9, 1e11)  # a clock that was never set lies outside
+UNIX_S = (1e9, 1e11)  # a clock that was never set is outside
 MAX_TEXT_CHARACTERS = 500
 MAX_SAMPLES = 20_000  # five hours at one a second; more than any chart can show
 CLOCK_SLACK_S = 0.05  # clocks are read one after the other
-ORDER_SLACK_S = 1.0  # rows of several processes may be written in another order than they happened
-SAME_RECORDING_S = 0.5  # by which the start that two samples of one recording tell may differ
-THROTTLED = "throttled."  # begins the names of a sample's throttle reasons: `throttled.0.sw_power_cap`
+ORDER_SLACK_S = 1.0  # several processes may write rows out of order
+SAME_RECORDING_S = 0.5  # most by which the starts of two samples of one recording differ
+THROTTLED = "throttled."  # prefix of throttle reasons: `throttled.0.sw_power_cap`
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "metrics": ("unix_s", "time_s", "steps"),
@@ -30,7 +30,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "events": ("event",),
     "hardware": ("unix_s", "interval_s"),
 }
-# numbers, or null where there is nothing to tell
+# numbers or null
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "metrics": ("updates", "samples", "samples_per_step", "steps_per_s", "updates_per_s", "cpu_percent", "rss_bytes"),
     "episodes": ("steps", "time_s", "length_steps", "begun_unix_s", "lane", "evaluation"),
@@ -55,7 +55,7 @@ def numbers(rows: Iterable[Row], key: str) -> list[float]:
 
 
 def moment(row: Mapping[str, Any], key: str = "unix_s") -> float | None:
-    """Return a time of the wall clock, None where it can't be one."""
+    """Return a time of the wall clock; None where it can't be one."""
     unix_s = number(row, key)
     return unix_s if unix_s is not None and UNIX_S[0] <= unix_s <= UNIX_S[1] else None
 
@@ -67,17 +67,17 @@ def text(row: Mapping[str, Any], key: str) -> str | None:
 
 
 def role_of(episode: Mapping[str, Any]) -> str:
-    """Return the role that played an episode; without one it was played while training."""
+    """Return the role that played an episode: the actor if none is given."""
     return text(episode, "role") or "actor"
 
 
 def one_line(value: str) -> str:
-    """Return a text without line breaks and control characters, and not endless."""
+    """Return a text as one line of limited length, without control characters."""
     return plain_text(value, MAX_TEXT_CHARACTERS).strip()
 
 
 def members(row: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """Return the objects of a field that is a list of them."""
+    """Return the objects in a field that is a list."""
     value = row.get(key)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
@@ -106,11 +106,11 @@ class RowFile:
 
     rows: list[Row]
     problems: list[str]
-    is_damaged: bool = False  # whether there was more in the file than these rows tell
+    is_damaged: bool = False  # whether the file held more than these rows
 
 
 def read_rows(folder: Path, kind: str, *, watch: Callable[[Row], None] = lambda row: None) -> RowFile | None:
-    """Read `<kind>.jsonl`; None where there is none. `watch` sees each row as it was written."""
+    """Read `<kind>.jsonl`; None if there is no such file. `watch` gets each row as it was written."""
     path = folder / f"{kind}.jsonl"
     try:
         if not path.exists():
@@ -129,7 +129,7 @@ def collect(
     max_samples: int = MAX_SAMPLES,
     watch: Callable[[Row], None] = lambda row: None,
 ) -> RowFile:
-    """Keep the usable rows of a file's lines; of very many samples, means of neighbours."""
+    """Keep the usable rows of a file's lines; very many samples are averaged in pairs."""
     rows: list[Row] = []
     unreadable = foreign = unusable = wrong = parsed = 0
     is_torn = False
@@ -152,7 +152,7 @@ def collect(
         rows.append(plain)
         if kind == "hardware" and len(rows) >= limit:
             rows = _halved(rows)
-            limit = 2 * max(max_samples, len(rows))  # where few could be merged, trying at each row takes forever
+            limit = 2 * max(max_samples, len(rows))  # if few could be merged, trying again at each row takes forever
     told = [
         _skipped(unreadable, "unreadable line"),
         _skipped(foreign, "line", " of another version of Redline"),
@@ -188,7 +188,7 @@ def _is_usable(row: Row, kind: str) -> bool:
 
 
 def _without_text(row: Row, names: tuple[str, ...]) -> tuple[Row, int]:
-    """Return a row without the fields that should hold a number and do not, and how many those were."""
+    """Return a row without fields that should be numbers and are not, and how many there were."""
     plain = tamed(row)
     wrong = [key for key in names if plain.get(key) is not None and as_number(plain[key]) is None]
     for key in wrong:
@@ -197,7 +197,7 @@ def _without_text(row: Row, names: tuple[str, ...]) -> tuple[Row, int]:
 
 
 def flat_sample(row: Row) -> tuple[Row, int]:
-    """Return the numbers of a sample by dotted names, and how many values of known fields can't be right."""
+    """Return the numbers of a sample by dotted names, and how many values of known fields are invalid."""
     found: Row = {}
     wrong = 0
     for name, field, value in leaves(row):
@@ -206,14 +206,14 @@ def flat_sample(row: Row) -> tuple[Row, int]:
             gpu = f"{THROTTLED}{name.split('.')[1]}"
             found |= {gpu: float(len(value))} | {f"{gpu}.{reason}": 1.0 for reason in value}
         elif plain is not None and (plain >= 0 or name.endswith("temperature_c")):
-            found[intern(name)] = plain  # the same in every sample
+            found[intern(name)] = plain  # one string for all samples
         else:
             wrong += field in FIELDS
     return found, wrong
 
 
 def _in_order(rows: list[Row], told: list[str]) -> list[Row]:
-    """Sort rows by training time where all tell it, which no clock can turn back, else by the wall clock."""
+    """Sort rows by training time if all have it, since no clock can turn it back; else by the wall clock."""
     key = "time_s" if rows and all(number(row, "time_s") is not None for row in rows) else "unix_s"
     if _largest_step_back(rows, key) > ORDER_SLACK_S:
         told.append("lines were out of order and have been sorted")
@@ -234,7 +234,7 @@ def _largest_step_back(rows: list[Row], key: str) -> float:
 
 
 def _disjoint(rows: list[Row], told: list[str]) -> list[Row]:
-    """Cut each interval where the sample before ended, so that no time counts twice; rows are in order."""
+    """Cut each interval at the end of the one before, so that no time counts twice; rows are in order."""
     kept: list[Row] = []
     overlap_s = 0.0
     for row in rows:
@@ -252,7 +252,7 @@ def _disjoint(rows: list[Row], told: list[str]) -> list[Row]:
 
 
 def _halved(rows: list[Row]) -> list[Row]:
-    """Merge each two samples that follow each other in one recording."""
+    """Merge pairs of consecutive samples of one recording."""
     halved: list[Row] = []
     is_merged = True
     for row in rows:
@@ -274,7 +274,7 @@ def _are_neighbours(before: Row, after: Row) -> bool:
 
 
 def _merged(before: Row, after: Row) -> Row:
-    """Return the means of two samples by their intervals; of counters, and of what only one has, the last."""
+    """Return the interval-weighted means of two samples; for counters and fields of only one, the last value."""
     old_s, new_s = before["interval_s"], after["interval_s"]
     total_s = old_s + new_s
     both = before.keys() & after.keys() - COUNTERS

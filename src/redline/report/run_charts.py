@@ -1,4 +1,4 @@
-"""Which charts show a run: learning, speed, where its time went, and every series of hardware.jsonl."""
+"""The charts of a run: learning, speed, where its time went, and every series of hardware.jsonl."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from redline.report.amounts import size_unit
 from redline.report.charts import Bar, Line, LineChart, ShareChart, thinned_line
+from redline.report.parts import size_unit
 from redline.report.rows import THROTTLED, number
 from redline.report.run_files import RunFiles
 from redline.report.run_log import PhaseSplit
@@ -16,11 +16,11 @@ from redline.report.run_series import Axis, Series, hardware_series, learning_cu
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
 TITLES: Mapping[Axis, str] = {"steps": "steps", "minutes": "time", "cpu_s": "CPU time", "gpu_s": "GPU time"}
-REST = "the rest of the process"
+REST = "unaccounted"
 MAX_BARS = 80
 # name in metrics.jsonl → title, unit
 DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
-    "loss": ("Loss", "mean since the reading before"),
+    "loss": ("Loss", "mean since the last reading"),
     "gradient_norm": ("Gradient norm", "before clipping, one update in 257"),
     "mean_q": ("Value of the best action", "mean over an update's states"),
     "largest_q": ("Largest value", "over an update's states"),
@@ -33,25 +33,25 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = {
     "epsilon": ("ε", "share of random actions"),
     "mean_length_100_steps": ("Episode length", "steps, mean of 100 episodes"),
 }
-# what a process did or waited for, as metrics.jsonl calls it → in words
+# name in metrics.jsonl → what a process did or waited for
 WORK = {"draw": "sample batch", "keep": "store", "read": "read messages"}
 WAITS = {"rest": "idle", "gather": "wait for batch"}
-THROTTLE_POINTS = 24  # each the share of its samples
-MAX_LINES = 16  # reasons of all GPUs; the most frequent
+THROTTLE_POINTS = 24  # each the share of samples within it
+MAX_LINES = 16  # the most frequent reasons of all GPUs
 NEVER = "no reason seen"
-MANY = 8  # series beyond this are drawn faintly, under their mean
-MAX_OTHERS = 24  # charts of series that we do not know
-CLOCKS = frozenset({"unix_s", "elapsed_s"})  # the axis itself
+MANY = 8  # more series are drawn faintly, under their mean
+MAX_OTHERS = 24  # charts of unknown series
+CLOCKS = frozenset({"unix_s", "elapsed_s"})  # drawn as the axis
 
 
 @dataclass(frozen=True)
 class HardwareChart:
-    """One chart of hardware: which series it holds, by patterns, and what each is called in it."""
+    """One chart of hardware: patterns of its series, and the label of each."""
 
     name: str
     title: str
     unit: str
-    series: Mapping[str, str]  # pattern → label; {} stands for what the * of the pattern is
+    series: Mapping[str, str]  # pattern → label; {} is replaced by what * matches
     scale: float = 1.0
     bottom: float | None = 0.0
     top: float | None = None
@@ -81,7 +81,7 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
             "memory",
             "Memory of the run",
             "bytes",
-            {"rss_bytes": "resident", "pss_bytes": "shared pages once", "shared_bytes": "shared or of files"},
+            {"rss_bytes": "resident", "pss_bytes": "PSS: shared pages once", "shared_bytes": "shared or file-backed"},
         ),
         HardwareChart("role-memory", "Memory by role", "bytes", {"roles.*.rss_bytes": "{}"}),
         HardwareChart("memory-available", "Memory available", "bytes", {"memory_available_bytes": "without swapping"}),
@@ -110,9 +110,9 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
         _of_gpus("gpu-clock", "GPU clock", "MHz", "clock_sm_mhz"),
         _of_gpus("gpu-memory-clock", "GPU memory clock", "MHz", "clock_memory_mhz"),
         _of_gpus("gpu-fan", "GPU fan", "%", "fan_percent", top=100.0),
-        _of_gpus("gpu-memory-total", "GPU memory in all", "bytes", "memory_total_bytes"),
+        _of_gpus("gpu-memory-total", "GPU memory, total", "bytes", "memory_total_bytes"),
     ),
-    "Processes, and the monitor itself": (
+    "Processes and the monitor": (
         HardwareChart("processes", "Processes and threads", "number", {"processes": "processes", "threads": "threads"}),
         HardwareChart("role-processes", "Processes by role", "number", {"roles.*.processes": "{}"}),
         HardwareChart("monitor", "CPU time of the monitor", "CPU seconds", {"monitor_cpu_s": "monitor"}),
@@ -121,7 +121,7 @@ HARDWARE: Mapping[str, tuple[HardwareChart, ...]] = {
 
 
 def curve_charts(run: RunFiles, axes: tuple[Axis, ...]) -> list[LineChart]:
-    """Return the learning curve against each axis that the run tells."""
+    """Return the learning curve against each axis that the run has."""
     charts = []
     for axis in axes:
         played = learning_curve(run, axis)
@@ -148,17 +148,17 @@ def speed_charts(run: RunFiles) -> list[LineChart]:
 
 
 def diagnostic_charts(run: RunFiles) -> list[LineChart]:
-    """Return what tells how learning goes, against steps."""
+    """Return losses, values and the like against steps."""
     series = metric_series(run, DIAGNOSTICS, lambda row: number(row, "steps"))
     return [
         LineChart(name.replace("_", "-"), *DIAGNOSTICS[name], "steps", (Line(DIAGNOSTICS[name][1], curve.x, curve.y),))
         for name, curve in series.items()
-        if any(curve.y)  # a loss of a run that has not learnt yet, an ε of a policy
+        if any(curve.y)  # not the loss of a run without updates
     ]
 
 
 def phase_charts(split: PhaseSplit) -> list[ShareChart]:
-    """Return where the time of the run went, and that of each process."""
+    """Return where the time of the run and of each process went."""
     charts = []
     total_s = sum(split.phases_s.values())
     if total_s > 0:
@@ -179,13 +179,13 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         for process in split.processes[:MAX_BARS]
     )
     if bars:
-        title, unit = "What each process did", "% of training time; pale: it waited"
+        title, unit = "What each process did", "% of training time; pale: waiting"
         charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=frozenset(waits.values())))
     return charts
 
 
 def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
-    """Return the charts of every hardware series, by subject; those without values are left out."""
+    """Return the charts of all hardware series by subject, without empty ones."""
     series = hardware_series(run)
     shown = set(CLOCKS)
     subjects: dict[str, list[LineChart]] = {}
@@ -207,7 +207,7 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
 
 
 def _matching(chart: HardwareChart, series: Mapping[str, Series]) -> list[tuple[str, Line]]:
-    """Return the series that belong to a chart, with their names."""
+    """Return the series of a chart, with their names."""
     found: list[tuple[str, Line]] = []
     for pattern, label in chart.series.items():
         expression = re.compile(re.escape(pattern).replace(r"\*", "(.+)"), re.DOTALL)
@@ -233,7 +233,7 @@ def _chart(chart: HardwareChart, lines: list[Line]) -> LineChart:
 
 
 def _with_mean(lines: list[Line]) -> list[Line]:
-    """Return many series in one faint colour, under their mean."""
+    """Return many series in one faint colour, and their mean."""
     sums: dict[float, list[float]] = {}
     for line in lines:
         for x, y in zip(line.x, line.y, strict=True):
@@ -246,7 +246,7 @@ def _with_mean(lines: list[Line]) -> list[Line]:
 
 
 def throttling_chart(run: RunFiles) -> LineChart | None:
-    """Return in what share of the samples each reason held; None where no sample tells."""
+    """Return the share of samples in which each reason held; None where no sample says."""
     names = sorted({name for row in run.hardware for name in row if name.startswith(THROTTLED)})
     found: list[Line] = []
     for gpu in (name for name in names if name.count(".") == 1):
@@ -260,6 +260,6 @@ def throttling_chart(run: RunFiles) -> LineChart | None:
         return None
     found = sorted(found, key=lambda line: -fmean(line.y))[:MAX_LINES]
     lines = tuple(replace(line, colour=place, dash=place // MANY) for place, line in enumerate(found))
-    unit = "% of the samples in which the reason held" + (f" · {lines[0].label}" if len(lines) == 1 else "")
+    unit = "% of samples with this reason" + (f" · {lines[0].label}" if len(lines) == 1 else "")
     title = "Reasons of GPU throttling"
     return LineChart("gpu-throttling", title, unit, "minutes", lines, 0.0, 100.0, is_sampled=True)

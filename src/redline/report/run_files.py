@@ -1,4 +1,4 @@
-"""A run as it is on the disk, whatever became of it: rows that can be used, its clock, and what is missing."""
+"""A run's files, complete or not: usable rows, the run's clock, and what is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redline.runs.run_json import read_run_json
 KINDS = ("metrics", "episodes", "events", "hardware")
 NAMES = (RUN_JSON, *(f"{kind}.jsonl" for kind in KINDS))
 MAX_LABEL_CHARACTERS = 120
-# setting → how its value is written
+# setting → its value in a label
 FACTS: Mapping[str, str] = {
     "env.id": "{}",
     "batch_size": "batch {}",
@@ -30,14 +30,14 @@ FACTS: Mapping[str, str] = {
     "topology": "{}",
     "seed": "s{}",
 }
-# a gap of no more is no pause: a resume tells that the run was stopped, but a monitor may just be slow to start
+# a shorter gap is no pause: a resume proves that the run stood still, but a monitor may just start slowly
 MIN_PAUSE_S = {"resume": 0.0, "monitor-start": 60.0}
-MAX_START_UP_S = 600.0  # before the first row; what lies further back is another run's clock
+MAX_START_UP_S = 600.0  # before the first row; anything earlier is another run's clock
 ENOUGH_COVER = 0.95  # of a run by samples, beside its start-up
-START_UP_S = 30.0  # that may pass before the first sample and after the last,
-START_UP_SHARE = 0.05  # but no more of a short run than this
-LEAST_COVER = 0.5  # of the time of learning: a mean over less is not shown
-LEAST_LEARNING_S = 2.0  # a shorter span between rows says nothing of the hardware while learning
+START_UP_S = 30.0  # allowed before the first sample and after the last,
+START_UP_SHARE = 0.05  # but at most this share of the run
+LEAST_COVER = 0.5  # of the learning time: a mean over less is not shown
+LEAST_LEARNING_S = 2.0  # a shorter span of learning has no hardware means
 CPU_USE, GPU_USE = "cpu_cores_used", "utilisation_percent"
 LEARNING, RECORDING = "learning", "recording"
 SPAN_WORDS = {LEARNING: "the time of learning", RECORDING: "the recording"}
@@ -45,14 +45,14 @@ SPAN_WORDS = {LEARNING: "the time of learning", RECORDING: "the recording"}
 
 @dataclass(frozen=True)
 class RunClock:
-    """Turns the wall clock into minutes of the run, without the time in which it was stopped."""
+    """Converts the wall clock into minutes of the run, pauses left out."""
 
     begin_unix_s: float
     end_unix_s: float
     pauses: tuple[Span, ...]  # in order, disjoint
 
     def minutes(self, unix_s: float) -> float:
-        """Return the minutes from the start; a moment in a pause is its beginning."""
+        """Return the minutes since the start; a moment within a pause counts as its beginning."""
         paused_s = sum(min(max(unix_s - begin_s, 0.0), end_s - begin_s) for begin_s, end_s in self.pauses)
         return (unix_s - self.begin_unix_s - paused_s) / 60.0
 
@@ -64,21 +64,21 @@ class RunClock:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run, or one recording of foreign code; rows are in the order of time, and their times are numbers."""
+    """One run, or one recording of foreign code; rows are in order of time, and their times are numbers."""
 
     path: Path
-    label: str  # short, and different for each run of a report
+    label: str  # short, unique within a report
     run: Mapping[str, Any] | None  # run.json; None where there is none
     metrics: list[Row]
     episodes: list[Row]
     events: list[Row]
     hardware: list[Row]  # flat samples
-    problems: tuple[str, ...]  # what is missing or unreadable, each in one sentence
-    processes: Processes  # that were watched
+    problems: tuple[str, ...]  # sentences on what is missing or unreadable
+    processes: Processes  # watched by the monitor
 
     @cached_property
     def clock(self) -> RunClock:
-        """Return the clock of the run; one that stands still where no row tells a time."""
+        """Return the clock of the run."""
         kinds = (self.metrics, self.episodes, self.events, self.hardware)
         moments = sorted(unix_s for rows in kinds for row in rows if (unix_s := moment(row)) is not None) or [0.0]
         first_s = moments[0]
@@ -89,7 +89,7 @@ class RunFiles:
             first_s = created_s
         pauses: list[Span] = []
         for begin_s, event in self.moments_of(*MIN_PAUSE_S):
-            # the gap before a resume or a new recording: only these show that nothing ran
+            # the gap before a resume or a new recording
             pause = (moments[max(bisect_left(moments, begin_s) - 1, 0)], begin_s)
             if pause[1] - pause[0] > MIN_PAUSE_S[event] and pause not in pauses[-1:]:
                 pauses.append(pause)
@@ -101,7 +101,7 @@ class RunFiles:
         return Samples(self.hardware)
 
     def moments_of(self, *events: str) -> list[tuple[float, str]]:
-        """Return when each of such events happened, in order, and which it was."""
+        """Return the time and name of each such event, in order."""
         told = ((moment(row), row["event"]) for row in self.events if row["event"] in events)
         return sorted((unix_s, event) for unix_s, event in told if unix_s is not None)
 
@@ -122,13 +122,13 @@ class RunFiles:
 
     @property
     def is_covered(self) -> bool:
-        """Whether samples cover the run, but for its start-up."""
+        """Whether samples cover the run apart from its start-up."""
         if self.clock.total_s <= 0:
             return bool(self.hardware)
         return self.covered_share + min(START_UP_S / self.clock.total_s, START_UP_SHARE) > ENOUGH_COVER
 
     def use_span(self) -> tuple[Span, str] | None:
-        """Return the span that means of the hardware are over, and its name: that of learning, else the recording."""
+        """Return the span of the hardware means and its name: learning, or else the whole recording."""
         rows = self.while_learning
         if rows and rows[-1]["unix_s"] - rows[0]["unix_s"] >= LEAST_LEARNING_S:
             return (float(rows[0]["unix_s"]), float(rows[-1]["unix_s"])), LEARNING
@@ -137,7 +137,7 @@ class RunFiles:
         return (self.hardware[0]["unix_s"] - self.hardware[0]["interval_s"], self.hardware[-1]["unix_s"]), RECORDING
 
     def covers(self) -> dict[str, float]:
-        """Return the share of that span, pauses left out, in which the use of the CPU and of each GPU was sampled."""
+        """Return the share of that span, pauses left out, in which the CPU and each GPU were sampled."""
         over = self.use_span()
         if over is None:
             return {}
@@ -148,7 +148,7 @@ class RunFiles:
 
 
 def load_runs(paths: Sequence[Path]) -> list[RunFiles]:
-    """Read the run directories among `paths`, and those inside a folder that is none itself."""
+    """Read the run directories among `paths`, and those inside other folders."""
     folders = {folder.resolve(): folder for path in paths for folder in _find_runs(Path(path))}
     runs = [load_run(folder) for folder in folders.values()]
     labels = label_runs([(run.path.resolve().name, run.run) for run in runs])
@@ -219,7 +219,7 @@ def _what_is_missing(run: RunFiles, files: Mapping[str, RowFile | None]) -> list
 
 
 def _which_episodes(run: RunFiles, file: RowFile | None) -> list[str]:
-    """Say why there is no learning curve; claim that no episode has ended only if nothing contradicts it."""
+    """Say why there is no learning curve."""
     if file is None:
         return ["episodes.jsonl is missing: returns are unknown."]
     if run.episodes_of("actor"):
@@ -235,7 +235,7 @@ def _which_episodes(run: RunFiles, file: RowFile | None) -> list[str]:
 
 
 def _what_is_not_covered(run: RunFiles) -> list[str]:
-    """Say of what part of the run its sums and means are, where they are not of all."""
+    """Say which part of the run its sums and means cover, if not all."""
     over = run.use_span()
     if not run.hardware or over is None:
         return []
@@ -263,13 +263,13 @@ def label_runs(runs: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[str
         told = ["env.id", "seed"]
     labels = [_label(folder, run, told) for folder, run in runs]
     many = Counter(labels)
-    # runs of the same settings differ by when they were started, which their folders are named after
+    # folders are named by the start, which tells runs of the same settings apart
     labels = [
         label if many[label] == 1 else f"{label} {one_line(folder)[-MAX_LABEL_CHARACTERS:]}".strip()
         for label, (folder, _) in zip(labels, runs, strict=True)
     ]
     found: list[str] = []
-    for label in labels:  # a number behind those that are still the same
+    for label in labels:  # number those that are still equal
         name, count = label, 1
         while name in found or (count > 1 and name in labels):
             count += 1

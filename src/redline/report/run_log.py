@@ -14,25 +14,25 @@ from redline.report.rows import as_number, members, moment, number, one_line, pa
 from redline.report.run_files import RunFiles
 from redline.runs.run_json import flat_settings
 
-# how an adjustment is written down: `setting: requested → effective (why)`
+# `setting: requested → effective (why)`
 ADJUSTMENT = re.compile(r"(?P<setting>[^:]*): (?P<requested>.*?) → (?P<effective>.*?)(?: \((?P<why>.*)\))?", re.DOTALL)
 MAX_ADJUSTMENT_CHARACTERS = 2_000
 NO_DETAILS = frozenset({"schema", "event", "unix_s", "time_s", "steps"})
-SHARES_OVER_S = 10.0  # before a row of metrics.jsonl: what its shares are over
+SHARES_OVER_S = 10.0  # span of the shares in a row of metrics.jsonl
 
 
 class Change(NamedTuple):
-    """A setting that is in force otherwise than asked for, or than before a resume."""
+    """A setting whose effective value differs from the requested one, or from that before a resume."""
 
     when: str  # "start", "resume at 8,000 steps", "at 8,000 steps"
-    setting: str  # as on the command line; empty where the text tells no more than that something was changed
+    setting: str  # as on the command line; empty where the text names none
     requested: str
     effective: str
     why: str
 
 
 class EventLine(NamedTuple):
-    """One row of events.jsonl, for reading."""
+    """One row of events.jsonl as a page shows it."""
 
     minutes: float | None  # since the start of the run, pauses left out
     steps: float | None
@@ -41,14 +41,14 @@ class EventLine(NamedTuple):
 
 
 def settings_of(run: RunFiles) -> list[tuple[str, str]]:
-    """Return every setting in force, by its name on the command line."""
+    """Return every effective setting by its name on the command line."""
     return [(_as_flag(name), _shown(value)) for name, value in flat_settings(part(run.run, "config"))]
 
 
 def changes_of(run: RunFiles) -> list[Change]:
-    """Return what was requested → effective, in the order of time."""
+    """Return all changes requested → effective, in order of time."""
     facts = run.run or {}
-    # with the steps at which each was made: a resume can come before or after an adjustment on the way
+    # each with its steps: adjustments can be made before and after a resume
     changes = [(0.0, parse_adjustment(item, "start")) for item in _texts(facts, "adjustments")]
     for resume in members(facts, "resumes"):
         when, steps = f"resume{_at(resume)}", number(resume, "steps") or 0.0
@@ -63,7 +63,7 @@ def changes_of(run: RunFiles) -> list[Change]:
 
 
 def event_table(run: RunFiles) -> list[EventLine]:
-    """Return all events in the order in which they were written."""
+    """Return all events in the order of the file."""
     lines = []
     for row in run.events:
         unix_s = moment(row)
@@ -75,7 +75,7 @@ def event_table(run: RunFiles) -> list[EventLine]:
 
 
 def parse_adjustment(adjustment: str, when: str) -> Change:
-    """Return an adjustment by its parts; one that is written otherwise is all reason."""
+    """Return the parts of an adjustment; any other text becomes the reason."""
     found = ADJUSTMENT.fullmatch(adjustment[:MAX_ADJUSTMENT_CHARACTERS])
     if found is None:
         return Change(when, "", "", "", one_line(adjustment))
@@ -117,28 +117,28 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True)
 class ProcessShares:
-    """How one process spent its time, 0 … 1 each; together 1."""
+    """How one process spent its time, as shares that add up to 1."""
 
     role: str
-    busy: dict[str, float]  # by what it did; {} where the run does not tell
+    busy: dict[str, float]  # by what it did; {} where unknown
     waiting: dict[str, float]  # by what it waited for
     unaccounted: float  # the rest of the process
-    seconds: float  # of training that this is over
+    seconds: float  # of training that the shares cover
 
 
 @dataclass(frozen=True)
 class PhaseSplit:
-    """Seconds of wall clock by phase, pauses left out; and what ran beside them."""
+    """Seconds of wall clock by phase, pauses left out, and what ran beside training."""
 
-    phases_s: dict[str, float]  # warm-up, learning, evaluation, checkpoint, rest; {} where the run does not tell
-    beside_s: dict[str, float]  # evaluations by a process of their own
+    phases_s: dict[str, float]  # warm-up, learning, evaluation, checkpoint, rest; {} where unknown
+    beside_s: dict[str, float]  # evaluations in a process of their own
     processes: list[ProcessShares]
 
 
 def phase_split(run: RunFiles) -> PhaseSplit:
-    """Return where the time went; empty parts where the run does not tell.
+    """Return where the time went; empty parts where the run's files do not say.
 
-    `rest` is starting, ending, and training that a resume took back.
+    `rest` is starting, ending, and training that a resume undid.
     """
     evaluation_s = sum(max(number(row, "duration_s") or 0.0, 0.0) for row in run.events if row["event"] == "evaluation")
     is_beside = setting(run.run, "topology") == "async"
@@ -151,7 +151,7 @@ def phase_split(run: RunFiles) -> PhaseSplit:
 
 
 def warmup_seconds(run: RunFiles) -> float:
-    """Return the training time before the first update, of algorithms that first play at random."""
+    """Return the training time of the random warm-up before the first update."""
     rows = [row for row in run.metrics if (number(row, "warmup_steps_per_s") or 0.0) > 0]
     warmup_steps = as_number(setting(run.run, "warmup_steps"))
     if not rows or not warmup_steps:
@@ -179,7 +179,7 @@ def _phases(run: RunFiles, evaluation_s: float) -> dict[str, float]:
 
 
 def _stalls(events: Sequence[Row]) -> tuple[float, float]:
-    """Return for how long checkpoints stalled the run: while it trained, and in all."""
+    """Return for how long checkpoints stalled the run: during training, and in total."""
     within_s = total_s = 0.0
     is_training = False
     for row in events:
@@ -195,7 +195,7 @@ def _stalls(events: Sequence[Row]) -> tuple[float, float]:
 
 
 def process_shares(metrics: Sequence[Row], restarts_s: Sequence[float] = ()) -> list[ProcessShares]:
-    """Return the shares of each process over the run, from rows that tell of different seconds of training."""
+    """Return the shares of each process over the run, from rows that cover different seconds of training."""
     sums: dict[str, dict[tuple[str, str], float]] = {}  # role → seconds of each kind and what
     seconds: dict[str, float] = defaultdict(float)
     for row, weight_s in _apart(metrics, restarts_s):
@@ -211,7 +211,7 @@ def process_shares(metrics: Sequence[Row], restarts_s: Sequence[float] = ()) -> 
 
 
 def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Row, float]]:
-    """Return rows whose last 10 s do not overlap, from the last row back, and for how many seconds each tells.
+    """Return rows whose last 10 s do not overlap, each with the seconds it covers.
 
     Shares begin anew with the processes, at the start and at each resume.
     """
@@ -229,7 +229,7 @@ def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Ro
 
 def _process(role: str, totals: Mapping[tuple[str, str], float], over_s: float) -> ProcessShares:
     told = sum(totals.values()) / over_s
-    scale = 1.0 / max(told, 1.0) / over_s  # readings a moment apart can add up to a little more than all
+    scale = 1.0 / max(told, 1.0) / over_s  # shares of one reading can add up to slightly more than 1
     busy, waiting = (
         {what: total * scale for (kind, what), total in totals.items() if kind == wanted}
         for wanted in ("busy", "waiting")

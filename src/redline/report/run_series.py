@@ -22,7 +22,7 @@ EPISODES_AT_ONCE = 4_096  # bounds the memory that many episodes take
 
 @dataclass(frozen=True)
 class Series:
-    """Points of a curve by rising x; all numbers are finite."""
+    """Points of a curve sorted by x; all numbers are finite."""
 
     x: list[float]
     y: list[float]
@@ -30,9 +30,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Greedy episodes that were played at once."""
+    """One evaluation: the mean of its greedy episodes."""
 
-    last: Row  # its last episode, at the steps that the weights had learnt from
+    last: Row  # its last episode, placed at the steps of the evaluated weights
     mean_return: float
     episodes: int
 
@@ -40,8 +40,8 @@ class Evaluation:
 def learning_curve(run: RunFiles, axis: Axis, role: Role = "actor") -> Series:
     """Return the moving mean of the last 20 returns; of `greedy`, the mean of each evaluation.
 
-    Minutes are training minutes where the run tells them, and minutes since its start otherwise. An evaluation stands
-    at the steps that its weights had learnt from, and else at the moment of its last episode.
+    Minutes are training minutes if the run has them, else minutes since its start. An evaluation is placed at the steps
+    of its weights, or at the end of its last episode.
     """
     if role == "actor":
         rows = run.episodes_of(role)
@@ -52,12 +52,12 @@ def learning_curve(run: RunFiles, axis: Axis, role: Role = "actor") -> Series:
 
 
 def speed_series(run: RunFiles) -> dict[str, Series]:
-    """Return `steps_per_s` and `updates_per_s` over minutes since the start; without what the run does not tell."""
+    """Return `steps_per_s` and `updates_per_s` over minutes since the start, where the run has them."""
     return metric_series(run, ("steps_per_s", "updates_per_s"), lambda row: run.clock.minutes(row["unix_s"]))
 
 
 def metric_series(run: RunFiles, names: Iterable[str], place: Callable[[Row], float | None]) -> dict[str, Series]:
-    """Return numbers of metrics.jsonl, each at the place of its row; without what the run does not tell."""
+    """Return fields of metrics.jsonl, each value at the `place` of its row; fields without values are left out."""
     places = [place(row) for row in run.metrics]
     found = {name: _series(places, [number(row, name) for row in run.metrics]) for name in names}
     return {name: series for name, series in found.items() if series.x}
@@ -73,12 +73,12 @@ def hardware_series(run: RunFiles) -> dict[str, Series]:
 
 
 def moving_means(values: Sequence[float]) -> list[float]:
-    """Return the mean of the last 20 values at each, of fewer where there are fewer."""
+    """Return for each value the mean of the last 20 up to it, or of all if there are fewer."""
     return [fmean(values[max(0, end - WINDOW_EPISODES) : end]) for end in range(1, len(values) + 1)]
 
 
 def steps_of(rows: Sequence[Row]) -> list[float | None]:
-    """Return the steps at the end of each episode: as told, else the lengths so far where all are told."""
+    """Return the steps at the end of each episode: as recorded, or the sum of lengths if all are known."""
     told = [number(row, "steps") for row in rows]
     lengths = [length for row in rows if (length := number(row, "length_steps")) is not None]
     if any(steps is not None for steps in told) or len(lengths) < len(rows):
@@ -87,7 +87,7 @@ def steps_of(rows: Sequence[Row]) -> list[float | None]:
 
 
 def _series(x: Sequence[float | None], y: Sequence[float | None]) -> Series:
-    """Return points by rising x, without those of which a side is unknown."""
+    """Return points sorted by x, without those with an unknown side."""
     points = [(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
     points.sort(key=lambda point: point[0])
     return Series([a for a, _ in points], [b for _, b in points])
@@ -106,7 +106,7 @@ def _places(run: RunFiles, rows: Sequence[Row], axis: Axis) -> Sequence[float | 
 
 
 def evaluations_of(run: RunFiles) -> list[Evaluation]:
-    """Return the evaluations in the order of time; a greedy episode without a number is one of its own."""
+    """Return the evaluations in order of time; a greedy episode without a number counts as one."""
     found: dict[object, list[Row]] = {}
     for place, row in enumerate(run.episodes_of("greedy")):
         told = number(row, "evaluation")

@@ -1,4 +1,4 @@
-"""One run in a line of numbers, to be put beside others."""
+"""The numbers that summarise one run, for comparison with others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from redline.report.rows import as_number, members, moment, number, numbers, one
 from redline.report.run_files import CPU_USE, LEARNING, LEAST_COVER, RECORDING, RunFiles
 from redline.report.run_series import evaluations_of, moving_means, steps_of
 
-HEADLINE_EPISODES = 100  # that the headline score, the final return, is over
-FIRST_SHARE = 0.2  # of the episodes, and no more than those: what the first return is over
+HEADLINE_EPISODES = 100  # of the headline score, `final_return`
+FIRST_SHARE = 0.2  # of the episodes, for `first_return`; at most HEADLINE_EPISODES
 LAST_10_S = "last 10 s"
-SAME_STOP_S = 2.0  # by which the start that a monitor-stop tells may differ from that of the samples
+SAME_STOP_S = 2.0  # most by which the starts of a monitor-stop and its samples differ
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run was and what came of it; None where its files do not tell."""
+    """The settings, results and costs of a run; None where its files do not say."""
 
     label: str
     algorithm: str | None
@@ -40,31 +40,31 @@ class RunSummary:
     steps_per_s: float | None  # over `speed_over`
     updates_per_s: float | None
     samples_per_step: float | None
-    cpu_cores_used: float | None  # mean over `use_over`; None where samples cover too little of it
+    cpu_cores_used: float | None  # mean over `use_over`; None where samples cover too little
     cpu_share_of_machine: float | None  # 0 … 1, of the cores that it may use
     others_cpu_cores_used: float | None  # by anybody else on the machine
-    gpu_utilisation_percent: float | None  # mean over time and GPUs, without those that were sampled too little
+    gpu_utilisation_percent: float | None  # mean over time and GPUs that were sampled enough
     rss_peak_bytes: float | None
     pss_peak_bytes: float | None
-    cpu_s: float | None  # of all recordings, whatever they were spent on
+    cpu_s: float | None  # of all recordings
     gpu_s: float | None  # GPU seconds: utilisation summed over time and GPUs
     energy_j: float | None  # drawn by the GPUs
     cpu_s_per_1000_steps: float | None
     episodes: int  # finished while training
     first_return: float | None  # mean of the first 20 % of them, at most 100
-    final_return: float | None  # the headline score: mean of the last 100 of them, as the panel shows it
-    final_return_episodes: int  # episodes that final_return is over: 100, or all where there are fewer
+    final_return: float | None  # the headline score: mean of the last 100, as on the panel
+    final_return_episodes: int  # episodes in final_return: 100, or all if there are fewer
     best_return: float | None
     mean_return: float | None  # area under the curve against steps ÷ steps
-    return_gained_per_cpu_minute: float | None  # final − first: a return can be negative, so a quotient says nothing
+    return_gained_per_cpu_minute: float | None  # final − first: returns can be negative, so a ratio would mislead
     monitor_cpu_share: float | None  # the monitor's own CPU time ÷ (wall × cores)
-    power_s: float | None = None  # seconds that energy_j is of: samples that hold a power
+    power_s: float | None = None  # seconds that energy_j covers
     speed_over: str | None = None  # LEARNING (after the warm-up), RECORDING or LAST_10_S
     use_over: str | None = None  # LEARNING or RECORDING
-    changed: Mapping[str, str] | None = None  # setting → "128 → 64", where a resume changed it
+    changed: Mapping[str, str] | None = None  # setting → "128 → 64", if a resume changed it
     evaluation_return: float | None = None  # mean of the newest evaluation
-    evaluation_episodes: int = 0  # that it is over
-    evaluation_steps: int | None = None  # of training, that its weights had learnt from
+    evaluation_episodes: int = 0  # episodes of that evaluation
+    evaluation_steps: int | None = None  # of training, of the evaluated weights
 
     @property
     def power_w(self) -> float | None:
@@ -76,7 +76,7 @@ def summarise(run: RunFiles) -> RunSummary:
     """Return the numbers of a run."""
     known = {**_settings(run), **_speed(run), **_use(run), **_costs(run), **_returns(run)}
     first, final = known["first_return"], known["final_return"]
-    whole_cpu_s = known["cpu_s"] if run.is_covered else None  # else it is not of all these steps
+    whole_cpu_s = known["cpu_s"] if run.is_covered else None  # else it does not cover all steps
     return RunSummary(
         label=run.label,
         cpu_share_of_machine=_over(known["cpu_cores_used"], known["usable_cores"]),
@@ -103,7 +103,7 @@ def _settings(run: RunFiles) -> dict[str, Any]:
 
 
 def _changed(run: RunFiles) -> dict[str, str]:
-    """Return every value that a setting had, of those that a resume changed."""
+    """Return all values of each setting that a resume changed."""
     found: dict[str, str] = {}
     for resume in members(run.run or {}, "resumes"):
         for name, value in part(resume, "changes").items():
@@ -126,14 +126,14 @@ def _costs(run: RunFiles) -> dict[str, Any]:
 
 
 def monitored_cores(run: RunFiles) -> int | None:
-    """Return the cores of the machine, as the monitor tells them."""
+    """Return the cores of the machine, as recorded by the monitor."""
     told = [number(row, "cores") for row in run.events if row["event"] == "monitor-start"]
     busy = sum(name.startswith("core_busy.") for name in run.samples.columns)
     return int(told[-1]) if told and told[-1] else busy or None
 
 
 def monitor_share(run: RunFiles) -> float | None:
-    """Return the monitor's own CPU time ÷ (wall × cores) over all recordings: as told at their ends, or sampled."""
+    """Return the monitor's own CPU time ÷ (wall × cores) over all recordings: as reported at their ends, or sampled."""
     parts: list[tuple[float, float]] = []  # share, and over how many seconds
     starts_s: list[float] = []
     for row in run.events:
@@ -183,13 +183,13 @@ def mean_return(episodes: Sequence[Row]) -> float | None:
 
 
 def _speed(run: RunFiles) -> dict[str, Any]:
-    """Return how far the run came, and how fast: while learning by training time, of foreign code by the wall clock."""
+    """Return steps and updates and their rates: per training time while learning, for foreign code per wall clock."""
     names = ("steps", "updates")
     over = RECORDING
     rates: dict[str, float | None] = {"steps": _rate(run.episodes_of("actor"), "steps", "unix_s"), "updates": None}
     if run.metrics:
         over, rates = LEARNING, {name: _rate(run.while_learning, name, "time_s") for name in names}
-        if None in rates.values():  # too short for two rows: the rates of the last 10 s are all there is
+        if None in rates.values():  # too short for two rows: only the rates of the last 10 s are known
             over, rates = LAST_10_S, {name: number(run.metrics[-1], f"{name}_per_s") for name in names}
     return {
         **{name: _whole(_last(run, name)) for name in names},
@@ -200,7 +200,7 @@ def _speed(run: RunFiles) -> dict[str, Any]:
 
 
 def _rate(rows: Sequence[Row], name: str, clock: str) -> float | None:
-    """Return growth per second; where the counter goes back or time stands still, that part is left out."""
+    """Return growth per second, without parts where the counter goes back or time stands still."""
     points = [(at_s, value) for row in rows if (value := number(row, name)) is not None and (at_s := row[clock])]
     steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(points)]
     usable = [(passed_s, grown) for passed_s, grown in steps if passed_s > 0 and grown >= 0]
@@ -208,7 +208,7 @@ def _rate(rows: Sequence[Row], name: str, clock: str) -> float | None:
 
 
 def _use(run: RunFiles) -> dict[str, Any]:
-    """Return what was used on average while learning: by hardware.jsonl, else what metrics.jsonl tells."""
+    """Return mean use while learning, from hardware.jsonl or else from metrics.jsonl."""
     span = run.use_span()
     if not run.hardware or span is None:
         learning = run.while_learning[1:]
@@ -222,7 +222,7 @@ def _use(run: RunFiles) -> dict[str, Any]:
         cores = found[CPU_USE] if CPU_USE in covers else None
         machine = found.get("machine_cpu_cores_used")
         others = None if cores is None or machine is None else max(machine - cores, 0.0)
-        # by the time in which each was sampled; one lost early has no mean of the run
+        # weighted by sampled time; a GPU lost early is left out
         weights = {name: cover for name, cover in covers.items() if name != CPU_USE}
         gpus = _over(sum(found[name] * cover for name, cover in weights.items()), sum(weights.values()))
     return {
@@ -234,7 +234,7 @@ def _use(run: RunFiles) -> dict[str, Any]:
 
 
 def _last(run: RunFiles, name: str) -> float | None:
-    """Return the newest value that metrics.jsonl tells, or the episodes."""
+    """Return the newest value in metrics.jsonl, or in the episodes."""
     return next((value for rows in (run.metrics, run.episodes) for value in numbers(rows, name)[-1:]), None)
 
 

@@ -1,4 +1,4 @@
-"""How sure a few numbers are: intervals of means, and Spearman's rank correlation with what chance alone gives."""
+"""Intervals of means, and Spearman's rank correlation with a bootstrap interval and a permutation test."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy.typing as npt
 import scipy  # loads scipy.stats, which takes a second, when it is first used
 
 LEVEL = 0.9
-LEAST_VALUES = 3  # two values say next to nothing of their spread
+LEAST_VALUES = 3  # two values say almost nothing about their spread
 RESAMPLES = 10_000
-RESAMPLES_AT_ONCE = 100  # bounds the memory that many episodes take
-LEAST_PAIRS = 4  # three have six orders: even the best of them is nothing rare
-RANK_RESAMPLES = 5_040  # 7!: the orders of up to seven pairs are all tried
-PERFECT = 1.0 - 1e-9  # |rho| of pairs in one order
+RESAMPLES_AT_ONCE = 100  # bounds memory for many episodes
+LEAST_PAIRS = 4  # three have only six orders: a perfect one is not rare
+RANK_RESAMPLES = 5_040  # 7!: exact for up to seven pairs
+PERFECT = 1.0 - 1e-9  # |rho| of a perfect order
 
 Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """What the order of the pairs tells."""
+    """A rank correlation and how certain it is."""
 
     rho: float
-    interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order, or where resamples hardly differ
+    interval: tuple[float, float] | None  # 90 % bootstrap; None for a perfect order or too few differing resamples
     by_chance: float  # share of random orders with a |rho| as large
 
     @property
     def is_clear(self) -> bool:
-        """Whether neither the interval nor chance leaves it open in which direction it goes."""
+        """Whether both the interval and the permutation test agree on its sign."""
         low, high = self.interval or (self.rho, self.rho)
         return (low > 0 or high < 0) and self.by_chance < 1.0 - LEVEL
 
@@ -49,7 +49,7 @@ def mean_interval(values: Sequence[float], *, floor: float | None = None) -> tup
 
 
 def bootstrap_interval(values: Sequence[float], *, seed: int) -> tuple[float, float] | None:
-    """Return the 90 % bootstrap interval of the mean, None for a single value: nothing is known of its spread."""
+    """Return the 90 % bootstrap interval of the mean; None for a single value."""
     if len(values) < 2:
         return None
     rng = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ def spearman(x: Doubles, y: Doubles) -> Doubles:
 
 
 def correlate(x: Sequence[float], y: Sequence[float], *, seed: int) -> RankCorrelation | None:
-    """Return the correlation with its doubts, None for fewer than four pairs or a side without differences."""
+    """Return the correlation and its certainty; None for fewer than four pairs or a constant side."""
     if len(x) < LEAST_PAIRS:
         return None
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -96,7 +96,7 @@ def _rank_interval(x: Doubles, y: Doubles, rho: float, rng: np.random.Generator)
         return None
     rows = rng.integers(len(x), size=(RANK_RESAMPLES, len(x)))
     found = spearman(x[rows], y[rows])
-    found = found[~np.isnan(found)]  # a resample without differences has none
+    found = found[~np.isnan(found)]  # a constant resample has no correlation
     if len(found) < RANK_RESAMPLES // 2:
         return None
     return _middle(found)

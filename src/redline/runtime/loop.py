@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from redline.exploration import Sampled
 from redline.monitor.machine import read_disk_free_bytes, read_load_average, read_memory_available_bytes
-from redline.monitor.process_files import ProcessUsage
+from redline.monitor.processes import ProcessUsage
 from redline.runtime.actor import Episode
 from redline.runtime.evaluation import projected_s
 from redline.runtime.gauges import DIAGNOSES, Gauges, RoleGauges

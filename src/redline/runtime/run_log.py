@@ -19,7 +19,7 @@ from redline.files import explain
 from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import MonitorProcess
 from redline.monitor.hardware import HARDWARE
-from redline.monitor.power import EnergyTail
+from redline.monitor.machine import EnergyTail
 from redline.runs.blocks import MAX_PAYLOAD_BYTES
 from redline.runs.directory import RunDirectory
 from redline.runtime.actor import Episode

@@ -7,9 +7,8 @@ from itertools import accumulate
 
 import optuna
 
-from redline.report.amounts import DASH, amount, span
 from redline.report.charts import Bar, Chart, Line, LineChart, ShareChart
-from redline.report.parts import Notice, Part, Section, Table, Text, Tiles, grid, render_parts
+from redline.report.parts import DASH, Notice, Part, Section, Table, Text, Tiles, amount, grid, render_parts, span
 from redline.tune.goals import Goal, Verdict, describe_run
 from redline.tune.space import Choices, Space, describe_settings, describe_value
 from redline.tune.study import FINAL_SEEDS, SEARCH_SEEDS, StudyFolder

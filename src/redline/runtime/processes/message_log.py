@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from redline.errors import CheckpointError
-from redline.monitor.process_files import ProcessUsage
+from redline.monitor.processes import ProcessUsage
 from redline.runtime.actor import Episode
 from redline.runtime.config import SOLVED, Job
 from redline.runtime.counters import Counters, Scores

@@ -28,7 +28,7 @@ import msgspec
 
 from redline.errors import UserError
 from redline.jsonl import as_json_value
-from redline.monitor.process_files import read_stat
+from redline.monitor.processes import read_stat
 from redline.runtime.processes.shared import LEARNER, STARTING_S, SharedStatus, attach
 
 PRELOAD = "redline.runtime.processes.preload"
