@@ -16,7 +16,7 @@ from redline.runtime.config import Job
 from redline.runtime.resolve import resolve_job
 
 START_S = 300.0  # at most, on a busy machine
-WINDOW_S, ASLEEP_S = 0.2, 0.4
+WINDOW_S, ASLEEP_S = 0.2, 0.3
 CARTPOLE = Job(env=EnvConfig(id="CartPole-v1", stack=1, skip=1), algorithm=find_algorithm("dqn").classic.algorithm)
 ASYNC = replace(CARTPOLE, topology="async", actors=2)
 

@@ -60,8 +60,12 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
         return [name for name, found in self._candidates.items() if found.is_ready]
 
     @property
-    def starting(self) -> list[str]:
-        """The candidates that are not ready yet."""
+    def num_starting(self) -> int:
+        """How many are not yet ready."""
+        return len(self._starting)
+
+    @property
+    def _starting(self) -> list[str]:
         return [name for name, found in self._candidates.items() if not found.is_ready]
 
     def pid(self, name: str) -> int:
@@ -101,7 +105,7 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
 
     def ready_one(self, deadline_s: float) -> str | None:
         """Wait until one more candidate is ready or lost, and return its name; None if none is left or time is over."""
-        waiting = {self._candidates[name].line: name for name in self.starting}
+        waiting = {self._candidates[name].line: name for name in self._starting}
         if not waiting or not (told := _readable(list(waiting), deadline_s)):
             return None
         with suppress(CandidateLostError):  # `why_lost` says so
@@ -110,7 +114,7 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
 
     def end_unready(self, why: str) -> None:
         """End the candidates that are not ready yet."""
-        for name in self.starting:
+        for name in self._starting:
             self._lose(name, why)
 
     def window(self, name: str, seconds: float, deadline_s: float) -> Window:

@@ -8,14 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from redline.bench.measuring import Progress, silent, told_rounds
 from redline.errors import UserError
 from redline.plan.candidate_pool import CandidatePool, Environ
 from redline.plan.knobs import measured_job
 from redline.plan.scaling import CoresSpeed, Scaling, scaling_of
-from redline.plan.speed import Race, RoleUse, Window
+from redline.plan.speed import Race, RoleUse, Window, roles_of
 from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob, resolve_job
 
@@ -47,13 +46,7 @@ class Pinned:
     @property
     def roles(self) -> dict[str, RoleUse]:
         """What each process takes with the most cores: usual cores, most memory."""
-        windows = self.windows[max(self.windows)]
-        names = dict.fromkeys(role for window in windows for role in window.roles)
-        uses = {name: [window.roles[name] for window in windows if name in window.roles] for name in names}
-        return {
-            name: RoleUse(median(use.cores for use in found), max(use.memory_bytes for use in found))
-            for name, found in uses.items()
-        }
+        return roles_of(self.windows[max(self.windows)])
 
     @property
     def processes_bytes(self) -> int:

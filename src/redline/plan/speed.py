@@ -52,6 +52,18 @@ class Window:
         return self.steps / self.seconds
 
 
+def roles_of(windows: Sequence[Window]) -> dict[str, RoleUse]:
+    """Return what each process of a candidate takes: usual cores, most memory."""
+    uses: dict[str, list[RoleUse]] = {}
+    for window in windows:
+        for name, use in window.roles.items():
+            uses.setdefault(name, []).append(use)
+    return {
+        name: RoleUse(median(use.cores for use in found), max(use.memory_bytes for use in found))
+        for name, found in uses.items()
+    }
+
+
 Measure = Callable[[str, float], Window]  # a candidate's name, and until when its window must be over
 
 

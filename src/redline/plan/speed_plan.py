@@ -34,7 +34,7 @@ DEFAULT = "default"
 LEAST_SECONDS, MOST_SECONDS = 10.0, 3_600.0
 LOOKING_SHARE = 0.1  # of the time, in which games may be played to find out whether candidates fit into the memory
 START_SHARE = 0.35  # in which candidates may start
-CLOSING_S, CLOSING_SHARE = 1.0, 0.02  # to end the processes and to tell the result
+CLOSING_S, CLOSING_SHARE = 0.5, 0.02  # to end the processes and to tell the result
 SECONDS_EACH = 14.0  # of the budget for each candidate
 LEAST_CANDIDATES = 2
 CANDIDATE_BYTES = 700 * 1024**2  # of an inline one, measured 350 MB; one in processes takes twice that
@@ -124,8 +124,8 @@ class _Planning:
         """Start the candidates, as many at a time as there are cores, as long as the time for that lasts."""
         latest_s = self.begun_s + START_SHARE * self.seconds
         waiting, most, begun_s = list(self.changes), usable_cores(), dict[str, float]()
-        while waiting or self.pool.starting:
-            while waiting and len(self.pool.starting) < most and time.monotonic() < latest_s:
+        while waiting or self.pool.num_starting:
+            while waiting and self.pool.num_starting < most and time.monotonic() < latest_s:
                 begun_s[waiting[0]] = time.monotonic()
                 self.start(waiting.pop(0))
             # without the default and one other nothing can be compared, so these may take longer

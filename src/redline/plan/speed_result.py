@@ -1,6 +1,7 @@
 """What a plan of the speed found, as plain data: requested → effective, the bottleneck, and every candidate."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from redline.plan.knobs import (
     may_be_chosen,
     read_knob,
 )
-from redline.plan.speed import Gain, Standing, Window, gain_words
+from redline.plan.speed import Gain, Standing, Window, gain_words, roles_of
 from redline.plan.speed_plan import DEFAULT, SpeedPlan
 from redline.runs.host import usable_cores
 from redline.runtime.config import flag_of
@@ -47,7 +48,7 @@ def result_of(plan: SpeedPlan) -> Row:
         "settings": settings_of(plan),
         "adjustments": [str(item) for item in plan.after.adjustments],
         "bottleneck": bottleneck._asdict(),
-        "roles": roles_of(chosen.windows),
+        "roles": {name: asdict(use) for name, use in roles_of(chosen.windows).items()},
         "gpu_memory_bytes": max((window.gpu_memory_bytes or 0 for window in chosen.windows), default=0) or None,
         "candidates": [candidate_of(plan, name, changes) for name, changes in plan.changes.items()],
         "not_tried": [{"name": name, "why": why} for name, why in plan.not_tried.items()],
@@ -172,19 +173,6 @@ def state_of(plan: SpeedPlan, name: str, standing: Standing) -> str:
     if not standing.windows:
         return "not measured: no time was left"
     return "default" if name == DEFAULT else "final" if standing.final_rounds else "dropped"
-
-
-def roles_of(windows: Sequence[Window]) -> Mapping[str, Row]:
-    """Return the cores and the memory that each process of the chosen training took."""
-    names = list(dict.fromkeys(role for window in windows for role in window.roles))
-    found = {name: [window.roles[name] for window in windows if name in window.roles] for name in names}
-    return {
-        name: {
-            "cores": fmean(use.cores for use in uses),
-            "memory_bytes": max(use.memory_bytes for use in uses),
-        }
-        for name, uses in found.items()
-    }
 
 
 def _gain_json(gain: Gain | None) -> Row | None:
