@@ -30,12 +30,12 @@ def build_page(
     """Return the page as one file."""
     asked = folder.settings
     title = f"{asked.algo} on {asked.env}: search for {asked.goal}"
-    under = f"{folder.path.name}: trials of {asked.minutes_per_trial:g} minutes, {asked.seeds_per_trial} seeds each"
+    under = f"{folder.path.name}: minutes per run {asked.minutes_per_trial:g}, seeds per trial {asked.seeds_per_trial}"
     states = [trial.state for trial in trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in ("done", "pruned", "failed", "interrupted"))
     facts = [
         ("trials", str(len(trials)), counts),
-        ("search", span(folder.spent_s), f"{asked.side_by_side} side by side, {asked.threads} threads each"),
+        ("search", span(folder.spent_s), f"side by side {asked.side_by_side}, threads of each {asked.threads}"),
         ("seeds of the search", f"from {SEARCH_SEEDS.start:,}", "every run has its own"),
         ("seeds of the check", f"from {FINAL_SEEDS.start:,}", "none of them was used before"),
     ]
@@ -43,8 +43,7 @@ def build_page(
         Tiles(facts),
         _check_section(asked.aim, trials, verdict),
         _history_section(asked.aim, trials),
-        _importance_section(importance),
-        _slices_section(asked.aim, space, trials),
+        _importance_section(asked.aim, space, trials, importance),
         _trial_section(asked.aim, space, trials),
         _space_section(space),
     ]
@@ -121,27 +120,25 @@ def _history_section(goal: Goal, trials: Sequence[TrialRecord]) -> Section:
     return _section("History", "history", [chart], lead=lead)
 
 
-def _importance_section(importance: Mapping[str, float]) -> Section:
-    title = "Which settings mattered"
-    if not importance:
-        text = f"It takes {FEWEST_TRIALS} trials that are done, with different values, to say what mattered."
-        return _section(title, "importance", Text(text))
-    bars = tuple(Bar(key, (("importance", share),)) for key, share in importance.items())
-    chart = ShareChart("importance", "Importance", "share of all settings, PED-ANOVA", bars)
-    lead = "How far the best trials' values of a setting differ from those of all trials. Few trials tell little."
-    return _section(title, "importance", [chart], lead=lead)
-
-
-def _slices_section(goal: Goal, space: Space, trials: Sequence[TrialRecord]) -> Section:
-    """Return each number that varies against the value that it came with."""
-    charts = []
+def _importance_section(
+    goal: Goal, space: Space, trials: Sequence[TrialRecord], importance: Mapping[str, float]
+) -> Section:
+    """Draw how much each setting mattered, and each number that varies against the value that it came with."""
+    charts: list[Chart] = []
+    if importance:
+        bars = tuple(Bar(key, (("importance", share),)) for key, share in importance.items())
+        charts.append(ShareChart("importance", "Importance", "share of all settings, PED-ANOVA", bars))
     for key, dimension in space.dimensions.items():
         found = [(trial.settings[key], value) for trial, value in _values(goal, trials) if key in trial.settings]
-        if isinstance(dimension, Choices) or len(found) < FEWEST_TRIALS:
-            continue
-        line = Line(key, [float(x) for x, _ in found], [y for _, y in found], is_points=True)
-        charts.append(LineChart(name=key, title=key, unit=goal.unit, x_label=key, lines=(line,)))
-    return _section("Value against setting", "slices", charts or Text("Too few trials."))
+        if not isinstance(dimension, Choices) and len(found) >= FEWEST_TRIALS:
+            line = Line(key, [float(x) for x, _ in found], [y for _, y in found], is_points=True)
+            charts.append(LineChart(name=key, title=key, unit=goal.unit, x_label=key, lines=(line,)))
+    lead = (
+        "Importance is how far the best trials' values of a setting differ from those of all trials; few trials tell "
+        "little. Below, each point is a trial."
+    )
+    text = Text(f"It takes {FEWEST_TRIALS} trials that are done, with different values, to say what mattered.")
+    return _section("Which settings mattered", "importance", charts or text, lead=lead if importance else "")
 
 
 def _trial_section(goal: Goal, space: Space, trials: Sequence[TrialRecord]) -> Section:
