@@ -198,12 +198,12 @@ class Run:
 
     @property
     def hardware(self) -> Rows:
-        """What the monitor sampled."""
+        """Samples of the hardware monitor."""
         return self._rows("hardware.jsonl")
 
     @property
     def events(self) -> Rows:
-        """What happened: start, checkpoints, evaluations, stop."""
+        """Events: start, checkpoints, evaluations, stop."""
         return self._rows("events.jsonl")
 
     def _rows(self, name: str) -> Rows:

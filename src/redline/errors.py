@@ -15,7 +15,7 @@ class DamagedError(UserError):
 
 
 class AlteredError(DamagedError):
-    """A file says something else than what Redline wrote into it."""
+    """A file differs from what Redline wrote."""
 
 
 class ForeignFileError(UserError, OSError):
@@ -38,7 +38,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """Say that `name` is no `kind`, with the nearest names or, where none is near, all of them."""
+    """Return the error for an unknown name; it lists the nearest names or, if none is near, all of them."""
     names = sorted(known)
     close = nearest(name, names)
     remedy = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names[:20])}"

@@ -41,9 +41,9 @@ class Learner:
         self._diagnoses: deque[dict[str, torch.Tensor]] = deque(maxlen=MOST_DIAGNOSES)
 
     def precompute_targets(self, batches: Sequence[AnyBatch]) -> list[torch.Tensor | None]:
-        """Return for each batch of the next updates what the target network says of it, None if it is to be asked then.
+        """Return the target network's predictions for each batch of the next updates; None: computed at update time.
 
-        Beyond its next sync the target is another one.
+        Batches beyond the next target sync get None, because the sync changes the target network.
         """
         sync = self.algorithm.target_sync_updates
         known = batches if sync is None else batches[: sync - self.updates % sync]

@@ -38,7 +38,7 @@ class EnvSpec:
 
 @dataclass(frozen=True)
 class VectorStep:
-    """What one step of all lanes gave; N lanes."""
+    """The results of one step of all N lanes."""
 
     frames: Array  # [N, *frame] after the action; the episode's final frame where it ended
     reward: FloatArray  # [N] unclipped
@@ -54,7 +54,7 @@ class VectorStep:
 
     @property
     def return_ends(self) -> BoolArray:
-        """Where nothing that follows counts for what came before: the episode is over by its rules, or a life lost."""
+        """Where the return ends: the episode terminated, or a life was lost."""
         return self.terminated | self.life_lost
 
 
@@ -68,18 +68,18 @@ class Handles:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which transitions an update will read, and their importance weights."""
+    """The transitions that an update will read, and their importance weights."""
 
     handles: Handles
     weight: FloatArray  # [B]
     burn_in: IntArray | None = None  # [B] steps before each row that a sequence may begin with
     ahead: IntArray | None = None  # [B] complete steps from each row on that a sequence may go on with
-    bounds: object | None = None  # what could be drawn then: as long as the memory's are the same, all rows are held
+    bounds: object | None = None  # the memory's at the time of the draw: while they are the same, all rows are held
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one update learns from; K stacked frames, n-step returns, B rows.
+    """The data of one update; K stacked frames, n-step returns, B rows.
 
     The state is `frames[b, :K]`, the state that follows is `frames[b, offset[b] : offset[b] + K]`.
     """
@@ -111,7 +111,7 @@ class SequenceBatch:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What all lanes lived through since the weights last changed; T steps, N lanes."""
+    """The steps of all lanes since the weights last changed; T steps, N lanes."""
 
     reward: FloatArray  # [T, N] clipped if so configured
     value: FloatArray  # [T, N] of the state, by the weights that acted

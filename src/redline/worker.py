@@ -15,10 +15,11 @@ Results = SimpleQueue[tuple[int, Any, BaseException | None]]
 
 
 class Worker:
-    """Does one job after the other in its own thread; their results are taken in the same order.
+    """Does jobs in its own thread, one after the other; results are taken in the same order.
 
-    The thread that waits for a result still handles signals. A job that never returns keeps the worker's thread, a
-    daemon, for which the end of the process waits two seconds: for threads of a `ThreadPoolExecutor` it would for ever.
+    The thread that waits for a result still handles signals. A job that never returns keeps the worker's thread.
+    The thread is a daemon: the process waits two seconds for it when it ends. It would wait forever for a thread of a
+    `ThreadPoolExecutor`.
     """
 
     def __init__(self, name: str) -> None:

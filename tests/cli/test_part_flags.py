@@ -47,7 +47,7 @@ def test_another_optimiser_keeps_the_algorithms_clipping_and_annealing() -> None
         ("--algo dqn --objective clipped", "dqn has no part objective"),
         ("--algo dqn --explore greedy", "nothing would explore"),
         ("--algo rainbow --layers plain", "nothing would explore"),
-        ("--algo dqn --explore sampled", "no policy to draw from"),
+        ("--algo dqn --explore sampled", "not a policy to sample from"),
         ("--algo ppo --layers noisy", "between acting and learning"),
         ("--algo ppo --objective q-lambda", "q-lambda acts by epsilon-greedy: add --explore epsilon-greedy"),
         ("--algo dqn --core lstm", "unknown core 'lstm'"),

@@ -1,4 +1,4 @@
-"""What the runtime asks of an algorithm of any family; and acting, which is the same for all."""
+"""The interface of an algorithm of any family, and acting, which is the same for all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Algorithm(Protocol):
     def precompute_targets(
         self, batches: Sequence[AnyBatch], *, stack: int, target: Network
     ) -> Sequence[torch.Tensor | None]:
-        """Return for each batch what the target network says of what follows, None where `losses` is to ask it.
+        """Return the target network's predictions of the next states for each batch; None where `losses` computes them.
 
         One pass over several batches is cheaper than one over each, and the same as long as the target is.
         """
@@ -97,7 +97,7 @@ class Algorithm(Protocol):
 
 
 class ActorParams(NamedTuple):
-    """What acting depends on: an algorithm, a network, and how much it explores at this step."""
+    """The inputs of acting: an algorithm, a network, and how much it explores at this step."""
 
     algorithm: Algorithm
     network: Network
@@ -111,7 +111,7 @@ class ActorParams(NamedTuple):
 
 @dataclass(frozen=True)
 class ActorExtras:
-    """What acting computed besides the action; None where no network was used."""
+    """The results of acting besides the action; None where no network was used."""
 
     out: FloatArray | None  # [N, …] outputs of the network
     preferences: FloatArray | None  # [N, A]

@@ -1,4 +1,4 @@
-"""The family of value learners with a replay memory: what is computed with any parts."""
+"""The family of value learners with a replay memory, for any parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,7 +75,7 @@ class QLearning:
             raise UserError(f"warmup-steps is {self.warmup_steps}, but learning needs at least 1 step to draw from")
         check_range("target-sync-updates", self.target_sync_updates, 1)
         if isinstance(self.explore, Sampled):
-            raise UserError("values are no policy to draw from: use --explore epsilon-greedy or greedy")
+            raise UserError("values are not a policy to sample from: use --explore epsilon-greedy or greedy")
         if isinstance(self.explore, Greedy) and not self.layers.explore():
             raise UserError("nothing would explore: use --explore epsilon-greedy, or --layers noisy with greedy")
 
@@ -129,9 +129,9 @@ class QLearning:
     def precompute_targets(
         self, batches: Sequence[AnyBatch], *, stack: int, target: Network
     ) -> Sequence[torch.Tensor | None]:
-        """Return what the target network predicts [B, A, outputs] for what follows in each batch, in one pass.
+        """Return the target network's predictions [B, A, outputs] of the next states in each batch, in one pass.
 
-        None for sequences, which it must go through step by step, and where its noise is drawn for each update.
+        None for sequences, which need one pass per step, and for a noisy target, whose noise is new at each update.
         """
         single = [batch for batch in batches if isinstance(batch, Batch)]
         if len(single) < len(batches) or len(batches) < 2 or target.is_noisy:

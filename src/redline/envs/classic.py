@@ -127,7 +127,7 @@ class GymnasiumEnv:
 
 
 class ClassicVectorEnv:
-    """N copies of one Gymnasium env; `send` keeps the actions, `recv` takes the step."""
+    """N copies of one Gymnasium env; `send` keeps the actions, `recv` steps the copies."""
 
     def __init__(self, kind: GymnasiumEnv, config: EnvConfig, *, num_envs: int, seed: int) -> None:
         self._id = kind.gymnasium_id

@@ -1,4 +1,4 @@
-"""A vector of envs: what it promises, what each of its lanes has played, and what an agent sees of it.
+"""A vector of envs: its interface, the record of what each lane has played, and stacks of its newest frames.
 
 Seed and actions are enough to play an episode again. A reset seed is a pure function of run seed, lane and number, so
 a lane's future never depends on other lanes.

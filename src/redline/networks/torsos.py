@@ -19,7 +19,7 @@ class Torso(Protocol):
     """A recipe for the part of a network that reads the observation, up to its last hidden layer."""
 
     def last_width(self) -> int:
-        """Units of the last hidden layer, of which each stream of the head has its own."""
+        """Return the units of the last hidden layer; each stream of the head has such a layer of its own."""
 
     def towers(self) -> int:
         """Return 2 where policy and value share nothing; their features are then concatenated."""

@@ -1,4 +1,4 @@
-"""Memory from the kernel: where frames are stored, what processes share, and how much is left.
+"""Memory from the kernel: room for frames, memory that processes share, and how much is left.
 
 Only reserved space is written: touching a page that the machine can't provide kills the process (SIGBUS) instead of
 raising an error. Space is reserved piece by piece, as it is needed, up to a bound known before.
@@ -80,7 +80,7 @@ def _read(path: Path) -> str | None:
 
 
 class ReplayError(Exception):
-    """The replay memory cannot go on: its disk failed, or the machine lacks the least that it needs."""
+    """The replay memory cannot continue: its disk failed, or the machine lacks the minimum that it needs."""
 
 
 class Ram:

@@ -45,7 +45,7 @@ class Buffers(Protocol[BatchT_co]):
 
 
 def gather(memory: ReplayMemory, draw: Draw, *, gamma: float, clip_rewards: bool, out: Buffers[BatchT]) -> BatchT:
-    """Read what was drawn into the buffers; `clip_rewards` clips to [−1, 1]."""
+    """Read drawn rows into the buffers; `clip_rewards` clips to [−1, 1]."""
     plan = out.plan(memory, draw, gamma=gamma, clip_rewards=clip_rewards)
     memory.frames.read(plan, out.frames)
     return out.batch
@@ -195,7 +195,7 @@ class BatchLoader(Generic[BatchT]):
 
     @property
     def pending(self) -> list[Draw]:
-        """What was drawn and not yet learnt from; oldest first."""
+        """The draws that are not yet learnt from; oldest first."""
         return [draw for draw, _, _ in self._pending]
 
     def is_short_of(self, count: int) -> bool:
@@ -226,7 +226,7 @@ class BatchLoader(Generic[BatchT]):
         return [(draw, buffers.batch) for draw, buffers, _ in taken]
 
     def clear(self) -> None:
-        """Drop what is pending."""
+        """Drop all pending batches."""
         while self._pending:
             self.take(1)
 

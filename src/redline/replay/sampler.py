@@ -24,7 +24,7 @@ FIRST_PRIORITY = 1.0  # of new transitions, until an update brings a larger one
 
 
 class Sampler(Protocol):
-    """Chooses transitions; may adapt to their priorities."""
+    """Draws transitions; may adapt to their priorities."""
 
     wants_priorities: bool  # whether `update` has any effect
 

@@ -11,8 +11,8 @@ a step only if each lane has room for a largest letter, half of its mail, and pu
 more than the other half: otherwise the owner could never free that room.
 
 The owner takes published records into its memory, one step of each lane at a time, and frees their room when it wants
-to: the room limits how far writers run ahead. Free records are filled with poison, so that an unwritten record can't
-pass for a real one. Mail needs no poison: only a record leads to it.
+to: the room limits how far writers run ahead. Free records are filled with poison, so that an unwritten record is never
+taken for a real one. Mail needs no poison: only a record leads to it.
 
 x86-64 processors keep the order of two stores, and others see them in that order; elsewhere this would need fences
 that Python does not have, so it is refused there.
@@ -40,7 +40,7 @@ POISON = 0xA5
 
 
 class Taken(NamedTuple):
-    """What the owner took in one call."""
+    """The records that the owner took in one call."""
 
     steps: int
     lanes: IntArray  # [M] in which an episode ended

@@ -35,7 +35,7 @@ from redline.runs.blocks import BlockWriter, cut_blocks_after, lost_recordings, 
 from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_JSON
 from redline.runs.run_json import encode_run_json, read_run_json
 
-LOCK_NAME = "run.lock"  # an advisory lock that dies with its holder and says who that is
+LOCK_NAME = "run.lock"  # advisory: the kernel drops it with its holder, whose name is in it
 MAX_LOCK_BYTES = 4096
 MAX_SLUG_CHARACTERS = 64
 
@@ -161,7 +161,7 @@ class RunDirectory:
             self._recordings.sync()
 
     def set_unreadable_recordings_aside(self) -> list[str]:
-        """Rename files in place of recordings that are none, so that the run can go on; say which."""
+        """Rename files that stand in place of recordings, so that the run can go on; return a line about each."""
         path = self.path / RECORDINGS
         said = [set_aside(path), set_aside(lost_recordings(path))]
         return [line for line in said if line is not None]

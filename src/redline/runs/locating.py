@@ -65,7 +65,7 @@ def locate_run(name: str, *, or_recording: bool = False) -> Path:
     """Return the run that a user means: a run directory, the newest in a folder of runs, or `last`.
 
     Runs come before recordings of foreign code, which only some commands can read, unless `or_recording`.
-    What is neither is returned as it is: its reader says what is wrong with it.
+    A path that is neither is returned unchanged: its reader reports what is wrong with it.
     """
     if name == LAST and not Path(name).exists():
         if not RUNS.is_dir() or not find_recorded(RUNS):

@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def encode_json(value: object) -> bytes:
-    """Encode exactly: a NaN is an error here, because a state must come back as it went."""
+    """Encode exactly: a NaN is an error, because a state must be restored exactly."""
     text = json.dumps(value, allow_nan=False, default=as_python, separators=(",", ":"))
     if len(text) > MAX_JSON_BYTES:
         raise ValueError(f"{len(text):_} bytes of JSON: at most {MAX_JSON_BYTES:_} can be read back")
