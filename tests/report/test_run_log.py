@@ -115,7 +115,7 @@ def test_settings_and_all_their_changes_are_listed(tmp_path: Path) -> None:
     assert changes_of(files) == [
         Change("start", "env.size", "96", "84", "fixed"),
         Change("at 3,000 steps", "samples-per-step", "8", "7", "late"),
-        Change("resume at 8,000 steps", "max-steps", "9000", "9000", "asked for by the resume; 8000 before"),
+        Change("resume at 8,000 steps", "max-steps", "9000", "9000", "set by the resume, 8000 before"),
         Change("resume at 8,000 steps", "a-b", "1", "2", "b"),
         Change("at 9,000 steps", "replay.capacity", "9", "8", "full"),
     ]

@@ -118,6 +118,13 @@ def test_the_newest_ones_play_in_the_page(run: Path, tmp_path: Path) -> None:
     assert "media-src data: 'self' file:; " in page.html
 
 
+def test_without_videos_of_a_training_the_best_other_one_plays(run: Path) -> None:
+    make_videos(run, "grid.mp4", "step40_return-7_episode2.mp4", "step90_return-9_episode5.mp4")
+    page = page_of(run)
+    assert len(re.findall(r"<video ", page.html)) == 1
+    assert "Best of these videos: return −7 at step 40" in page.html
+
+
 def test_small_videos_are_inside_the_page(run: Path, tmp_path: Path) -> None:
     make_videos(run, *NAMES)
     page = page_of(run, tmp_path)

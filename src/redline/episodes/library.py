@@ -268,10 +268,9 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
         return None
     told = row.get("role")
     role = plain_text(told) if isinstance(told, str) else "actor"
-    lane, reset_seed, offset = _count(row, "lane"), _count(row, "seed"), _count(row, "seed_offset_steps")
-    entry = None
-    if lane is not None and reset_seed is not None and offset is not None:
-        entry = library.find(Address(role, lane, reset_seed, offset))
+    place = [_count(row, key) for key in ("lane", "seed", "seed_offset_steps")]
+    lane, reset_seed, offset = (UNKNOWN if value is None else value for value in place)
+    entry = library.find(Address(role, lane, reset_seed, offset))
     if entry is not None and entry.header.length_steps != length_steps:
         entry = None  # from before a resume that went another way
     return Listed(
@@ -280,9 +279,9 @@ def _listed(number: int, row: Row, library: Library) -> Listed | None:
         steps=steps,
         total_reward=float(total_reward),
         length_steps=length_steps,
-        lane=UNKNOWN if lane is None else lane,
-        reset_seed=UNKNOWN if reset_seed is None else reset_seed,
-        seed_offset_steps=UNKNOWN if offset is None else offset,
+        lane=lane,
+        reset_seed=reset_seed,
+        seed_offset_steps=offset,
         unix_s=float(measured(row.get("unix_s")) or 0.0),
         evaluation=_count(row, "evaluation"),
         weights_steps=_count(row, "weights_steps"),

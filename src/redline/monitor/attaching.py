@@ -45,9 +45,9 @@ class MonitorProcess:
     """The recording process, as seen by the watched process; it is not a child."""
 
     def __init__(self, out: Path, *, hz: float, pid: int, is_run: bool, lock: int | None = None) -> None:
-        command = [sys.executable, "-P", "-c", BOOT, "--pid", str(pid), "--out", str(out), "--hz", str(hz)]
+        kind = "run" if is_run else "recording"
         self._starter = subprocess.Popen(
-            [*command, *(["--run"] if is_run else [])],
+            [sys.executable, "-P", "-c", BOOT, str(pid), str(out), str(hz), kind],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -7,8 +7,7 @@ import select
 import signal
 import sys
 import time
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -202,20 +201,20 @@ class HardwareRecorder:
 # The process of its own
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Record as the process that `record` starts: until its target ends, SIGTERM, or a line or the end of stdin.
 
-    It prints events as JSON lines, and writes them to events.jsonl unless a run writes its own.
+    It prints events as JSON lines, and writes them to events.jsonl unless a run, which writes its own, is recorded.
     """
-    options = parse(argv)
+    pid, out, hz, kind = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # these are for the watched process; when it ends, so does the monitor
     terminated, terminate = os.pipe()  # a handler alone does not wake select
     signal.signal(signal.SIGTERM, lambda *_: os.write(terminate, b"."))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the starter may have blocked it
     os.set_blocking(sys.stdout.fileno(), False)  # the starter may not read
-    writer = None if options.run else RecordWriter(options.out / EVENTS)
-    recording = HardwareRecorder(options.pid, options.out, hz=options.hz, say=partial(_say, writer))
+    writer = None if kind == "run" else RecordWriter(Path(out) / EVENTS)
+    recording = HardwareRecorder(int(pid), Path(out), hz=float(hz), say=partial(_say, writer))
     reasons = {sys.stdin.fileno(): "closed", terminated: "SIGTERM"}
     reasons |= dict.fromkeys(recording.end_descriptors, TARGET_ENDED)
 
@@ -225,7 +224,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return reasons[readable[0]] if readable else None
 
     recording.finish(recording.run(wait))
-    return 0
 
 
 def _say(writer: RecordWriter | None, row: Row) -> None:
@@ -234,13 +232,3 @@ def _say(writer: RecordWriter | None, row: Row) -> None:
     if writer is not None:
         with suppress(OSError):
             writer.write(row)
-
-
-def parse(argv: Sequence[str] | None) -> Namespace:
-    """Read the flags."""
-    parser = ArgumentParser(prog="redline's monitor")
-    parser.add_argument("--pid", type=int, required=True, help="process to watch, with its children")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
-    parser.add_argument("--hz", type=float, required=True, help="samples per second")
-    parser.add_argument("--run", action="store_true", help="the folder is a run, whose events name its processes")
-    return parser.parse_args(argv)

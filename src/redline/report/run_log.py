@@ -86,8 +86,8 @@ def parse_adjustment(adjustment: str, when: str) -> Change:
 def _asked_for(name: str, value: object, when: str) -> Change:
     before, arrow, after = one_line(str(value)).partition(" → ")
     if not arrow:
-        return Change(when, _as_flag(name), before, before, "asked for by the resume")
-    return Change(when, _as_flag(name), after, after, f"asked for by the resume; {before} before")
+        return Change(when, _as_flag(name), before, before, "set by the resume")
+    return Change(when, _as_flag(name), after, after, f"set by the resume, {before} before")
 
 
 def _as_flag(name: str) -> str:

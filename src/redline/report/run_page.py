@@ -215,7 +215,7 @@ SHOWS = {"best": "the best so far", "checkpoint": "a checkpoint"}
 PLAYED = {
     "best": "Best episode so far",
     "checkpoint": "Newest checkpoint",
-}  # kinds that play in the page, the newest each
+}  # kinds whose newest video plays in the page
 TYPES = {".mp4": "video/mp4", ".gif": "image/gif", ".webp": "image/webp"}
 MAX_EMBEDDED_BYTES = 500_000
 MAX_VIDEOS = 100  # in the table, the newest
@@ -266,6 +266,10 @@ def find_seen(run: Path, page_folder: Path | None) -> Seen | None:
         return None
     newest = {video.kind: video for video in reversed(videos)}
     players = [_player(newest[kind], words, page_folder) for kind, words in PLAYED.items() if kind in newest]
+    others = [video for video in videos if video.value is not None]
+    if not players and others:  # made one by one, as `redline play RUN` does
+        best = max(others, key=lambda video: video.value or 0.0)
+        players = [_player(best, "Best of these videos" if len(others) > 1 else "Episode", page_folder)]
     table = _video_table(videos[:MAX_VIDEOS], page_folder)
     return Seen(shlex.quote(str(run)), recorded, players, len(videos), table)
 
