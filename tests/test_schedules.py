@@ -12,7 +12,7 @@ def test_line_from_start_to_end_and_constant_afterwards(steps: int, value: float
 
 
 def test_a_schedule_over_no_steps_is_refused() -> None:
-    with pytest.raises(UserError, match="at least 1 step"):
+    with pytest.raises(UserError, match="over-steps is 0"):
         Linear(over_steps=0)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from redline.errors import UserError, check_range
+from redline.errors import check_range
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,7 @@ class Linear:
     """Steps before it begins."""
 
     def __post_init__(self) -> None:
-        if self.over_steps < 1:
-            raise UserError(f"over-steps is {self.over_steps}, but a schedule takes at least 1 step")
+        check_range("over-steps", self.over_steps, 1)
         check_range("after-steps", self.after_steps, 0)
 
     def at(self, steps: int) -> float:

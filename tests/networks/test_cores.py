@@ -92,5 +92,5 @@ def test_a_core_says_from_which_sequences_it_learns() -> None:
 def test_impossible_cores_are_refused() -> None:
     with pytest.raises(UserError, match=r"core\.width is 0"):
         Gru(width=0)
-    with pytest.raises(UserError, match="-1 \\+ 8 steps"):
+    with pytest.raises(UserError, match=r"core\.burn-in-steps is -1"):
         Gru(burn_in_steps=-1)

@@ -57,11 +57,8 @@ class Gru(Core):
 
     def __post_init__(self) -> None:
         check_range("core.width", self.width, 1, 65_536)
-        if not 1 <= self.length_steps <= 1_024 or not 0 <= self.burn_in_steps <= 1_024:
-            raise UserError(
-                f"core has sequences of {self.burn_in_steps} + {self.length_steps} steps: "
-                f"use 0 to 1024 of burn-in and 1 to 1024 to learn from"
-            )
+        check_range("core.length-steps", self.length_steps, 1, 1_024)
+        check_range("core.burn-in-steps", self.burn_in_steps, 0, 1_024)
 
     def sequence(self) -> Sequence | None:
         return Sequence(self.burn_in_steps, self.length_steps)

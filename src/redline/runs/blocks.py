@@ -103,17 +103,13 @@ def _read_block(file: BinaryIO, offset: int) -> Block | None:
     if len(head) < _HEAD.size:
         return None
     magic, kind, zeros, length, checksum, steps = _HEAD.unpack(head)
-    if magic != BLOCK_MAGIC or zeros != _ZEROS or length > _longest(file, offset):
+    left_bytes = os.fstat(file.fileno()).st_size - offset - _HEAD.size
+    if magic != BLOCK_MAGIC or zeros != _ZEROS or length > min(MAX_PAYLOAD_BYTES, left_bytes):
         return None
     payload = file.read(length)
     if len(payload) < length or checksum != _checksum(kind, steps, payload):
         return None
     return Block(kind, steps, payload, offset)
-
-
-def _longest(file: BinaryIO, offset: int) -> int:
-    """Return the length of the longest payload that fits into the file."""
-    return min(MAX_PAYLOAD_BYTES, os.fstat(file.fileno()).st_size - offset - _HEAD.size)
 
 
 def _is_torn(file: BinaryIO, offset: int, size: int) -> bool:
