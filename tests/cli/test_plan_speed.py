@@ -18,6 +18,7 @@ from redline.cli.flags import TrainFlags, parse_train, read_config
 from redline.cli.main import DONE, FAILED, RESUMABLE, main
 from redline.cli.plan import speed
 from redline.files import read_json_object
+from redline.plan import speed_plan
 from redline.plan.knobs import KNOBS
 from redline.plan.speed_plan import SpeedPlan
 from redline.runs.locating import locate_run
@@ -67,6 +68,14 @@ def soon(monkeypatch: pytest.MonkeyPatch, measured: SpeedPlan) -> None:
 def test_a_measurement_keeps_its_time(measured: SpeedPlan) -> None:
     assert measured.measured["duration_s"] <= measured.seconds + 1.0  # to end processes on a busy machine
     assert set(measured.chosen) <= {"replay.prefetch"}  # all that is left of the exact knobs for vectors
+
+
+@pytest.mark.slow
+def test_the_default_and_one_other_start_however_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed_plan, "START_SHARE", 0.0)
+    plan = speed.measure_speed(parse_train(CARTPOLE), CARTPOLE, vary="all", seconds=30.0, progress=lambda _: None)
+    assert len(plan.changes) == 2
+    assert all("no time" in why for why in plan.not_tried.values())
 
 
 @pytest.mark.usefixtures("soon")

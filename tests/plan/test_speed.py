@@ -138,6 +138,18 @@ def test_a_candidate_that_fails_is_out_and_the_others_go_on() -> None:
     assert choice.standings["a"].why_lost == "it failed"
 
 
+def test_time_that_is_kept_for_a_combination_does_not_cost_the_first_rounds() -> None:
+    planted = Planted({**EVEN, "a": 150.0})
+    race = planted.race(70.0)
+    assert race.halve(NAMES, then_s=1_000.0)[0] == "a"
+    assert len(race.rounds) == FIRST_ROUNDS
+
+
+def test_without_time_for_a_round_the_result_says_so() -> None:
+    _, choice = choose(Planted(EVEN), budget_s=1.0)
+    assert "too short" in choice.why
+
+
 @pytest.mark.parametrize("windows", [0, 5])
 def test_without_a_default_nothing_is_chosen_and_the_result_says_so(windows: int) -> None:
     _, choice = choose(Planted({"default": 100.0, "a": 150.0}, fails_after={"default": windows}))

@@ -68,10 +68,6 @@ class CandidatePool(AbstractContextManager["CandidatePool"]):
     def _starting(self) -> list[str]:
         return [name for name, found in self._candidates.items() if not found.is_ready]
 
-    def pid(self, name: str) -> int:
-        """Return the process of a candidate."""
-        return self._find(name).process.pid
-
     def start(self, name: str, job: Job, algorithm: str, *, cores: Collection[int] | None = None) -> None:
         """Start a candidate, on some cores only if they are given; it makes itself ready by itself."""
         self._started += 1

@@ -111,26 +111,29 @@ class Race:
     rounds: list[dict[str, Window]] = field(default_factory=list)
     first_final_round: int | None = None
     why_lost: dict[str, str] = field(default_factory=dict)
+    _names: list[str] = field(default_factory=list)  # of the candidates beside the default
     _others_percent: list[float] = field(default_factory=list)
     _window_s: float = 0.0  # that the longest took, with its sleep
 
     def halve(self, names: Sequence[str], *, shown: Sequence[str] = (), then_s: float = 0.0) -> list[str]:
-        """Return the fastest of the candidates, at most `FINALISTS`, and keep `then_s` and the final rounds free.
+        """Return the fastest of the candidates, at most `FINALISTS`, and keep time for the final rounds.
 
-        Those in `shown` are measured in the first rounds beside the others, and never returned.
+        After the first step `then_s` is kept as well. Those in `shown` are measured in that step beside the others, and
+        never returned.
         """
-        alive, beside, rounds = list(names), list(shown), FIRST_ROUNDS
+        alive, beside, rounds, kept_s = list(names), list(shown), FIRST_ROUNDS, 0.0
+        self._names += [*names, *shown]
         while True:
             self.progress(f"{len(alive) + len(beside)} candidates beside the default")
             for _ in range(rounds):
                 playing = [name for name in (*alive, *beside) if name not in self.why_lost]
-                needed_s = (len(playing) + 1) * self._window_s + self.final_s + then_s
+                needed_s = (len(playing) + 1) * self._window_s + self.final_s + kept_s
                 if self.left_s < needed_s or not self.play_round(playing):
                     return self._best(alive, FINALISTS)
             alive = self._best(alive, max(FINALISTS, len(alive) // 2))
             if len(alive) <= FINALISTS:
                 return alive
-            beside, rounds = [], LATER_ROUNDS
+            beside, rounds, kept_s = [], LATER_ROUNDS, then_s
 
     @property
     def final_s(self) -> float:
@@ -229,7 +232,7 @@ class Race:
             why = f"the default can't be measured any more: {self.why_lost[self.default]}"
         elif gains.keys() - {self.default}:
             why = "nothing was faster beyond doubt, and a tie keeps the default"
-        elif any(name not in self.why_lost for name in names if name != self.default):
+        elif any(name not in self.why_lost for name in self._names):
             why = "the time was too short to tell a difference: use more --seconds"
         else:
             why = "no other candidate could be measured"

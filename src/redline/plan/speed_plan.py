@@ -125,11 +125,13 @@ class _Planning:
         latest_s = self.begun_s + START_SHARE * self.seconds
         waiting, most, begun_s = list(self.changes), usable_cores(), dict[str, float]()
         while waiting or self.pool.num_starting:
-            while waiting and self.pool.num_starting < most and time.monotonic() < latest_s:
+            # without the default and one other nothing can be compared, so these may start late and take longer
+            can_compare = DEFAULT in self.pool.ready and len(self.pool.ready) > 1
+            is_late = time.monotonic() >= latest_s
+            at_a_time = most if not is_late else 0 if can_compare else 1
+            while waiting and self.pool.num_starting < at_a_time:
                 begun_s[waiting[0]] = time.monotonic()
                 self.start(waiting.pop(0))
-            # without the default and one other nothing can be compared, so these may take longer
-            can_compare = DEFAULT in self.pool.ready and len(self.pool.ready) > 1
             name = self.pool.ready_one(latest_s if can_compare else self.ends_s)
             if (failed := self.pool.why_lost.get(DEFAULT)) is not None:
                 raise UserError(f"the training as requested can't be measured: {failed}")
@@ -163,14 +165,14 @@ class _Planning:
         finalists = race.halve(list(choosable), shown=shown, then_s=self.start_s + self.resolve_s)
         for name in set(self.pool.ready) - {DEFAULT, *finalists}:
             self.pool.end(name)
-        finalists += self._start_together(combination(choosable, race), self.ends_s - race.final_s)
+        finalists += self._start_together(combination(choosable, race), until_s=self.ends_s - race.final_s)
         race.compare(finalists)
         return race.choose()
 
-    def _start_together(self, changes: Changes, until_s: float) -> list[str]:
+    def _start_together(self, changes: Changes, *, until_s: float) -> list[str]:
         """Start a candidate with the changes that helped alone; return its name if it is ready by then."""
-        name = name_of(changes)
-        if not changes or name in self.changes or self.why_not(changes, until_s) is not None:
+        name, looks_until_s = name_of(changes), until_s - self.start_s - self.resolve_s
+        if not changes or name in self.changes or time.monotonic() > looks_until_s or self.why_not(changes, until_s):
             return []
         self.changes[name] = changes
         self.progress(f"together: {name}")

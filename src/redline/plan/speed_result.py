@@ -194,7 +194,8 @@ def find_bottleneck(windows: Sequence[Window]) -> Bottleneck:
     if not windows:
         return Bottleneck("unknown", "Nothing was measured.")
     waits = mean_waits(windows)
-    return _of_processes(waits) if LEARNER in waits else _of_one_process(windows, waits)
+    found = _of_processes(waits) if LEARNER in waits else _of_one_process(windows, waits)
+    return found._replace(sentence=found.sentence.replace("%", " %"))
 
 
 def mean_waits(windows: Sequence[Window]) -> dict[str, dict[str, float]]:
@@ -211,34 +212,35 @@ def _of_one_process(windows: Sequence[Window], waits: Mapping[str, Mapping[str, 
     learning = fmean(sum(window.phases.get(phase, 0.0) for phase in LEARNING_PHASES) for window in windows)
     acting = fmean(window.phases.get("act", 0.0) for window in windows)
     emulation = waits.get(INLINE, {}).get("envs", 0.0)
-    shares = {"learner": learning, "emulation": emulation, "acting": acting}
-    part = max(shares, key=lambda name: shares[name])
-    words = {
-        "learner": f"The learner: drawing batches and learning take {learning:.0%} of the time, and the emulators add "
-        f"{emulation:.0%} that learning does not hide.",
-        "emulation": f"Emulation: {emulation:.0%} of the time the envs are waited for; learning takes {learning:.0%}.",
-        "acting": f"Acting: choosing actions takes {acting:.0%} of the time; learning takes {learning:.0%}.",
+    told = {
+        Bottleneck(
+            "learner",
+            f"The learner: drawing batches and learning take {learning:.0%} of the time, and the emulators add "
+            f"{emulation:.0%} that learning does not hide.",
+        ): learning,
+        Bottleneck(
+            "emulation",
+            f"Emulation: {emulation:.0%} of the time the envs are waited for; learning takes {learning:.0%}.",
+        ): emulation,
+        Bottleneck(
+            "acting", f"Acting: choosing actions takes {acting:.0%} of the time; learning takes {learning:.0%}."
+        ): acting,
     }
-    return Bottleneck(part, _spaced(words[part]))
+    return max(told, key=lambda found: told[found])
 
 
 def _of_processes(waits: Mapping[str, Mapping[str, float]]) -> Bottleneck:
-    learner_works = 1.0 - min(1.0, sum(waits[LEARNER].values()))
+    works = 1.0 - min(1.0, sum(waits[LEARNER].values()))
     actors = [by_reason for role, by_reason in waits.items() if role.startswith(ACTOR)]
-    for_envs = fmean(by_reason.get("envs", 0.0) for by_reason in actors) if actors else 0.0
-    for_learner = fmean(by_reason.get("learner", 0.0) for by_reason in actors) if actors else 0.0
+    for_envs, for_learner = (
+        fmean(by_reason.get(why, 0.0) for by_reason in actors) if actors else 0.0 for why in ("envs", "learner")
+    )
     acting = max(0.0, 1.0 - for_envs - for_learner)
-    if learner_works >= WORKS:
-        return Bottleneck("learner", _spaced(f"The learner: it works {learner_works:.0%} of the time."))
+    learner = f"the learner works {works:.0%}"
+    if works >= WORKS:
+        return Bottleneck("learner", f"The learner: it works {works:.0%} of the time.")
     if for_envs >= max(acting, for_learner):
-        said = f"Emulation: actors wait for their envs {for_envs:.0%} of the time, the learner works "
-        return Bottleneck("emulation", _spaced(f"{said}{learner_works:.0%}."))
+        return Bottleneck("emulation", f"Emulation: actors wait for their envs {for_envs:.0%} of the time, {learner}.")
     if acting >= WORKS:
-        said = f"Acting: actors compute {acting:.0%} of the time, the learner works {learner_works:.0%}."
-        return Bottleneck("acting", _spaced(said))
-    said = f"Waiting: the learner works {learner_works:.0%} of the time, and actors wait for it {for_learner:.0%}."
-    return Bottleneck("waiting", _spaced(said))
-
-
-def _spaced(text: str) -> str:
-    return text.replace("%", " %")
+        return Bottleneck("acting", f"Acting: actors compute {acting:.0%} of the time, {learner}.")
+    return Bottleneck("waiting", f"Waiting: {learner} of the time, and actors wait for it {for_learner:.0%}.")
