@@ -95,7 +95,8 @@ def run_phase(phase: Phase, side_by_side: int, display: Display, stop: Stop) -> 
     try:
         while (reason := stop()) is None:
             while len(jobs) < side_by_side and (begun := phase.next_job(len(jobs))) is not None:
-                jobs.update([begun])
+                key, runs = begun
+                jobs[key] = runs
             if not jobs:
                 return None
             for key, runs in list(jobs.items()):
