@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from redline.errors import UserError
-from redline.tune.goals import Curve, Goal, RunResult, parse_goal
+from redline.tune.goals import Curve, Goal, RunResult, Verdict, parse_goal
 
 
 def curve_of(returns: list[float], *, window: int, target: float | None = None) -> Curve:
@@ -115,3 +115,14 @@ def test_a_result_survives_its_row() -> None:
     assert RunResult.from_row(result.row()) == result
     with pytest.raises(msgspec.ValidationError):
         RunResult.from_row(["not", "a", "row"])
+
+
+def test_a_check_of_defaults_that_won_has_each_run_once() -> None:
+    runs = (RunResult(seed=2_000_000, run="check/default", mean_return=7.0),)
+    goal = parse_goal("return-at-minutes")
+    won = Verdict(trial=0, settings={}, winner=runs, default=runs, is_default=True)
+    assert won.runs() == [("default", runs[0])]
+    assert won.describe(goal) == "winner 7.0, default 7.0: the search found nothing better than the defaults"
+    other = Verdict(trial=1, settings={}, winner=runs, default=runs)
+    assert other.runs() == [("winner", runs[0]), ("default", runs[0])]
+    assert other.describe(goal) == "winner 7.0, default 7.0: the winner is not better"

@@ -90,11 +90,11 @@ def test_the_steepest_curve_wins_and_is_checked_on_seeds_of_its_own(tmp_path: Pa
     assert [result.seed for result in found.verdict.winner] == [2_000_000, 2_000_001]
     assert [result.seed for result in found.verdict.default] == [2_000_000, 2_000_001]
     assert found.verdict.is_better(ASKED.aim)
-    assert not found.is_default
+    assert not found.verdict.is_default
     used = [result.seed for trial in found.trials for result in trial.results]
     assert len(set(used)) == len(used)
     page = (tmp_path / "study" / "report.html").read_text()
-    assert "it is better than the" in page
+    assert "the winner is better" in page
     assert "2000001" in page
     for line in (tmp_path / "study" / "journal.log").read_text().splitlines():
         assert isinstance(json.loads(line), dict)  # nothing is pickled

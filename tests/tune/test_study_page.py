@@ -49,6 +49,8 @@ def test_the_page_lists_every_seed_and_failure_as_text(folder: StudyFolder) -> N
     trials = [trial(n, "done", [result(1_000_000 + n, 5_000 + n)], 1 / (5_001 + n)) for n in range(6)]
     trials.append(trial(6, "failed", [result(1_000_006, None, failure=HOSTILE)], None))
     verdict = Verdict(
+        trial=3,
+        settings={"optimizer.lr": 1e-3},
         winner=(result(2_000_000, 4_000), result(2_000_001, None)),
         default=(result(2_000_000, 8_000), result(2_000_001, None, failure=HOSTILE)),
         repeated=(f"winner with seed 2000000: {HOSTILE}",),

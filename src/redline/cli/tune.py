@@ -172,10 +172,10 @@ def close(plan: Plan, folder: StudyFolder, found: "Found", flags: TuneFlags) -> 
     from redline.cli.tune_display import recipe_comment, show_result, to_json  # loads Optuna
 
     recipe, failure = flags.write_recipe, ""
-    if recipe is not None and found.verdict is not None and found.best is not None:
-        settings = {**plan.base, **found.best.settings}
+    if recipe is not None and found.verdict is not None:
+        settings = {**plan.base, **found.verdict.settings}
         try:
-            write_settings(recipe, settings, recipe_comment(folder, found))
+            write_settings(recipe, settings, recipe_comment(folder, found.verdict))
         except UserError as error:  # the result is printed all the same
             recipe, failure = None, str(error)
     give(to_json(folder, found, recipe), flags, lambda _, plain: show_result(folder, found, recipe, plain=plain))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from redline.cli.displays import Lines, LivePanel, framed, render_progress
 from redline.cli.output import print_table
-from redline.tune.goals import Goal, describe_run
+from redline.tune.goals import RunResult, Verdict, describe_run
 from redline.tune.search import Found, SearchView, TrialView
 from redline.tune.space import Space, describe_settings, describe_value
 from redline.tune.study import FINAL_SEEDS, REPORT, SEARCH_SEEDS, StudyFolder
@@ -99,40 +99,27 @@ def opening_lines(folder: StudyFolder, space: Space) -> list[str]:
     ]
 
 
-def recipe_comment(folder: StudyFolder, found: Found) -> list[str]:
+def recipe_comment(folder: StudyFolder, verdict: Verdict) -> list[str]:
     """Return the comment at the top of a recipe."""
-    if found.best is None or found.verdict is None:
-        return []
-    asked, winner, default = folder.settings, found.verdict.winner, found.verdict.default
-    goal = asked.aim
+    asked = folder.settings
     return [
-        f"{asked.algo} on {asked.env}, found by redline tune: trial {found.best.number} of study {folder.path.name}.",
+        f"{asked.algo} on {asked.env}, found by redline tune: trial {verdict.trial} of study {folder.path.name}.",
         f"Goal {asked.goal}: returns are means of {asked.window} episodes; minutes per run: "
         f"{asked.minutes_per_trial:g}, threads: {asked.threads}.",
-        f"On seeds that the search never used: {goal.describe(winner)}; the defaults: {goal.describe(default)}: "
-        f"{judgement(goal, found)}.",
-        *(f"seed {result.seed}: {describe_run(goal, result)}" for result in winner),
+        f"On seeds that the search never used: {verdict.describe(asked.aim)}.",
+        *(f"seed {result.seed}: {describe_run(asked.aim, result)}" for result in verdict.winner),
     ]
-
-
-def judgement(goal: Goal, found: Found) -> str:
-    """Tell whether the winner beats the defaults."""
-    if found.verdict is None:
-        return "not checked"
-    if found.is_default:
-        return "the search found nothing better than the defaults"
-    return "the winner is better" if found.verdict.is_better(goal) else "the winner is not better"
 
 
 def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain: bool) -> None:
     """Print the result of a study."""
-    if found.best is None or found.verdict is None:
+    verdict = found.verdict
+    if verdict is None:
         return
     goal, states = folder.settings.aim, [trial.state for trial in found.trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     print(f"search: {len(found.trials)} trials ({counts}) in {duration(folder.spent_s)}")
-    print(f"winner: trial {found.best.number}, {describe_settings(found.best.settings)}")
-    checked = {"default": found.verdict.default} if found.is_default else found.verdict.by_settings()
+    print(f"winner: trial {verdict.trial}, {describe_settings(verdict.settings)}")
     rows = [
         (
             who,
@@ -142,17 +129,13 @@ def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain
             f"{result.minutes:.2f}",
             str(folder.path / result.run) if result.run else "–",
         )
-        for who, results in checked.items()
-        for result in results
+        for who, result in verdict.runs()
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "run")
     print_table(head, rows, plain=plain, numeric=(1, 3, 4))
-    for failure in found.verdict.repeated:
+    for failure in verdict.repeated:
         print(f"failed before and trained again: {failure}")
-    print(
-        f"on seeds that the search never used: winner {goal.describe(found.verdict.winner)}, default "
-        f"{goal.describe(found.verdict.default)}: {judgement(goal, found)}"
-    )
+    print(f"on seeds that the search never used: {verdict.describe(goal)}")
     print(f"report {folder.path / REPORT}; the runs: redline report {folder.path / 'trials'}")
     if recipe is not None:
         print(f"recipe {recipe}: redline train --config {recipe}")
@@ -160,14 +143,19 @@ def show_result(folder: StudyFolder, found: Found, recipe: Path | None, *, plain
 
 def to_json(folder: StudyFolder, found: Found, recipe: Path | None) -> dict[str, Any]:
     """Return everything as one plain object."""
-    goal = folder.settings.aim
-    content: dict[str, Any] = {
+    goal, verdict = folder.settings.aim, found.verdict
+
+    def checked(results: Sequence[RunResult]) -> dict[str, Any]:
+        return {"result": goal.describe(results), "runs": [result.row() for result in results]}
+
+    winner = verdict and {"trial": verdict.trial, "settings": verdict.settings, **checked(verdict.winner)}
+    return {
         "study": folder.path,
         "goal": folder.settings.goal,
         "stopped": found.stopped,
         "search_minutes": folder.spent_s / 60,
         "report": folder.path / REPORT,
-        "recipe": None if found.verdict is None else recipe,
+        "recipe": verdict and recipe,
         "trials": [
             {
                 "trial": trial.number,
@@ -179,13 +167,8 @@ def to_json(folder: StudyFolder, found: Found, recipe: Path | None) -> dict[str,
             }
             for trial in found.trials
         ],
+        "winner": winner,
+        "default": verdict and checked(verdict.default),
+        "winner_is_better": verdict and verdict.is_better(goal),
+        "repeated": () if verdict is None else verdict.repeated,
     }
-    if found.best is None or found.verdict is None:
-        return {**content, "winner": None, "default": None, "winner_is_better": None, "repeated": []}
-    checked = {
-        who: {"result": goal.describe(results), "runs": [result.row() for result in results]}
-        for who, results in found.verdict.by_settings().items()
-    }
-    winner = {"trial": found.best.number, "settings": found.best.settings, **checked["winner"]}
-    is_better, repeated = found.verdict.is_better(goal), found.verdict.repeated
-    return {**content, **checked, "winner": winner, "winner_is_better": is_better, "repeated": repeated}

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
@@ -223,16 +223,26 @@ def parse_goal(text: str) -> Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The results of winner and defaults on the same unused seeds."""
+    """The check of the trial that won the search: its results and the defaults', on the same unused seeds."""
 
+    trial: int
+    settings: Mapping[str, Any]  # those that vary
     winner: tuple[RunResult, ...]
     default: tuple[RunResult, ...]
+    is_default: bool = False  # the trial has the default settings: the same runs count for both
     repeated: tuple[str, ...] = ()  # failures of runs that were trained again, in words
 
-    def by_settings(self) -> dict[str, tuple[RunResult, ...]]:
-        """Return the results of each."""
-        return {"winner": self.winner, "default": self.default}
+    def runs(self) -> list[tuple[str, RunResult]]:
+        """Return every run, with whose settings it has."""
+        winner = () if self.is_default else self.winner
+        return [*(("winner", result) for result in winner), *(("default", result) for result in self.default)]
 
     def is_better(self, goal: Goal) -> bool:
         """Tell whether the winner beats the default."""
         return goal.score(self.winner) > goal.score(self.default)
+
+    def describe(self, goal: Goal) -> str:
+        """Describe both results, and which one is better."""
+        better = "the winner is better" if self.is_better(goal) else "the winner is not better"
+        better = "the search found nothing better than the defaults" if self.is_default else better
+        return f"winner {goal.describe(self.winner)}, default {goal.describe(self.default)}: {better}"

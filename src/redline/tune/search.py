@@ -95,7 +95,8 @@ def run_phase(phase: Phase, side_by_side: int, display: Display, stop: Stop) -> 
     try:
         while (reason := stop()) is None:
             while len(jobs) < side_by_side and (begun := phase.next_job(len(jobs))) is not None:
-                jobs.update([begun])
+                key, runs = begun
+                jobs[key] = runs
             if not jobs:
                 return None
             for key, runs in list(jobs.items()):
@@ -238,7 +239,7 @@ class Check:
         self._winner = winner
         self._display = display
         self._varied: dict[str, Mapping[str, Any]] = {WINNER: winner.settings, DEFAULT: {}}
-        if has_default_settings(winner, defaults):
+        if all(defaults.get(key) == value for key, value in winner.settings.items()):
             del self._varied[WINNER]  # the defaults won: one check is enough
         before = list(self._earlier_results())
         self._results = {(who, result.seed): result for who, result in before if not result.failure}
@@ -267,7 +268,15 @@ class Check:
     def verdict(self) -> Verdict:
         """Return the results, seed by seed."""
         found = {who: tuple(self._results[who, seed] for seed in self._seeds) for who in self._varied}
-        return Verdict(winner=found.get(WINNER, found[DEFAULT]), default=found[DEFAULT], repeated=self._repeated)
+        default = found[DEFAULT]
+        return Verdict(
+            trial=self._winner.number,
+            settings=self._winner.settings,
+            winner=found.get(WINNER, default),
+            default=default,
+            is_default=WINNER not in found,
+            repeated=self._repeated,
+        )
 
     def next_job(self, running: int) -> tuple[tuple[str, int], Iterator[Training]] | None:
         """Begin the next run."""
@@ -308,11 +317,6 @@ class Check:
         )
 
 
-def has_default_settings(trial: TrialRecord, defaults: Mapping[str, Any]) -> bool:
-    """Tell whether a trial has only default settings."""
-    return all(defaults.get(key) == value for key, value in trial.settings.items())
-
-
 @dataclass(frozen=True)
 class Found:
     """The results of a study so far."""
@@ -320,7 +324,6 @@ class Found:
     trials: Sequence[TrialRecord]
     best: TrialRecord | None
     verdict: Verdict | None  # None until the check is complete
-    is_default: bool  # the best trial has the default settings
     stopped: str | None  # why it stopped before its end
 
     @property
@@ -347,8 +350,7 @@ def tune(
             _write_page(folder, space, study, None)
             raise
         trials = _write_page(folder, space, study, verdict)
-    is_default = best is not None and has_default_settings(best, defaults)
-    return Found(trials=trials, best=best, verdict=verdict, is_default=is_default, stopped=stopped)
+    return Found(trials=trials, best=best, verdict=verdict, stopped=stopped)
 
 
 def _write_page(folder: StudyFolder, space: Space, study: optuna.Study, verdict: Verdict | None) -> list[TrialRecord]:

@@ -41,7 +41,7 @@ def build_page(
     ]
     parts: list[Part] = [
         Tiles(facts),
-        _check_section(asked.aim, trials, verdict),
+        _check_section(asked.aim, verdict),
         _history_section(asked.aim, trials),
         _importance_section(asked.aim, space, trials, importance),
         _trial_section(asked.aim, space, trials),
@@ -68,9 +68,9 @@ def _section(title: str, identity: str, part: Part | Sequence[Chart], *more: Par
     return Section(title, [drawn, *more], identity=identity, lead=lead)
 
 
-def _check_section(goal: Goal, trials: Sequence[TrialRecord], verdict: Verdict | None) -> Section:
-    title, best = "Check on unused seeds", best_of(trials)
-    if verdict is None or best is None:
+def _check_section(goal: Goal, verdict: Verdict | None) -> Section:
+    title = "Check on unused seeds"
+    if verdict is None:
         return _section(title, "check", Text("It has not been made yet."))
     rows = [
         (
@@ -83,15 +83,13 @@ def _check_section(goal: Goal, trials: Sequence[TrialRecord], verdict: Verdict |
             amount(result.best_mean_return),
             result.run or DASH,
         )
-        for who, results in verdict.by_settings().items()
-        for result in results
+        for who, result in verdict.runs()
     ]
     head = ("settings", "seed", "result", "steps", "minutes", "mean return at the end", "best mean", "run")
-    better = "is better" if verdict.is_better(goal) else "is not better"
     lead = (
-        f"Trial {best.number} won the search: {describe_settings(best.settings)}. On unused seeds it {better} than the "
-        f"default settings: {goal.describe(verdict.winner)} against {goal.describe(verdict.default)}. Only this "
-        "counts: a winner is chosen for its value in the search, which is therefore too good."
+        f"Trial {verdict.trial} won the search: {describe_settings(verdict.settings)}. On unused seeds: "
+        f"{verdict.describe(goal)}. Only this counts: a winner is chosen for its value in the search, which is "
+        "therefore too good."
     )
     table = Table("Runs of the check", head, rows, numeric=(1, 3, 4, 5, 6), css="card wrap")
     failed = _notice("What failed before and was trained again", verdict.repeated)
