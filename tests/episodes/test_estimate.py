@@ -7,14 +7,14 @@ from recorded_runs import append_episode, play_at_random
 
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.episodes.tracing import (
+from redline.episodes.estimate import (
     MeasuredRecordings,
-    RecordingConfig,
     describe_estimate,
     estimate_bytes,
     measure_recordings,
     recorded_bytes,
 )
+from redline.episodes.tracing import RecordingConfig
 from redline.runs.blocks import FILE_MAGIC, BlockWriter
 
 

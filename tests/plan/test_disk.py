@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from redline.episodes.tracing import MeasuredRecordings
+from redline.episodes.estimate import MeasuredRecordings
 from redline.plan.disk import CORE_BYTES, EPISODE_ROW_BYTES, HARDWARE_ROW_BYTES, METRICS_ROW_BYTES, DiskPlan
 
 MEASURED = MeasuredRecordings(num_steps=9_000, num_episodes=10, recorded_bytes=7_200, is_measured=True)

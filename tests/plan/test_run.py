@@ -7,7 +7,7 @@ import pytest
 
 from redline.algorithms.catalog import find_algorithm
 from redline.envs.config import EnvConfig
-from redline.episodes.tracing import MeasuredRecordings
+from redline.episodes.estimate import MeasuredRecordings
 from redline.plan.disk import DiskPlan
 from redline.plan.run import (
     EMULATOR_BYTES,

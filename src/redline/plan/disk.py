@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from redline.episodes.tracing import MeasuredRecordings, estimate_bytes
+from redline.episodes.estimate import MeasuredRecordings, estimate_bytes
 from redline.runtime.loop import METRICS_INTERVAL_S
 
 # rows as runs wrote them on a machine with two cores and no GPU; a hardware row has a few bytes for every core

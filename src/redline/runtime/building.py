@@ -8,7 +8,7 @@ import torch
 
 from redline.algorithms.on_policy import OnPolicy
 from redline.envs.catalog import make_vector_env
-from redline.episodes.tracing import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
+from redline.episodes.estimate import SHORT_LENGTH_STEPS, USUAL_LENGTH_STEPS, estimate_bytes
 from redline.errors import UserError
 from redline.files import explained, free_bytes, mount_point
 from redline.learner import Learner

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.episodes.tracing import describe_estimate
+from redline.episodes.estimate import describe_estimate
 from redline.errors import DamagedError
 from redline.files import free_bytes
 from redline.recipes import Recipe

@@ -14,7 +14,8 @@ from redline.cli.output import give, is_plain, print_table, progress_bar
 from redline.cli.parsing import Json, Plain, parse
 from redline.cli.plan.asked import ENV_NAMES, effective_env, free_at
 from redline.envs.config import EnvConfig
-from redline.episodes.tracing import MeasuredRecordings, RecordingConfig, measure_recordings
+from redline.episodes.estimate import MeasuredRecordings, measure_recordings
+from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.plan.disk import DiskPlan
 from redline.replay import ReplayLayout

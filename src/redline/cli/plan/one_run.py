@@ -20,7 +20,7 @@ from redline.cli.plan.run_page import show
 from redline.cli.plan.time import read_number
 from redline.cli.plan.training import asked_training, measure_training, training_defaults
 from redline.envs.game_lists import GameLimit, known_name
-from redline.episodes.tracing import measure_recordings
+from redline.episodes.estimate import measure_recordings
 from redline.errors import UserError, check_range, unknown_name
 from redline.plan.disk import DiskPlan
 from redline.plan.knobs import check_batch
