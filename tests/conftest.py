@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,8 @@ PROGRAM = (sys.executable, "-m", "redline.cli.main")
 
 RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
 StartProgram = Callable[..., "subprocess.Popen[str]"]
+SendSignal = Callable[[signal.Signals], None]
+MainBeside = Callable[[Callable[[SendSignal], object], Sequence[object]], int]
 
 
 class Listener:
@@ -79,14 +82,52 @@ def run_program() -> RunProgram:
 
 
 @pytest.fixture
-def start_program() -> StartProgram:
-    """Start `redline …` and go on."""
+def start_program() -> Iterator[StartProgram]:
+    """Start `redline …` and go on; what a test leaves behind is killed."""
+    started: list[subprocess.Popen[str]] = []
 
     def start(*args: object) -> "subprocess.Popen[str]":
         command = [*PROGRAM, *(str(arg) for arg in args)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
 
-    return start
+    yield start
+    for program in started:
+        if program.poll() is None:
+            program.kill()
+            program.communicate()
+
+
+@pytest.fixture
+def main_beside() -> MainBeside:
+    """Run `redline …` in this process, which costs less than one of its own, while a thread acts and sends signals."""
+
+    def run(act: Callable[[SendSignal], object], args: Sequence[object]) -> int:
+        failures: list[BaseException] = []
+        is_over = threading.Event()
+
+        def send(number: signal.Signals) -> None:
+            assert not is_over.is_set(), "the command ended too early"
+            os.kill(os.getpid(), number)
+
+        def act_to_the_end() -> None:
+            try:
+                act(send)
+            except BaseException as error:
+                failures.append(error)
+                if not is_over.is_set():
+                    send(signal.SIGTERM)
+
+        thread = threading.Thread(target=act_to_the_end)
+        thread.start()
+        code = main([str(arg) for arg in args])
+        is_over.set()
+        thread.join()
+        if failures:
+            raise failures[0]
+        return code
+
+    return run
 
 
 @pytest.fixture

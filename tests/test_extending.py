@@ -13,6 +13,7 @@ import gymnasium
 import pytest
 
 import redline
+from one_process import redline_in
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
 from redline.envs import catalog
 from redline.errors import UserError
@@ -42,11 +43,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def run(folder: Path, command: str, *, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+def environment(folder: Path) -> dict[str, str]:
     environ = {**os.environ, "PATH": f"{folder}/venv/bin{os.pathsep}{os.environ['PATH']}"}
     environ.pop("PYTHONPATH", None)
+    return environ
+
+
+def run(folder: Path, command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        ["sh", "-c", command], capture_output=True, text=True, timeout=240, check=False, cwd=cwd or folder, env=environ
+        ["sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=folder,
+        env=environment(folder),
     )
 
 
@@ -175,24 +186,24 @@ def test_a_package_brings_parts_algorithms_and_trackers_to_the_command_line(fold
     elsewhere = folder / "elsewhere"  # where no file has the name of an installed module
     elsewhere.mkdir()
 
-    def redline(command: str) -> "subprocess.CompletedProcess[str]":
-        return run(folder, f"redline {command}", cwd=elsewhere)
-
-    flags = "--env CartPole-v1 --max-steps 600 --warmup-steps 100 --log-dir packaged-runs --monitor.hz 0 --json"
-    mine = "--model eleven-quantiles --network residual --network.width 16 --track printed"
-    done = redline(f"train {mine} {flags}")
-    assert done.returncode == 0, done.stderr
-    trained = json.loads(done.stdout)
+    short = ("--env", "CartPole-v1", "--max-steps", 600, "--warmup-steps", 100, "--monitor.hz", 0, "--json")
+    mine = ("--model", "eleven-quantiles", "--network", "residual", "--network.width", 16, "--track", "printed")
+    with redline_in(elsewhere, environ=environment(folder), python=folder / "venv/bin/python") as redline:
+        done = redline("train", *mine, *short)
+        assert done.code == 0, done.err
+        trained = json.loads(done.out)
+        returns = (elsewhere / trained["run"] / "returns.txt").read_text().splitlines()
+        resumed = redline("resume", trained["run"], "--max-steps", 700, "--json")
+        listed = redline("algos", "--json")
+        refused = redline("train", *short, "--track", "broken")
+    assert len(returns) == trained["episodes"]
     facts = json.loads((elsewhere / trained["run"] / "run.json").read_text())
     assert (facts["algorithm"], facts["config"]["network"]) == ("eleven-quantiles", {"name": "residual", "width": 16})
     assert facts["config"]["track"] == ["printed"]
-    returns = (elsewhere / trained["run"] / "returns.txt").read_text().splitlines()
-    assert len(returns) == trained["episodes"]
-    assert json.loads(redline(f"resume {trained['run']} --max-steps 700 --json").stdout)["steps"] == 704
-    assert "eleven-quantiles" in json.loads(redline("algos --json").stdout)["algorithms"]
-    refused = redline(f"train {flags} --track broken")
-    assert refused.returncode == 2
-    assert "--track broken can't be loaded from no_such_module:open_it" in refused.stderr
+    assert json.loads(resumed.out)["steps"] == 704
+    assert "eleven-quantiles" in json.loads(listed.out)["algorithms"]
+    assert refused.code == 2
+    assert "--track broken can't be loaded from no_such_module:open_it" in refused.err
 
 
 SCRIPT = """

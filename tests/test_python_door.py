@@ -15,6 +15,7 @@ import torch
 
 import redline
 from redline.cli.flags import parse_train
+from redline.cli.main import DONE, main
 from redline.errors import UserError
 from redline.runs.directory import LOCK_NAME
 
@@ -116,13 +117,11 @@ def test_settings_mean_what_they_mean_on_the_command_line() -> None:
         assert loop.run.facts["algorithm"] == "ppo"
 
 
-def test_the_same_run_comes_of_the_command_line_and_of_python() -> None:
+def test_the_same_run_comes_of_the_command_line_and_of_python(capsys: pytest.CaptureFixture[str]) -> None:
     by_python = redline.train("CartPole-v1", "ppo", seed=5, max_steps=2_048, **CARTPOLE)
     command = ["train", "--env", "CartPole-v1", "--model", "ppo", "--seed", "5", "--max-steps", "2048", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "redline.cli.main", *command], capture_output=True, text=True, check=True
-    )
-    by_command = redline.Run(json.loads(done.stdout)["run"])
+    assert main(command) == DONE
+    by_command = redline.Run(json.loads(capsys.readouterr().out)["run"])
     for run in (by_python, by_command):
         assert (run.path / LOCK_NAME).exists()
     assert by_python.episodes.columns()["return"].tolist() == by_command.episodes.columns()["return"].tolist()

@@ -1,7 +1,6 @@
 """Processes are watched through their records, take turns, and leave nothing behind."""
 
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -9,6 +8,7 @@ import pytest
 
 import redline_process
 from redline_process import WatchedProcess, read_window, take_turns
+from waiting import wait_for
 
 CHILD = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
 
@@ -23,10 +23,9 @@ def test_whatever_ends_a_watched_process_ends_its_children(tmp_path: Path) -> No
     log = tmp_path / "said.log"
     with pytest.raises(KeyboardInterrupt):
         watch_and_interrupt(log)
-    pid, until_s = int(log.read_text(encoding="utf-8")), time.monotonic() + 10.0
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
+    pid = int(log.read_text(encoding="utf-8"))
+    has_ended = lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # noqa: E731
+    wait_for(has_ended, "the child ends")
 
 
 def test_a_process_that_ends_too_early_says_why(tmp_path: Path) -> None:

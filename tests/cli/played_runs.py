@@ -16,3 +16,8 @@ def train(log_dir: Path, *args: str) -> Path:
     assert main(["train", *args, "--log-dir", str(log_dir), "--plain"]) == DONE
     (run,) = log_dir.glob("*/*/*")
     return run
+
+
+def content(run: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of every file: equal if nothing was written."""
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(run.rglob("*"))}

@@ -1,4 +1,4 @@
-"""`redline bench replay`: one object on stdout, a table without --json, and clear words for bad input."""
+"""`redline bench replay`: a table, one object in a file, and clear words for bad input."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,13 @@ from redline.cli.main import BAD_INPUT, main
 QUICK = ["bench", "replay", "--transitions", "1_000", "--rounds", "1", "--turn-seconds", "0.01"]
 
 
-def test_one_object_with_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_and_one_object_with_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "result.json"
-    assert main([*QUICK, "--games", "pong,freeway", "--path", str(tmp_path), "--out", str(out), "--json"]) == 0
-    result: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert result == json.loads(out.read_text(encoding="utf-8"))
+    assert main([*QUICK, "--games", "pong,freeway", "--path", str(tmp_path), "--out", str(out), "--plain"]) == 0
+    text = capsys.readouterr().out
+    for words in ("prefetch off", "steps inserted per second", "mean_bytes_per_transition"):
+        assert words in text
+    result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     assert {"schema", "command", "host", "versions", "duration_s", "goals"} <= result.keys()
     assert set(result["bytes_per_transition"]) == {"pong", "freeway", "mean", "worst"}
     assert result["bytes_per_transition"]["worst"] == max(result["bytes_per_transition"].values())
@@ -27,14 +29,6 @@ def test_one_object_with_every_figure(tmp_path: Path, capsys: pytest.CaptureFixt
         assert result["insert_steps_per_s"][codec]["median"] > 0
     assert result["goals"]["mean_bytes_per_transition"]["met"] is None  # two games can't tell
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]  # nothing is left on the disk
-
-
-def test_a_table_without_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--games", "pong", "--path", str(tmp_path), "--plain"]) == 0
-    text = capsys.readouterr().out
-    assert "prefetch off" in text
-    assert "steps inserted per second" in text
-    assert "mean_bytes_per_transition" in text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from played_runs import train
+from played_runs import content, train
 from safetensors.torch import load_file
 
 from redline.cli.eval import REFERENCES, normalise
@@ -51,10 +51,6 @@ def pong(tmp_path_factory: Folders) -> Path:
     args = ("--env", "pong", "--env.max-episode-frames", "200", "--network", "small", "--num-envs", "2")
     steps = ("--warmup-steps", "36", "--max-steps", "40", "--replay.capacity", "1000")
     return train(tmp_path_factory.mktemp("pong"), *args, *steps)
-
-
-def content(run: Path) -> dict[str, tuple[int, int]]:
-    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(run.rglob("*"))}
 
 
 @pytest.fixture

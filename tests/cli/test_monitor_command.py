@@ -3,13 +3,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redline.jsonl import read_records
+from waiting import wait_for
 
 READY = "import signal, sys, time\n"
 ANSWER = READY + "signal.signal(signal.{0}, lambda *_: sys.exit(33)); print('ready', flush=True); time.sleep(60)"
@@ -101,8 +101,8 @@ def test_a_flag_of_the_command_is_not_ours(tmp_path: Path, run_program: Any) -> 
 
 
 def wait_for_a_sample(folder: Path) -> None:
-    while not (folder / "hardware.jsonl").exists() or not (folder / "hardware.jsonl").stat().st_size:
-        time.sleep(0.02)
+    rows = folder / "hardware.jsonl"
+    wait_for(lambda: rows.exists() and rows.stat().st_size, "there is a sample")
 
 
 def test_a_process_is_watched_until_it_ends(tmp_path: Path, start_program: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from played_runs import train
+from played_runs import content, train
 from safetensors.numpy import save as encode_arrays
 
 from redline.cli.main import BAD_INPUT, DONE, main
@@ -32,10 +32,6 @@ def catch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("cartpole"), "--env", "CartPole-v1", *SMALL)
-
-
-def content(run: Path) -> dict[str, tuple[int, int]]:
-    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(run.rglob("*"))}
 
 
 def test_the_numbers_are_those_of_the_run(catch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

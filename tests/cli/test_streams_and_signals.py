@@ -14,12 +14,12 @@ import pytest
 from redline.cli.main import main
 from redline.cli.process import REPEATED_S, SHORT_SPIN, LossyFile, StopRequest
 from redline.jsonl import read_records
+from waiting import PATIENCE_S, wait_for
 
 REDLINE = [sys.executable, "-m", "redline.cli.main"]
 TRAIN = [*REDLINE, "train", "--env", "CartPole-v1", "--model", "dqn", "--plain", "--log-dir"]
 SHORT = ["--max-steps", "1000"]
 LONG = ["--max-minutes", "5"]
-PATIENCE_S = 120.0
 
 
 def run_of(folder: Path) -> Path:
@@ -28,10 +28,7 @@ def run_of(folder: Path) -> Path:
 
 
 def wait_for_run(folder: Path) -> Path:
-    end_s = time.monotonic() + PATIENCE_S
-    while not list(folder.rglob("metrics.jsonl")):
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
+    wait_for(lambda: list(folder.rglob("metrics.jsonl")), "it trains")
     return run_of(folder)
 
 

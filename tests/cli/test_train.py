@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,9 @@ import pytest
 from redline.cli.flags import MAIN_FLAGS
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, main
 from redline.jsonl import read_records
+from waiting import wait_for
 
 CARTPOLE = ("--env", "CartPole-v1", "--warmup-steps", "200")
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def steps_recorded(log_dir: Path) -> int:
@@ -115,18 +108,21 @@ def test_the_warm_up_and_the_evaluations_are_told_apart_from_training(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, DONE), (signal.SIGTERM, RESUMABLE)])
 def test_a_signal_during_an_evaluation_stops_at_once_with_a_checkpoint(
-    number: signal.Signals, code: int, tmp_path: Path, start_program: Any
+    number: signal.Signals, code: int, tmp_path: Path, main_beside: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    sent_s: list[float] = []
+
+    def stop(send: Any) -> None:
+        # nothing more is recorded once the evaluation has begun, which would take hours
+        wait_for(lambda: steps_recorded(tmp_path) > 350, "the evaluation is near")
+        time.sleep(1.0)
+        sent_s.append(time.monotonic())
+        send(number)
+
     args = ("--evaluate-every-steps", 400, "--evaluator.episodes", 1_000_000, "--log-dir", tmp_path, "--json")
-    program = start_program("train", *CARTPOLE, *args)
-    # nothing more is recorded once the evaluation has begun, which would take hours
-    wait_for(lambda: steps_recorded(tmp_path) > 350)
-    time.sleep(1.0)
-    program.send_signal(number)
-    sent_s = time.monotonic()
-    out, err = program.communicate(timeout=60)
-    assert time.monotonic() - sent_s < 10.0
-    assert program.returncode == code
+    assert main_beside(stop, ("train", *CARTPOLE, *args)) == code
+    assert time.monotonic() - sent_s[0] < 10.0
+    out, err = capsys.readouterr()
     summary = json.loads(out)
     assert (summary["reason"], summary["steps"], summary["greedy_return"]) == (number.name, 400, None)
     assert Path(summary["checkpoint"]).name == "400"
@@ -195,36 +191,37 @@ def test_help_shows_the_flags_that_matter_and_names_the_way_to_all(capsys: pytes
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, DONE), (signal.SIGTERM, RESUMABLE)])
 def test_a_signal_leaves_a_checkpoint_to_resume_from(
-    number: signal.Signals, code: int, tmp_path: Path, start_program: Any, run_program: Any
+    number: signal.Signals, code: int, tmp_path: Path, main_beside: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = start_program("train", *CARTPOLE, "--max-steps", 100_000, "--log-dir", tmp_path, "--json")
-    wait_for(lambda: steps_recorded(tmp_path) > 500)
-    program.send_signal(number)
-    out, _ = program.communicate(timeout=60)
-    assert program.returncode == code
-    summary = json.loads(out)
+    def stop(send: Any) -> None:
+        wait_for(lambda: steps_recorded(tmp_path) > 500, "it trains")
+        send(number)
+
+    args = ("--max-steps", 100_000, "--log-dir", tmp_path, "--json")
+    assert main_beside(stop, ("train", *CARTPOLE, *args)) == code
+    summary = json.loads(capsys.readouterr().out)
     assert summary["reason"] == number.name
-    resumed = run_program("resume", summary["run"], "--max-steps", summary["steps"] + 800, "--json")
-    assert resumed.returncode == DONE
-    assert json.loads(resumed.stdout)["steps"] == summary["steps"] + 800
+    assert main(["resume", summary["run"], "--max-steps", str(summary["steps"] + 800), "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["steps"] == summary["steps"] + 800
 
 
 def test_kill_at_any_moment_loses_nothing_but_what_came_after_the_checkpoint(
-    tmp_path: Path, start_program: Any, run_program: Any
+    tmp_path: Path, start_program: Any
 ) -> None:
     args = (*CARTPOLE, "--max-steps", 6_000, "--checkpoint-minutes", 0.004, "--log-dir", tmp_path, "--json")
     program = start_program("train", *args)
-    wait_for(lambda: steps_recorded(tmp_path) > 300)
+    wait_for(lambda: steps_recorded(tmp_path) > 300, "it trains")
     (run,) = tmp_path.glob("*/*/*")
     for more in (600, 800):
         seen = steps_recorded(tmp_path)
-        wait_for(lambda: steps_recorded(tmp_path) > seen + more or program.poll() is not None)  # noqa: B023
+        has_trained = lambda: steps_recorded(tmp_path) > seen + more or program.poll() is not None  # noqa: B023, E731
+        wait_for(has_trained, "it trains on")
         program.kill()
         program.communicate()
         newest = max(int(path.name) for path in run.glob("checkpoints/[0-9]*"))
         assert newest > 0
         program = start_program("resume", run, "--json")
-        wait_for(lambda: len([r for r in read_records(run / "events.jsonl") if r["event"] == "resume"]) > 0)
+        wait_for(lambda: any(row["event"] == "resume" for row in read_records(run / "events.jsonl")), "it is resumed")
     out, _ = program.communicate(timeout=120)
     assert program.returncode == DONE
     rows = read_records(run / "episodes.jsonl")

@@ -1,5 +1,6 @@
 """Scripts that know nothing of Redline, run as their users run them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from redline.cli.main import DONE, main
 
 RunScript = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -30,13 +33,25 @@ def run_script(script: Callable[[str], Path]) -> RunScript:
 
 
 @pytest.fixture
-def report(tmp_path_factory: pytest.TempPathFactory, run_program: Callable[..., Any]) -> Callable[[Path], str]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
     """Make the report of a recording and return the page."""
 
     def make(folder: Path) -> str:
         page = tmp_path_factory.mktemp("report") / "report.html"
-        ended = run_program("report", folder, "--out", page)
-        assert ended.returncode == 0, ended.stderr
+        assert main(["report", str(folder), "--out", str(page)]) == DONE
         return page.read_text(encoding="utf-8")
 
     return make
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], dict[str, Any]]:
+    """Return what `redline watch` tells of a recording."""
+
+    def told(folder: Path) -> dict[str, Any]:
+        capsys.readouterr()
+        assert main(["watch", str(folder), "--json"]) == DONE
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    return told

@@ -1,6 +1,5 @@
 """A script of Gymnasium alone can be recorded from outside and through the wrappers, and a report made of it."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,13 @@ from typing import Any
 from redline.jsonl import read_records
 
 
-def test_a_script_is_recorded_from_outside(tmp_path: Path, run_program: Any, script: Any) -> None:
+def test_a_script_is_recorded_from_outside(tmp_path: Path, run_program: Any, script: Any, told: Any) -> None:
     command = ("--", sys.executable, script("gymnasium_script.py"))
     ended = run_program("monitor", "--out", tmp_path / "out", "--hz", 10, *command)
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(run_program("watch", tmp_path / "out", "--json").stdout)
-    assert (told["state"], told["kind"], told["reading"]) == ("stopped", "recording", None)
-    assert told["how"].endswith("exit code 0")
+    found = told(tmp_path / "out")
+    assert (found["state"], found["kind"], found["reading"]) == ("stopped", "recording", None)
+    assert found["how"].endswith("exit code 0")
     assert max(row["cpu_cores_used"] for row in read_records(tmp_path / "out" / "hardware.jsonl")) > 0.1
 
 

@@ -1,7 +1,6 @@
 """A script of Stable-Baselines3 can be recorded from outside and through the callback, and a report made of it."""
 
 import csv
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ from redline.jsonl import read_records
 pytest.importorskip("stable_baselines3")
 
 
-def test_ppo_under_redline_monitor(tmp_path: Path, run_program: Any, script: Any, report: Any) -> None:
+def test_ppo_under_redline_monitor(tmp_path: Path, run_program: Any, script: Any, told: Any, report: Any) -> None:
     out = tmp_path / "out"
     ended = run_program("monitor", "--out", out, "--hz", 10, "--", sys.executable, script("ppo_script.py"))
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(run_program("watch", out, "--json").stdout)
-    assert (told["state"], told["how"].endswith("exit code 0")) == ("stopped", True)
+    found = told(out)
+    assert (found["state"], found["how"].endswith("exit code 0")) == ("stopped", True)
     samples = read_records(out / "hardware.jsonl")
     assert max(row.get("rss_bytes", 0) for row in samples) > 100e6  # torch is in it
     assert '<figure class="card lines"' in report(out)

@@ -13,6 +13,7 @@ from redline.jsonl import Row, read_records
 from redline.monitor import attaching, record
 from redline.monitor.attaching import MonitorProcess, new_folder
 from redline.monitor.processes import read_stat
+from waiting import wait_for
 
 
 def events_of(rows: list[Row]) -> list[str]:
@@ -33,17 +34,11 @@ def run_code(code: str, *args: Path) -> str:
 
 
 def wait_for_end(pid: int) -> None:
-    end_s = time.monotonic() + 10.0
-    while (stat := read_stat(pid)) is not None and not stat.has_ended:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    wait_for(lambda: (stat := read_stat(pid)) is None or stat.has_ended, f"{pid} ends")
 
 
 def wait_for_start(folder: Path) -> None:
-    end_s = time.monotonic() + 10.0
-    while not ((folder / "events.jsonl").exists() and events_in(folder)):
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    wait_for(lambda: (folder / "events.jsonl").exists() and events_in(folder), "the monitor has begun")
 
 
 def watcher_pid(recording: attaching.AttachedRecording) -> int:

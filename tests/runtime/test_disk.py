@@ -2,26 +2,26 @@
 
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from whole_runs import UNWATCHED
 
 from redline.algorithms.named.dqn import DQN_CLASSIC
+from redline.cli.main import DONE, FAILED, RESUMABLE, main
 from redline.envs.config import EnvConfig
 from redline.jsonl import read_records
 from redline.networks import Mlp
 from redline.replay import ReplayConfig
-from redline.runtime.config import Job, MonitorConfig
+from redline.runtime.config import Job
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run
 from redline.runtime.resuming import read_run
-
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
+from waiting import wait_for
 
 
 def test_a_full_disk_costs_a_checkpoint_and_nothing_else(mount_disk: Callable[[str], Path], listener: Display) -> None:
@@ -59,72 +59,52 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(mount_disk: Callable[[s
 
 # Files that somebody removes while a run trains
 
-PATIENCE_S = 120.0
-REDLINE = [sys.executable, "-m", "redline.cli.main"]
-TOPOLOGIES = {"inline": [], "async": ["--topology", "async", "--actors", "1"]}
+OFTEN = ("--env", "CartPole-v1", "--model", "dqn", "--plain", "--checkpoint-minutes", 0.005, "--max-minutes", 5)
+TOPOLOGIES = {"inline": (), "async": ("--topology", "async", "--actors", 1)}
 
 
-def start_training(folder: Path, topology: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start a training that saves a checkpoint every second; return it and its folder once it has saved one."""
-    options = [
-        "--env",
-        "CartPole-v1",
-        "--model",
-        "dqn",
-        "--plain",
-        "--checkpoint-minutes",
-        "0.016",
-        "--max-minutes",
-        "5",
-    ]
-    training = subprocess.Popen(
-        [*REDLINE, "train", *options, *TOPOLOGIES[topology], "--max-minutes", "5", "--log-dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    wait_until(lambda: len(list(folder.glob("*/*/*/checkpoints/[1-9]*/manifest.json"))) > 0)
-    return training, next(folder.glob("*/*/*"))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
-
-
-def saved_steps(run: Path) -> list[int]:
-    return sorted(int(path.parent.name) for path in run.glob("checkpoints/[0-9]*/manifest.json"))
+def saved_steps(folder: Path) -> list[int]:
+    return sorted(int(path.parent.name) for path in folder.rglob("checkpoints/[1-9]*/manifest.json"))
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_removed_replay_and_checkpoints_are_saved_again(tmp_path: Path, topology: str) -> None:
-    training, run = start_training(tmp_path, topology)
-    shutil.rmtree(run / "replay")
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)  # one may be saved at this moment
-    wait_until(lambda: len(saved_steps(run)) > 0)
-    training.send_signal(signal.SIGTERM)
-    _, said = training.communicate(timeout=PATIENCE_S)
-    assert (training.returncode, b"Traceback" in said) == (75, False), said
+def test_removed_replay_and_checkpoints_are_saved_again(
+    tmp_path: Path, topology: str, main_beside: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def remove_and_stop(send: Any) -> None:
+        wait_for(lambda: saved_steps(tmp_path), "a checkpoint is saved")
+        (run,) = tmp_path.glob("*/*/*")
+        shutil.rmtree(run / "replay")
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # one may be saved at this moment
+        wait_for(lambda: saved_steps(run), "a checkpoint is saved again")
+        send(signal.SIGTERM)
+
+    train = ("train", *OFTEN, *TOPOLOGIES[topology], "--log-dir", tmp_path)
+    assert main_beside(remove_and_stop, train) == RESUMABLE
+    assert "Traceback" not in capsys.readouterr().err
+    (run,) = tmp_path.glob("*/*/*")
     last = saved_steps(run)[-1]
-    resume = [*REDLINE, "resume", str(run), "--plain", "--max-steps", str(last + 100)]
-    done = subprocess.run(resume, check=False, capture_output=True, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stderr
-    assert f"resumed at step {last:,}" in done.stdout.decode()
-    assert "damaged" not in done.stdout.decode()
+    assert main(["resume", str(run), "--plain", "--max-steps", str(last + 100)]) == DONE
+    said = capsys.readouterr().out
+    assert f"resumed at step {last:,}" in said
+    assert "damaged" not in said
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_run_without_its_directory_trains_to_its_end_and_says_what_it_could_not_save(
-    tmp_path: Path, topology: str
+    tmp_path: Path, topology: str, main_beside: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    training, run = start_training(tmp_path, topology)
     moved = tmp_path / "moved"
-    run.rename(moved)
-    time.sleep(2.0)
-    assert training.poll() is None
-    training.send_signal(signal.SIGTERM)
-    _, said = training.communicate(timeout=PATIENCE_S)
-    assert (training.returncode, b"Traceback" in said) == (1, False), said
-    assert "no such file or directory" in said.decode()
+
+    def move_and_stop(send: Any) -> None:
+        wait_for(lambda: saved_steps(tmp_path / "runs"), "a checkpoint is saved")
+        next((tmp_path / "runs").glob("*/*/*")).rename(moved)
+        time.sleep(1.0)  # in which it fails to save checkpoints, and goes on
+        send(signal.SIGTERM)
+
+    train = ("train", *OFTEN, *TOPOLOGIES[topology], "--log-dir", tmp_path / "runs")
+    assert main_beside(move_and_stop, train) == FAILED
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "no such file or directory" in said
     assert read_records(moved / "events.jsonl")[-1]["event"] == "error"

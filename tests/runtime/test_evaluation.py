@@ -18,9 +18,8 @@ from redline.envs.vector import reset_seed
 from redline.episodes.tracing import RecordingConfig
 from redline.exploration import Greedy
 from redline.networks import Mlp, Noisy
-from redline.replay import ReplayConfig
 from redline.runtime.actor import Episode, Player, StoppedWhileEvaluatingError
-from redline.runtime.config import EvaluatorConfig, Job, Limits, MonitorConfig
+from redline.runtime.config import EvaluatorConfig, Job, Limits
 from redline.runtime.evaluation import (
     Evaluator,
     NumberedEvaluation,
@@ -34,8 +33,6 @@ SPEC = EnvSpec(name="stub", frame_shape=(2,), frame_dtype="float32", stack=1, nu
 PICTURES = EnvSpec("stub", (84, 84), "uint8", stack=4, num_actions=6, frames_per_step=4)
 CARTPOLE = EnvConfig("CartPole-v1", stack=1, skip=1)
 CPU = torch.device("cpu")
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
-SHORT = replace(DQN_CLASSIC, warmup_steps=100, replay=ReplayConfig(capacity=1_000), samples_per_step=8.0)
 
 
 class LanesOfUnequalLength:

@@ -1,12 +1,12 @@
 """A run that evaluates itself while it trains: rows and events tell it, and nothing else notices."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from whole_runs import UNWATCHED, final_bytes, play
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
@@ -16,13 +16,11 @@ from redline.envs.config import EnvConfig
 from redline.jsonl import Row, read_records
 from redline.networks import Small
 from redline.replay import ReplayConfig
-from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits
 from redline.runtime.launch import resume_run, start_run
 from redline.runtime.resuming import read_run
-from redline.runtime.session import Session
 
 CARTPOLE = EnvConfig("CartPole-v1", stack=1, skip=1)
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 SHORT = replace(DQN_CLASSIC, warmup_steps=100, replay=ReplayConfig(capacity=1_000), samples_per_step=8.0)
 
 
@@ -38,20 +36,6 @@ def shortened(algorithm: QLearning | OnPolicy) -> QLearning | OnPolicy:
     if isinstance(algorithm, OnPolicy):
         return replace(algorithm, rollout_steps=7, batch_size=14)
     return replace(algorithm, replay=ReplayConfig(capacity=400), batch_size=32, samples_per_step=4.0, warmup_steps=100)
-
-
-def play(session: Session, requested_stop: Callable[[], str | None] = lambda: None) -> Path:
-    with session:
-        session.train(requested_stop)
-    return session.run.path
-
-
-def stopping_at(session: Session, steps: int) -> Callable[[], str | None]:
-    return lambda: "SIGTERM" if session.trainer.counters.steps >= steps else None
-
-
-def final_bytes(run: Path, steps: int = 800) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (run / "checkpoints" / str(steps)).glob("*.safetensors")}
 
 
 def rows_of(run: Path, role: str) -> list[Row]:
@@ -87,7 +71,7 @@ def test_pictures_on_several_threads_are_learnt_alike_too(tmp_path: Path, listen
     )
     watched = play(start_run(replace(job, evaluate_every_steps=50), "dqn", listener))
     alone = play(start_run(job, "dqn", listener))
-    assert final_bytes(watched, 160) == final_bytes(alone, 160)
+    assert final_bytes(watched) == final_bytes(alone)
     rows = rows_of(watched, "greedy")
     assert [row["steps"] for row in rows] == [50, 50, 100, 100, 150, 150]
     assert all(row["length_steps"] * 4 <= 200 for row in rows)
@@ -127,8 +111,7 @@ def test_greedy_episodes_count_for_nothing_else(tmp_path: Path, listener: Any) -
 @pytest.mark.parametrize("stop_at", [196, 200, 204, 500])
 def test_a_resume_neither_repeats_nor_skips_one(stop_at: int, tmp_path: Path, listener: Any) -> None:
     whole = play(start_run(cartpole(tmp_path), "dqn", listener))
-    session = start_run(cartpole(tmp_path), "dqn", listener)
-    run = play(session, lambda: "SIGTERM" if session.trainer.counters.vector_steps >= stop_at // 4 else None)
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=stop_at)
     saved = read_run(run)
     play(resume_run(saved, saved.job, listener))
     dropped = stop_at == 200  # the request came before the evaluation: it is played one vector step later
@@ -150,7 +133,9 @@ def test_a_stop_during_an_evaluation_drops_it_and_a_killed_resume_plays_it_once(
             asked_while_evaluating.append(time.monotonic())
         return "SIGINT" if len(asked_while_evaluating) > 50 else None
 
-    run = play(session, requested_stop)
+    with session:
+        session.train(requested_stop)
+    run = session.run.path
     assert any("evaluation 1 dropped: SIGINT after" in note for note in listener.notes)
     assert (run / "checkpoints" / "200").is_dir()
     assert rows_of(run, "greedy") == []
@@ -160,7 +145,7 @@ def test_a_stop_during_an_evaluation_drops_it_and_a_killed_resume_plays_it_once(
     session = resume_run(saved, job, listener)
     with session:  # killed after the evaluation and before any checkpoint
         session.checkpoint = lambda *, is_last: None  # type: ignore[method-assign]
-        session.train(stopping_at(session, 300))
+        session.train(lambda: "SIGTERM" if session.trainer.counters.steps >= 300 else None)
     assert len(rows_of(run, "greedy")) == 3
     saved = read_run(run)
     play(resume_run(saved, saved.job, listener))
@@ -170,12 +155,10 @@ def test_a_stop_during_an_evaluation_drops_it_and_a_killed_resume_plays_it_once(
 
 
 def test_the_newest_evaluation_is_shown_again_after_a_resume(tmp_path: Path, listener: Any) -> None:
-    session = start_run(cartpole(tmp_path), "dqn", listener)
-    run = play(session, lambda: "SIGTERM" if session.trainer.counters.steps >= 300 else None)
+    run = play(start_run(cartpole(tmp_path), "dqn", listener), until_steps=300)
     shown = listener.readings[-1]
     saved = read_run(run)
-    session = resume_run(saved, saved.job, listener)
-    play(session, stopping_at(session, 320))
+    play(resume_run(saved, saved.job, listener), until_steps=320)
     again = listener.readings[-1]
     assert shown.greedy_return is not None
     assert (again.greedy_return, again.greedy_at_steps) == (shown.greedy_return, 200)
@@ -189,17 +172,17 @@ def test_the_time_of_evaluations_counts_towards_the_minutes_and_nothing_else(
     begun_s, slow = time.monotonic(), classic.ClassicVectorEnv.reset
 
     def slow_reset(env: Any) -> Any:
-        time.sleep(1.0 if env.num_envs == 2 else 0.0)  # that of the evaluations
+        time.sleep(0.4 if env.num_envs == 2 else 0.0)  # that of the evaluations
         return slow(env)
 
     monkeypatch.setattr(classic.ClassicVectorEnv, "reset", slow_reset)
-    job = cartpole(tmp_path, limits=Limits(max_steps=None, max_minutes=2.5 / 60))
+    job = cartpole(tmp_path, limits=Limits(max_steps=None, max_minutes=1.5 / 60))
     session = start_run(job, "dqn", listener)
     run = play(session)
     passed_s = time.monotonic() - begun_s
     counters = session.trainer.counters
-    assert 2.0 < passed_s < 60.0
-    assert counters.time_s < passed_s - 1.0 * counters.evaluations
+    assert 1.2 < passed_s < 60.0
+    assert counters.time_s < passed_s - 0.4 * counters.evaluations
     assert counters.evaluations >= 1
     assert listener.readings[-1].steps_per_s == pytest.approx(counters.steps / counters.time_s, rel=0.05)
     assert len(rows_of(run, "greedy")) == 3 * counters.evaluations
@@ -207,9 +190,9 @@ def test_the_time_of_evaluations_counts_towards_the_minutes_and_nothing_else(
 
 def test_the_minutes_end_an_evaluation_and_the_steps_do_not(tmp_path: Path, listener: Any) -> None:
     endless = EvaluatorConfig(episodes=100_000)
-    session = start_run(cartpole(tmp_path, evaluator=endless, limits=Limits(max_minutes=1 / 60)), "dqn", listener)
+    session = start_run(cartpole(tmp_path, evaluator=endless, limits=Limits(max_minutes=0.005)), "dqn", listener)
     with session:
-        assert session.train(lambda: None).reason == "max-minutes 0.0166667 reached"
+        assert session.train(lambda: None).reason == "max-minutes 0.005 reached"
     assert any("evaluation 1 dropped: max-minutes" in note for note in listener.notes)
     last = start_run(cartpole(tmp_path, limits=Limits(max_steps=200)), "dqn", listener)
     assert len(rows_of(play(last), "greedy")) == 3

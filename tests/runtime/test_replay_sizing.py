@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from whole_runs import ONE_THREAD, UNWATCHED, play
 
 from redline.algorithms.named.dqn import DQN
 from redline.envs.catalog import env_spec
@@ -15,14 +16,11 @@ from redline.jsonl import read_records
 from redline.networks import Small
 from redline.replay import ReplayConfig
 from redline.replay.sampler import Prioritized
-from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.config import Job, Limits
 from redline.runtime.launch import resume_run, start_run
 from redline.runtime.replay_sizing import pacing_of, replay_layout
 from redline.runtime.resolve import resolve_job, share_out
 from redline.runtime.resuming import read_run
-from redline.runtime.session import Session
-
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 CATCH = EnvConfig("redline/Catch-v0", skip=1)
 
@@ -35,15 +33,8 @@ def catch(log_dir: Path, *, max_steps: int = 600, **replay: Any) -> Job:
         algorithm=algorithm,
         log_dir=log_dir,
         limits=Limits(max_steps=max_steps),
-        learner=LearnerConfig(threads=1),
-        actor=ActorConfig(threads=1),
+        **ONE_THREAD,
     )
-
-
-def play(session: Session) -> Path:
-    with session:
-        session.train(lambda: None)
-    return session.run.path
 
 
 def small_budget(log_dir: Path) -> int:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save as encode_tensors
+from whole_runs import ONE_THREAD, UNWATCHED, play
 
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.envs.config import EnvConfig
@@ -20,16 +21,13 @@ from redline.networks import Small
 from redline.replay import ReplayConfig, ReplayError
 from redline.replay.sampler import Prioritized, Sampling, Uniform
 from redline.runs.manifest import describe_file, encode_json, encode_manifest, read_manifest
-from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
-from redline.runtime.gauges import Display
+from redline.runtime.config import Job, Limits
+from redline.runtime.gauges import Display, NoDisplay
 from redline.runtime.launch import resume_run, start_run
 from redline.runtime.resolve import share_out
 from redline.runtime.resuming import MAY_CHANGE, read_run
-from redline.runtime.session import Session, StoppedWhileResumingError
+from redline.runtime.session import StoppedWhileResumingError
 
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
-
-ONE_EACH = {"learner": LearnerConfig(threads=1), "actor": ActorConfig(threads=1)}
 EVERYTHING = ("weights", "target", "optimizer", "arrays")
 
 
@@ -42,7 +40,7 @@ def cartpole(log_dir: Path, **changes: Any) -> Job:
         log_dir=log_dir,
         num_envs=4,
     )
-    return replace(job, limits=Limits(max_steps=2_000), **ONE_EACH, **changes)
+    return replace(job, limits=Limits(max_steps=2_000), **ONE_THREAD, **changes)
 
 
 def pong(log_dir: Path, **changes: Any) -> Job:
@@ -50,18 +48,7 @@ def pong(log_dir: Path, **changes: Any) -> Job:
     env = EnvConfig("ALE/Pong-v5", size=40, max_episode_frames=200)
     algorithm = replace(DQN, network=Small(), warmup_steps=100, replay=ReplayConfig(capacity=400))
     job = Job(monitor=UNWATCHED, env=env, algorithm=algorithm, log_dir=log_dir, num_envs=3)
-    return replace(job, limits=Limits(max_steps=900), **ONE_EACH, **changes)
-
-
-def play(session: Session, until_steps: int | None = None) -> Path:
-    """Train to the end, or until a request to stop comes after some steps; return the run's folder."""
-
-    def requested_stop() -> str | None:
-        return "SIGTERM" if until_steps is not None and session.trainer.counters.steps >= until_steps else None
-
-    with session:
-        session.train(requested_stop)
-    return session.run.path
+    return replace(job, limits=Limits(max_steps=900), **ONE_THREAD, **changes)
 
 
 def checkpoint_bytes(run: Path, steps: int) -> dict[str, bytes]:
@@ -273,13 +260,7 @@ def test_checkpoint_remade_with_wrong_content_is_refused(
 
 @pytest.fixture(scope="module")
 def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    class Silent:
-        is_closed = False
-
-        def note(self, text: str) -> None: ...
-        def show(self, gauges: object) -> None: ...
-
-    return play(start_run(cartpole(tmp_path_factory.mktemp("runs")), "dqn", Silent()), until_steps=500)
+    return play(start_run(cartpole(tmp_path_factory.mktemp("runs")), "dqn", NoDisplay()), until_steps=500)
 
 
 def test_every_setting_that_may_change_is_documented() -> None:

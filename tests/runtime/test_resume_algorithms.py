@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from whole_runs import ONE_THREAD, UNWATCHED, final_bytes, play
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.on_policy import OnPolicy
@@ -11,14 +12,11 @@ from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.networks.torsos import Small
 from redline.replay import ReplayConfig
-from redline.runtime.config import ActorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.config import Job, Limits
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run
 from redline.runtime.resolve import share_out
 from redline.runtime.resuming import read_run
-from redline.runtime.session import Session
-
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 STEPS = 720
 
@@ -53,21 +51,6 @@ CASES: dict[str, tuple[EnvConfig, QLearning | OnPolicy]] = {
 KEEPS_FEATURES = "a2c, from what acting computed"
 
 
-def play(session: Session, until_steps: int | None = None) -> Path:
-    """Train to the end, or until a request to stop comes after some steps; return the run's folder."""
-
-    def requested_stop() -> str | None:
-        return "SIGTERM" if until_steps is not None and session.trainer.counters.steps >= until_steps else None
-
-    with session:
-        session.train(requested_stop)
-    return session.run.path
-
-
-def final_bytes(run: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (run / "checkpoints" / str(STEPS)).glob("*.safetensors")}
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
     case: str, tmp_path: Path, listener: Display
@@ -78,10 +61,9 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
         env=env,
         algorithm=algorithm,
         limits=Limits(max_steps=STEPS),
-        learner=LearnerConfig(threads=1),
-        actor=ActorConfig(threads=1),
         num_envs=4,
         log_dir=tmp_path,
+        **ONE_THREAD,
     )
     session = start_run(job, name, listener)
     assert session.trainer.source.keeps_features is (case == KEEPS_FEATURES)

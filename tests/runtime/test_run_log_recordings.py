@@ -1,7 +1,7 @@
 """The recordings of real runs: each episode that counts has one, in both topologies, over resumes, and comes back."""
 
+import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,18 @@ import gymnasium
 import numpy as np
 import pytest
 
-from redline.cli.main import DONE, main
+from redline.cli.main import DONE, RESUMABLE, main
 from redline.envs.catalog import register_env
 from redline.episodes.episode import Address
 from redline.episodes.library import Library, open_library
 from redline.episodes.tracing import FIRST_ROOM
 from redline.episodes.verifying import verify
-from redline.jsonl import read_records
+from redline.jsonl import Row, read_records
 from redline.runs.directory import RECORDINGS
 from redline.runtime.playing import EvaluationConfig, play_policy
 from redline.runtime.processes import shared
 from redline.types import FloatArray
+from waiting import wait_for
 
 StartProgram = Callable[..., "subprocess.Popen[str]"]
 
@@ -117,11 +118,9 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     topology: tuple[str, ...], start_program: StartProgram, tmp_path: Path
 ) -> None:
     """Inline the episodes under way go on in the same game, from the same key."""
-    args = (*BREAKOUT, *topology, *QUIET, "--log-dir", tmp_path, "--checkpoint-minutes", "0.02")
+    args = (*BREAKOUT, *topology, *QUIET, "--log-dir", tmp_path, "--checkpoint-minutes", "0.005")
     program = start_program("train", *args)
-    end_s = time.monotonic() + 60.0
-    while len(list(tmp_path.glob("*/*/*/checkpoints/*/manifest.json"))) < 3 and time.monotonic() < end_s:
-        time.sleep(0.05)
+    wait_for(lambda: len(list(tmp_path.glob("*/*/*/checkpoints/*/manifest.json"))) > 2, "it saves checkpoints")
     program.kill()
     program.communicate()
     (run,) = tmp_path.glob("*/*/*")
@@ -163,15 +162,15 @@ def test_the_policy_of_a_checkpoint_plays_afresh_and_is_recorded(tmp_path: Path)
     assert (run / RECORDINGS).read_bytes() == before
 
 
-def test_an_async_run_that_is_stopped_has_recorded_all_that_counts(start_program: StartProgram, tmp_path: Path) -> None:
-    args = (*CARTPOLE, *ASYNC, "--plain", "--log-dir", tmp_path)
-    program = start_program("train", *args)
-    end_s = time.monotonic() + 60.0
-    while not any(len(read_records(path)) > 100 for path in tmp_path.glob("*/*/*/episodes.jsonl")):
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
-    program.terminate()
-    program.communicate(timeout=60)
+def test_an_async_run_that_is_stopped_has_recorded_all_that_counts(main_beside: Any, tmp_path: Path) -> None:
+    def rows() -> list[Row]:
+        return [row for path in tmp_path.glob("*/*/*/episodes.jsonl") for row in read_records(path)]
+
+    def stop(send: Any) -> None:
+        wait_for(lambda: len(rows()) > 100, "a hundred episodes are played")
+        send(signal.SIGTERM)
+
+    assert main_beside(stop, ("train", *CARTPOLE, *ASYNC, "--plain", "--log-dir", tmp_path)) == RESUMABLE
     (run,) = tmp_path.glob("*/*/*")
     assert_every_episode_comes_back(run, at_least=100)
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from whole_runs import UNWATCHED
 
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.algorithms.named.ppo import PPO, PPO_CLASSIC
@@ -18,7 +19,7 @@ from redline.exploration import Greedy, Sampled
 from redline.jsonl import read_records
 from redline.runtime import evaluation, session
 from redline.runtime.actor import Episode, Player, StoppedWhileEvaluatingError
-from redline.runtime.config import SOLVED, Job, Limits, MonitorConfig
+from redline.runtime.config import SOLVED, Job, Limits
 from redline.runtime.counters import Counters, Scores, counters_from_json, counters_to_json
 from redline.runtime.evaluation import (
     CONFIRMING_EPISODES,
@@ -192,7 +193,7 @@ def test_a_target_is_a_finite_number(target: float) -> None:
 def train(log_dir: Path, target: float, **changes: object) -> Outcome:
     env = EnvConfig("CartPole-v1", stack=1, skip=1)
     limits = Limits(max_steps=6_000, target_eval_return=target)
-    job = Job(monitor=MonitorConfig(hz=0), env=env, limits=limits, log_dir=log_dir, num_envs=4)
+    job = Job(monitor=UNWATCHED, env=env, limits=limits, log_dir=log_dir, num_envs=4)
     with start_run(replace(job, **changes), "test", NoDisplay()) as run:  # type: ignore[arg-type]
         return run.train(lambda: None)
 

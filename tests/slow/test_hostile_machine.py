@@ -11,10 +11,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime" / "processes"))
 
-from observed_run import Records, WatchedRun, failing_variables, find_run, said_object, wait_for
+from observed_run import Records, WatchedRun, failing_variables, find_run, said_object
 
 from redline.cli.main import DONE, FAILED, RESUMABLE
 from redline.runtime.processes.supervisor import FAILURES_IN_A_ROW, KILLS_IN_A_ROW
+from waiting import wait_for
 
 FLAGS = (
     *("--env", "CartPole-v1", "--num-envs", 4, "--warmup-steps", 200, "--max-steps", 10_000_000),

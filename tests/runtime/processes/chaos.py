@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in_shm, said_object, wait_for
+from observed_run import Records, WatchedRun, find_run, name_of, nothing_left_in_shm, said_object
 
 from probes import stamped_row_error
 from redline.cli.main import BAD_INPUT, DONE, RESUMABLE
@@ -20,6 +20,7 @@ from redline.cli.saved_replay import read_replay
 from redline.replay import BatchBuffers, ReplayMemory, gather
 from redline.replay.chunks import EPISODE_ENDS, RETURN_ENDS
 from redline.types import Draw, Handles
+from waiting import wait_for
 
 # checkpoints and evaluations all the time, so that whoever is struck is in the middle of something
 STAMPED = ("--env", "probe/Stamped-v0", "--network", "small", "--samples-per-step", 2, "--warmup-steps", 500)

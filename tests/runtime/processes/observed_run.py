@@ -7,19 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from redline.jsonl import read_records
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, newest_valid, steps_of
+from waiting import PATIENCE_S, WaitedInVainError, wait_for
 
 MARK = "REDLINE_TEST_MARK"
-PATIENCE_S = 60.0  # for anything that should take seconds
 NAME_BYTES = 15  # that the kernel keeps of a process's name
 # in PYTHONPATH they make the envs of the tests known to every process
 ENVS_OF_TESTS = (str(Path(__file__).parent / "failing_site"), str(Path(__file__).parents[2]))
@@ -31,20 +30,6 @@ Memory = tuple[str, str]  # device and inode
 def name_of(role: str) -> str:
     """Return the name that the kernel shows of a role's process."""
     return f"redline-{role}"[:NAME_BYTES]
-
-
-class WaitedInVainError(AssertionError):
-    """Something that must happen did not."""
-
-
-def wait_for(is_true: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> float:
-    """Look again and again, for so long; return the seconds that it took."""
-    begun_s = time.monotonic()
-    while not is_true():
-        if time.monotonic() - begun_s > timeout_s:
-            raise WaitedInVainError(f"waited {timeout_s:g} s in vain until {what}")
-        time.sleep(0.02)
-    return time.monotonic() - begun_s
 
 
 class WatchedRun(AbstractContextManager["WatchedRun"]):
@@ -127,12 +112,11 @@ class WatchedRun(AbstractContextManager["WatchedRun"]):
 
     def wait_until_gone(self, timeout_s: float = GONE_WITHIN_S) -> float:
         """Wait until nothing is left; return the seconds that it took."""
-        begun_s = time.monotonic()
-        while left := self.left_behind():
-            if time.monotonic() - begun_s > timeout_s:
-                raise WaitedInVainError(f"after {timeout_s:g} s there is still {', '.join(left)}")
-            time.sleep(0.02)
-        return time.monotonic() - begun_s
+        try:
+            return wait_for(lambda: not self.left_behind(), "all is gone", timeout_s)
+        except WaitedInVainError as error:
+            error.add_note(f"there is still {', '.join(self.left_behind())}")
+            raise
 
     def signal_all(self, number: signal.Signals) -> None:
         """Send a signal to the whole process group, as a terminal does."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
+from whole_runs import ONE_THREAD, UNWATCHED
 
 from redline.algorithms.catalog import ALGORITHMS
 from redline.algorithms.optimizers import Adam
@@ -26,13 +27,11 @@ from redline.exploration import EpsilonGreedy, Greedy
 from redline.jsonl import read_records
 from redline.networks import Mlp, Small
 from redline.replay import ReplayConfig
-from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits, MonitorConfig
+from redline.runtime.config import EvaluatorConfig, Job, Limits
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run
 from redline.runtime.processes.supervisor import AsyncSession
 from redline.schedules import Linear
-
-UNWATCHED = MonitorConfig(hz=0)  # a process per test would take its time
 
 ALMOST_GREEDY = EpsilonGreedy(Linear(0.2, 0.0, over_steps=300))
 OF_TIME = {"time_s", "unix_s", "warmup_time_s", "elapsed_s", "evaluation_s", "evaluated_at_s"}
@@ -125,7 +124,7 @@ def result_of(run: Path) -> dict[str, Any]:
 
 
 def as_inline(job: Job, log_dir: Path) -> Job:
-    return replace(job, log_dir=log_dir, learner=LearnerConfig(threads=1), actor=ActorConfig(threads=1))
+    return replace(job, log_dir=log_dir, **ONE_THREAD)
 
 
 def as_lockstep(job: Job, log_dir: Path) -> Job:

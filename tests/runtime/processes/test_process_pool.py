@@ -16,8 +16,6 @@ from redline.runtime.processes import process_pool as pool_module
 from redline.runtime.processes.process_pool import Message, ProcessPool
 from redline.runtime.processes.shared import EVALUATOR, FIRST_ACTOR, LEARNER
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 def test_a_process_that_lives_is_not_lost(pool: ProcessPool) -> None:
     members = [start_living(pool), start_living(pool, name="evaluator", slot=EVALUATOR)]
