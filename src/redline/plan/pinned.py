@@ -14,7 +14,7 @@ from redline.bench.measuring import Progress, silent, told_rounds
 from redline.errors import UserError
 from redline.plan.candidate_pool import CandidatePool, Environ
 from redline.plan.knobs import measured_job
-from redline.plan.scaling import CoresSpeed, Scaling, scaling_of
+from redline.plan.machines import CoresSpeed, Scaling, scaling_of
 from redline.plan.speed import Race, RoleUse, Window
 from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob, resolve_job

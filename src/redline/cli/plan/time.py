@@ -9,14 +9,13 @@ import tyro
 
 from redline.cli.output import give
 from redline.cli.parsing import Json, Plain, parse
-from redline.cli.plan.time_table import show_plan
+from redline.cli.plan.asked import refuse_empty
+from redline.cli.plan.time_table import assumptions, show_plan
 from redline.envs.catalog import resolve
 from redline.envs.game_lists import TEN, GameLimit, parse_games, with_limit
 from redline.errors import UserError, check_range
-from redline.plan.assumptions import assumptions
-from redline.plan.interruptions import Interruptions
 from redline.plan.run_speed import RunSpeed, read_run_speed, speeds_by_game
-from redline.plan.time import USUAL_GROWTH, Bill, Projection, Speed, compare, exact, project
+from redline.plan.time import USUAL_GROWTH, Bill, Interruptions, Projection, Speed, compare, exact, project
 from redline.runtime.config import Job
 
 SOURCES = "--rate 900 --unit episodes, --measure, or --from RUN"
@@ -90,6 +89,7 @@ class PlanTimeFlags:
 def run(args: Sequence[str]) -> int:
     """Find the rates, project, print."""
     flags = parse(PlanTimeFlags, args, prog="redline plan time")
+    refuse_empty(args, from_=flags.from_, baseline=flags.baseline)
     price = None if flags.price_per_hour is None else read_number("price-per-hour", flags.price_per_hour, or_zero=True)
     rate = None if flags.rate is None else read_number("rate", flags.rate)
     old_rate, old_runs = read_baseline(flags.baseline)
