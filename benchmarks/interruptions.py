@@ -198,8 +198,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str] | None) -> Namespace:
     """Read the flags."""
     parser = make_parser(__doc__)
-    parser.add_argument("--work-minutes", type=float, default=5.0, help="of training that each run is to keep")
-    parser.add_argument("--gap-seconds", type=float, default=5.0, help="mean seconds of training to an interruption")
+    parser.add_argument("--work-minutes", type=float, default=6.0, help="of training that each run is to keep")
+    parser.add_argument("--gap-seconds", type=float, default=6.0, help="mean seconds of training to an interruption")
     parser.add_argument("--checkpoint-minutes", type=float, default=0.02, help="minutes between checkpoints")
     parser.add_argument("--seed", type=int, default=1, help="seed of the runs and of the moments")
     parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="JSON Lines of lives that are done")

@@ -12,13 +12,12 @@ from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.cli.bench import tell
 from redline.cli.flags import TrainFlags
 from redline.cli.main import DONE, FAILED
-from redline.cli.output import give, is_plain, print_facts, progress_bar
+from redline.cli.output import give, is_plain, print_facts
 from redline.cli.parsing import parse
-from redline.cli.plan.asked import asked_training, free_at, measure_training, refuse_empty, training_defaults
-from redline.cli.plan.disk import NUM_ENVS, disk_plan, replay_disk_bytes
+from redline.cli.plan.asked import asked_training, measure_training, refuse_empty, training_defaults
+from redline.cli.plan.disk import disk_plan, play_at_random, replay_disk_bytes
 from redline.cli.plan.time import read_number
 from redline.envs.game_lists import GameLimit, known_name
-from redline.episodes.tracing import measure_recordings
 from redline.errors import UserError, check_range, unknown_name
 from redline.plan.disk import DiskPlan
 from redline.plan.knobs import check_batch
@@ -175,32 +174,15 @@ def plan_run(
 def plan_disk(settled: ResolvedJob, asked: TrainFlags, *, speed: Speed | None, seconds: float) -> DiskPlan:
     """Play at random to measure recordings, and return the plan of the disk."""
     job = settled.job
-    free = free_at(job.log_dir)
-    with progress_bar(f"playing {job.env.id}", plain=is_plain(asked)) as progress:
-        measured = measure_recordings(
-            job.env,
-            values=job.recording.record_values,
-            seconds=seconds,
-            seed=job.seed,
-            num_envs=NUM_ENVS,
-            threads=min(usable_cores(), NUM_ENVS),
-            progress=progress,
-        )
+    measured = play_at_random(job, seconds=seconds, plain=is_plain(asked))
     total = job.limits.total_steps(frames_per_step=settled.spec.frames_per_step)
     if total is None and job.limits.max_episodes is not None:
         total = round(job.limits.max_episodes * measured.mean_length_steps)
     steps = total or UNLIMITED_STEPS
     if speed is not None and job.limits.max_minutes is not None:
         steps = min(steps, max(1, round(job.limits.max_minutes * 60 * float(speed.rate))))
-    return disk_plan(
-        settled,
-        measured,
-        algorithm=asked.algo,
-        steps=steps,
-        steps_per_s=USUAL_STEPS_PER_S if speed is None else float(speed.rate),
-        free_bytes=free,
-        path=job.log_dir,
-    )
+    steps_per_s = USUAL_STEPS_PER_S if speed is None else float(speed.rate)
+    return disk_plan(settled, measured, algorithm=asked.algo, steps=steps, steps_per_s=steps_per_s)
 
 
 # The page
