@@ -150,10 +150,12 @@ def measurement(runs: Sequence[Judged]) -> Measurement:
     )
 
 
-def trainings(envs: Sequence[str], algorithms: Sequence[str]) -> list[Training]:
+def trainings(envs: Sequence[str], algorithms: Sequence[str], *, seconds: float) -> list[Training]:
     """Return what is trained; the number of steps is found by a trial."""
     return [
-        Training("projection", name, 1, ("--env", ENVS[env], *ALGORITHMS[name])) for env in envs for name in algorithms
+        Training(f"projection, {seconds:g} s", name, 1, ("--env", ENVS[env], *ALGORITHMS[name]))
+        for env in envs
+        for name in algorithms
     ]
 
 
@@ -198,8 +200,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.runs:
         judged = judge_runs(options.runs)
     else:
+        wanted = trainings(options.envs, options.algorithms, seconds=options.seconds)
         measure = partial(train_and_judge, options=options)
-        rows = train_all(trainings(options.envs, options.algorithms), measure, rows_file=options.rows)
+        rows = train_all(wanted, measure, rows_file=options.rows)
         judged = [as_judged(row["judged"]) for row in rows if "judged" in row]
     if not judged:
         raise SystemExit("projection: no run can be judged: name runs that reached their limit in one invocation")

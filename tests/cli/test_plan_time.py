@@ -35,6 +35,8 @@ BAD = [
     (["--from", "nowhere", "--unit", "steps"], "--unit does nothing here"),
     ([*RATE, "--seconds", "5"], "--seconds does nothing here: leave it out, or add --measure"),
     ([*RATE, "--restart-s", "5"], "--restart-s does nothing here"),
+    (["--rate", "9", "--steps", "5", "--episode-growth", "2"], "--episode-growth does nothing here"),
+    (["--rate", "9", "--steps", "5", "--episode-steps", "900"], "--episode-steps does nothing here"),
     ([*RATE, "--concurrency", "0"], "concurrency is 0: use 1 to"),
     ([*RATE, "--interruptions-per-hour", "-1"], "interruptions-per-hour is -1"),
     ([*RATE, "--interruptions-per-hour", "60", "--without-notice"], "leave no progress"),
