@@ -1,5 +1,6 @@
 """Interrupted runs: what is read out of the lives of their processes, and how it is judged."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,18 +45,18 @@ def test_moments_depend_on_the_seed_and_their_number_alone() -> None:
     assert gaps[0] == gaps[1]
 
 
-@pytest.mark.parametrize(
-    ("count", "starting_s", "name", "passed"),
-    [(100, 3.6, "interruptions", True), (100, 7.2, "interruptions", False), (5, 3.6, "interruptions-tried", None)],
-)
-def test_a_hundred_interruptions_are_judged_by_the_interval_that_the_command_prints(
-    count: int, starting_s: float, name: str, passed: bool | None, tmp_path: Any
-) -> None:
-    rows = [row("sigterm", counts=False), *[row("sigterm", counts=True, starting_s=starting_s)] * count]
+def test_a_hundred_interruptions_are_judged_by_the_interval_that_the_command_prints(tmp_path: Path) -> None:
+    rows = [row("sigterm", counts=False), *[row("sigterm", counts=True)] * 100]
     seen = interruptions.judge(rows, OPTIONS, way="sigterm", log=tmp_path / "log")
+    assert (seen["interruptions"], seen["extra_s"], seen["restart_s"]) == pytest.approx((100, 360.0, 3.6))
     assert seen["hours_s"] == pytest.approx(100 * 3.6, rel=0.01)
     assert seen["low_s"] < seen["hours_s"] < seen["high_s"]
-    assert seen["extra_s"] == pytest.approx(count * starting_s)
-    found = interruptions.measurement(OPTIONS, rows, {"sigterm": seen})
-    assert (found.name, found.passed) == (name, passed)
-    make_record(found, argv=["x.py"], unix_s=0.0)
+
+    def verdict(**changed: float) -> tuple[str, bool | None]:
+        found = interruptions.measurement(OPTIONS, rows, {"sigterm": {**seen, **changed}})
+        make_record(found, argv=["x.py"], unix_s=0.0)
+        return found.name, found.passed
+
+    assert verdict() == ("interruptions", True)
+    assert verdict(extra_s=720.0) == ("interruptions", False)
+    assert verdict(interruptions=5) == ("interruptions-tried", None)
