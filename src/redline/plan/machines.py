@@ -8,7 +8,6 @@ measured on, further ones count only for the high end. Pure arithmetic; measurem
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from redline.bench.measuring import rate_of
-from redline.errors import UserError, unknown_name
+from redline.errors import UserError, check_range, unknown_name
 from redline.jsonl import plain_text
 from redline.replay import ReplayLayout, largest_capacity
 from redline.replay.layout import RESERVE_BYTES, at_capacity
@@ -105,6 +104,8 @@ class Scaling:
 
     def enough(self) -> Enough | None:
         """Return the cores after which the next one no longer pays; None if it lies too far beyond the measured."""
+        if self.most_cores == 1:
+            return None
         for cores in range(1, self._most_trusted):
             following = self.speed(cores + 1)
             gain = following.steps_per_s / self.speed(cores).steps_per_s - 1.0
@@ -135,10 +136,11 @@ class Scaling:
         def gain(cores: int) -> float:
             return (serial_s + parallel_s / self.most_cores) / (serial_s + parallel_s / cores)
 
+        most_gain = gain(cores) if self.most_cores > 1 else float(cores)  # of one core, no law can be fitted
         return replace(
             last,
             steps_per_s=last.steps_per_s * gain(min(cores, self._most_trusted)),
-            high_steps_per_s=last.high_steps_per_s * gain(cores),
+            high_steps_per_s=last.high_steps_per_s * most_gain,
             basis=EXTRAPOLATED,
         )
 
@@ -338,10 +340,9 @@ def _machine(table: Mapping[str, Any]) -> Machine:
 
 def _number(table: Mapping[str, Any], key: str, *, low: float, high: float) -> float:
     value = table[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"{key} is {plain_text(repr(value))}: use a number, {low:g} to {high:_g}")
-    if not low <= value <= high:
-        raise UserError(f"{key} is {value:g}: use {low:g} to {high:_g}")
+    check_range(key, value, low, high)
     return value
 
 

@@ -183,10 +183,10 @@ def remarks(scaling: Scaling, ranking: Ranking) -> list[str]:
         lines.append(f"cheapest of those with at most {most} cores, as many as were measured: {best_words(known)}")
     lines.append(f"quickest: {best_words(quickest)}")
     if any(row.speed.basis == EXTRAPOLATED for row in ranking.rows):
-        lines.append(
-            f"extrapolated: by Amdahl's law from at most {most} core{'s' * (most > 1)}, up to {TRUSTED_TIMES * most}; "
-            "in the lower end of the hours it holds for all cores, in the upper end further cores add nothing"
-        )
+        law = f"by Amdahl's law from at most {most} cores, up to {TRUSTED_TIMES * most}; "
+        ends = "in the lower end of the hours it holds for all cores, in the upper end further cores add nothing"
+        alone = "as fast as one core; in the lower end of the hours each core adds as much as the first"
+        lines.append(f"extrapolated: {alone if most == 1 else law + ends}")
     if any(row.machine.gpu for row in ranking.rows):
         lines.append("a GPU is not measured here: its row counts the cores alone, and is never named the best")
     lines.append("the cores of another machine may be faster or slower than these")
@@ -196,6 +196,8 @@ def remarks(scaling: Scaling, ranking: Ranking) -> list[str]:
 def enough_words(scaling: Scaling) -> str:
     """Return after how many cores the next one adds little, in words."""
     enough = scaling.enough()
+    if scaling.most_cores == 1:
+        return "one core was measured: it can't tell whether a second pays"
     if enough is None:
         return f"each of {scaling.most_cores} cores pays; where that ends can't be told from so few"
     basis = "" if enough.basis == MEASURED else f" ({enough.basis})"
