@@ -2,7 +2,7 @@
 
 Trains DQN and PPO on CartPole, Catch and Pong, for as many steps as a short trial says will take --seconds. A run takes
 from its start event to its last checkpoint. Each is a row in benchmarks/projection.jsonl, unless others kept the
-machine busy: a script that was stopped goes on where it was. Given runs are judged in place of these.
+machine busy: a script that was stopped goes on where it was.
 """
 
 import sys
@@ -17,9 +17,8 @@ from battery import Training, train, train_all
 from recording import RECORDS, Measurement, finish, make_parser, say
 from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.jsonl import Row
-from redline.report.run_files import RunFiles, load_run, load_runs
+from redline.report.run_files import RunFiles, load_run
 from redline.report.run_summary import summarise
-from redline.runs.locating import find_recorded
 
 NAME = "projection"
 REQUIRED: Mapping[float, float] = {0.1: 0.1, 0.5: 0.05}  # share of the steps → largest error of the whole time
@@ -181,38 +180,19 @@ def as_judged(row: Row) -> Judged:
     return Judged(**{**row, "projections": tuple(Projection(**one) for one in row["projections"])})
 
 
-def judge_runs(folders: Sequence[Path]) -> list[Judged]:
-    """Judge runs that are there; leave out those that tell nothing."""
-    judged = []
-    for run in load_runs([path for folder in folders for path in find_recorded(folder)]):
-        try:
-            judged.append(judge(run))
-        except ValueError as error:
-            say(f"{run.path.name} is left out: {error}")
-            continue
-        say(describe(judged[-1]))
-    return judged
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train or read the runs, tell how well they knew their time, and record it."""
+    """Train, tell how well they knew their time, and record it."""
     options = parse(argv)
-    if options.runs:
-        judged = judge_runs(options.runs)
-    else:
-        wanted = trainings(options.envs, options.algorithms, seconds=options.seconds)
-        measure = partial(train_and_judge, options=options)
-        rows = train_all(wanted, measure, rows_file=options.rows)
-        judged = [as_judged(row["judged"]) for row in rows if "judged" in row]
-    if not judged:
-        raise SystemExit("projection: no run can be judged: name runs that reached their limit in one invocation")
+    wanted = trainings(options.envs, options.algorithms, seconds=options.seconds)
+    rows = train_all(wanted, partial(train_and_judge, options=options), rows_file=options.rows)
+    if not (judged := [as_judged(row["judged"]) for row in rows if "judged" in row]):
+        raise SystemExit("projection: no run can be judged: wait until the machine is free, or use --allow-busy")
     return finish(measurement(judged), as_json=options.json, keep=not options.no_record)
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
     """Read the flags."""
     parser = make_parser(__doc__)
-    parser.add_argument("runs", nargs="*", type=Path, help="run directories, or folders of runs: train nothing")
     parser.add_argument("--envs", nargs="+", choices=tuple(ENVS), default=list(ENVS))
     parser.add_argument("--algorithms", nargs="+", choices=tuple(ALGORITHMS), default=list(ALGORITHMS))
     parser.add_argument("--seconds", type=float, default=150.0, help="about so long trains each run")
