@@ -1,16 +1,19 @@
-"""Interrupts a run on CartPole at random moments, and compares the time that this took with what `plan time` prints.
+"""Interrupts runs on CartPole at random moments, and compares the time that this took with what `plan time` prints.
 
-Each run is interrupted in one way: by SIGTERM, after which it saves itself, or by SIGKILL. Moments are as random as a
-preemptible machine's: the time to the next one is exponential. What is lost is measured by the wall clock: from the
-newest checkpoint to the end of a process, and from there to the first step of the next. The first few restarts tell
-how long one takes; they are not counted.
+One run is interrupted by SIGTERM, after which it saves itself, the other by SIGKILL, by turns. Moments are as random as
+a preemptible machine's: the time to the next one is exponential. Each goes on until it has kept as much training as was
+planned. What an interruption took is measured by the wall clock: saving, the training since the newest checkpoint, and
+the time until the next process trains. Every sixth restart is not counted: those tell how long one takes, and as they
+lie between the others, a machine that gets slower or faster changes both.
+
+Each life of a process is a row in benchmarks/interruptions.jsonl: a script that was stopped goes on where it was.
 """
 
 import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,153 +21,188 @@ from typing import Any
 
 import numpy as np
 
-from kill_resume import ENDLESS_STEPS, FLAGS, newest_steps
-from recording import Measurement, at_least, finish, make_parser, say
-from redline.jsonl import read_records
+from kill_resume import ENDLESS_STEPS, FLAGS
+from recording import RECORDS, Measurement, finish, make_parser, say
+from redline.jsonl import RecordWriter, Row, read_records
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders
 from redline_process import WatchedProcess, find_run, redline_command, run_redline
 
-NOTICE = {"sigterm": True, "kill": False}
+WAYS = {"sigterm": True, "kill": False}  # whether notice is given
 START_S = 600.0  # a generous limit
-ENOUGH = 100  # interruptions of all runs, for a verdict
+ENOUGH = 100  # interruptions of both runs, for a verdict
+CALIBRATE_EVERY, CALIBRATE_S = 6, 1.0  # counted lives for each that tells a restart, and how long that one trains
+ROWS = RECORDS.parent / "interruptions.jsonl"
 
 
 @dataclass(frozen=True)
 class Life:
     """One process of a run, from its start to its interruption."""
 
-    trains_after_s: float  # after its start
-    kept_s: float  # of training, up to the newest checkpoint
-    lost_s: float  # from there to the end of the process
+    starting_s: float  # until it trained
+    kept_s: float  # of training
+    lost_s: float  # of training, since the newest checkpoint
+    saving_s: float  # from SIGTERM to the end of the process
 
     @property
-    def extra_s(self) -> float:
-        """What an interruption cost, if this process is the first after one and before another."""
-        return self.trains_after_s + self.lost_s
+    def restart_s(self) -> float:
+        """What an interruption takes beside the work that it undoes."""
+        return self.starting_s + self.saving_s
+
+    @classmethod
+    def at(cls, *, started_s: float, trains_s: float, saved_s: float, asked_s: float, ended_s: float) -> "Life":
+        """Read the moments of a process; a checkpoint after it was asked to end keeps all that it trained."""
+        kept_s = min(max(saved_s - trains_s, 0.0), asked_s - trains_s)
+        return cls(trains_s - started_s, kept_s, asked_s - trains_s - kept_s, ended_s - asked_s)
 
 
-def live(command: Sequence[str], folder: Path, *, gap_s: float, has_notice: bool) -> Life:
-    """Start a process, interrupt it after so many seconds of training, and tell what became of its time."""
-    run = find_run(folder)
-    begun = 0 if run is None else len(begins(run))
-    with WatchedProcess(command, folder / "said.log") as process:
-        run = run or process.wait_for(lambda: find_run(folder), timeout_s=START_S)
-        known = run
-        process.wait_for(lambda: len(begins(known)) > begun or None, timeout_s=START_S)
-        trains_unix_s = begins(run)[-1]
-        time.sleep(max(trains_unix_s + gap_s - time.time(), 0.0))
-        if has_notice:
-            process.stop()
-        else:
-            process.kill()
-        ended_unix_s = time.time()
-    saved_unix_s = checkpoint_folders(run / CHECKPOINTS)[0].stat().st_mtime
-    kept_s = max(saved_unix_s - trains_unix_s, 0.0)
-    return Life(
-        trains_after_s=trains_unix_s - process.started_unix_s,
-        kept_s=kept_s,
-        lost_s=ended_unix_s - trains_unix_s - kept_s,
-    )
+class Victim:
+    """A run that is interrupted again and again."""
+
+    def __init__(self, options: Namespace, folder: Path, *, has_notice: bool) -> None:
+        """Begin the run; its first start is no restart."""
+        self._folder, self._has_notice = folder, has_notice
+        self.log = folder / "said.log"
+        flags = [*FLAGS["cartpole"], "--seed", str(options.seed), "--log-dir", str(folder)]
+        flags += ["--checkpoint-minutes", str(options.checkpoint_minutes), "--max-steps", str(ENDLESS_STEPS)]
+        self._live(redline_command("train", *flags, "--json"), trains_for_s=CALIBRATE_S)
+
+    @property
+    def run(self) -> Path:
+        """The run directory."""
+        if (run := find_run(self._folder)) is None:
+            raise RuntimeError("the run directory is gone")
+        return run
+
+    def resume(self, trains_for_s: float) -> Life:
+        """Let the run go on, and interrupt it after so many seconds of training."""
+        return self._live(redline_command("resume", str(self.run), "--json"), trains_for_s=trains_for_s)
+
+    def _live(self, command: Sequence[str], *, trains_for_s: float) -> Life:
+        begun = len(begins(find_run(self._folder)))
+        with WatchedProcess(command, self.log) as process:
+            process.wait_for(lambda: len(begins(find_run(self._folder))) > begun or None, timeout_s=START_S)
+            trains_s = begins(self.run)[-1]
+            time.sleep(max(trains_s + trains_for_s - time.time(), 0.0))
+            asked_s = time.time()
+            ending = process.stop() if self._has_notice else process.kill()
+        return Life.at(
+            started_s=process.started_unix_s,
+            trains_s=trains_s,
+            saved_s=checkpoint_folders(self.run / CHECKPOINTS)[0].stat().st_mtime,
+            asked_s=asked_s,
+            ended_s=asked_s + (ending.seconds if self._has_notice else 0.0),
+        )
 
 
-def begins(run: Path) -> list[float]:
+def begins(run: Path | None) -> list[float]:
     """Return when each process of a run began to train."""
-    path = run / "events.jsonl"
-    rows = read_records(path) if path.exists() else []
+    path = None if run is None else run / "events.jsonl"
+    rows = read_records(path) if path is not None and path.exists() else []
     return [row["unix_s"] for row in rows if row["event"] in ("start", "resume")]
 
 
-def interrupt(options: Namespace, *, way: str, folder: Path) -> dict[str, Any]:
-    """Interrupt a run again and again; return what was lost, and the interval that the plan prints."""
-    flags = [*FLAGS["cartpole"], "--seed", str(options.seed), "--checkpoint-minutes", str(options.checkpoint_minutes)]
-    command = redline_command("train", *flags, "--max-steps", str(ENDLESS_STEPS), "--log-dir", str(folder), "--json")
-    rng, lives = np.random.default_rng([options.seed, NOTICE[way]]), list[Life]()
-    for number in range(options.calibrate + options.interruptions):
-        gap_s = float(rng.exponential(options.gap_seconds))
-        lives.append(live(command, folder, gap_s=gap_s, has_notice=NOTICE[way]))
-        run = find_run(folder)
-        command = redline_command("resume", str(run), "--json")
-        say(f"{way} {number + 1}: {lives[-1]}")
-    found = read_lives(lives, calibrate=options.calibrate, has_notice=NOTICE[way])
-    run = find_run(folder)
-    return {
-        "way": way,
-        "steps": 0 if run is None else newest_steps(run),
-        "lives": [asdict(life) for life in lives[options.calibrate :]],
-        **found,
-        **printed_interval(options, way=way, found=found, log=folder / "said.log"),
+def next_life(rows: Sequence[Row], options: Namespace, *, way: str) -> tuple[float, bool] | None:
+    """Return how long the next process of a run trains and whether it counts; None if nothing interrupts the rest."""
+    counted = [row for row in rows if row["counts"]]
+    if len(rows) - len(counted) <= len(counted) // CALIBRATE_EVERY:
+        return CALIBRATE_S, False
+    rng = np.random.default_rng([options.seed, WAYS[way], len(counted)])
+    gap_s = float(rng.exponential(options.gap_seconds))
+    left_s = options.work_minutes * 60 - sum(row["kept_s"] for row in counted)
+    return None if gap_s >= left_s else (gap_s, True)
+
+
+def interrupt_all(options: Namespace, rows: list[Row], writer: RecordWriter) -> None:
+    """Add the lives that are missing, by turns of the ways."""
+    known = settings_of(options)
+    with tempfile.TemporaryDirectory() as name:
+        victims: dict[str, Victim] = {}
+        while due := {way: new for way in WAYS if (new := next_life(of_way(rows, way), options, way=way))}:
+            for way, (trains_for_s, counts) in due.items():
+                if way not in victims:
+                    (folder := Path(name) / way).mkdir()
+                    victims[way] = Victim(options, folder, has_notice=WAYS[way])
+                life = victims[way].resume(trains_for_s)
+                rows.append({"way": way, "counts": counts, **asdict(life), **known})
+                writer.write(rows[-1])
+                say(f"{way} {len(of_way(rows, way))}: {life}")
+
+
+def settings_of(options: Namespace) -> Row:
+    """Return what must be alike in rows that are judged together."""
+    return {name: getattr(options, name) for name in ("gap_seconds", "checkpoint_minutes", "work_minutes", "seed")}
+
+
+def of_way(rows: Sequence[Row], way: str) -> list[Row]:
+    """Return the rows of one way of interrupting."""
+    return [row for row in rows if row["way"] == way]
+
+
+def judge(rows: Sequence[Row], options: Namespace, *, way: str, log: Path) -> dict[str, Any]:
+    """Return what the interruptions took, and the interval that the plan prints for them."""
+    names = Life.__dataclass_fields__
+    lives = {
+        counts: [Life(**{name: row[name] for name in names}) for row in rows if row["counts"] is counts]
+        for counts in (True, False)
     }
-
-
-def read_lives(lives: Sequence[Life], *, calibrate: int, has_notice: bool) -> dict[str, Any]:
-    """Return what the interruptions took, and what the first few, which don't count, tell of a restart.
-
-    With notice, a restart begins with the time in which the run saves itself; the first start of all is no restart.
-    """
-    first, counted = lives[:calibrate], lives[calibrate:]
-    saving_s = fmean(life.lost_s for life in first) if has_notice else 0.0
-    return {
-        "interruptions": len(counted),
-        "kept_s": sum(life.kept_s for life in counted),
-        "extra_s": sum(life.extra_s for life in counted),
-        "restart_s": saving_s + fmean(life.trains_after_s for life in first[1:]),
-    }
-
-
-def printed_interval(options: Namespace, *, way: str, found: Mapping[str, Any], log: Path) -> dict[str, float]:
-    """Return what `redline plan time` prints for as much training: 1,000 steps a second stand for any rate."""
-    arguments = ["--games", "CartPole-v1", "--rate", "1000", "--steps", str(max(round(found["kept_s"] * 1_000), 1))]
-    arguments += ["--interruptions-per-hour", str(3_600 / options.gap_seconds), "--restart-s", str(found["restart_s"])]
-    if not NOTICE[way]:
+    restart_s = fmean(life.restart_s for life in lives[False])
+    arguments = ["--games", "CartPole-v1", "--rate", "1000"]  # which stands for any
+    arguments += ["--steps", str(round(options.work_minutes * 60_000)), "--restart-s", str(restart_s)]
+    arguments += ["--interruptions-per-hour", str(3_600 / options.gap_seconds)]
+    if not WAYS[way]:
         arguments += ["--without-notice", "--checkpoint-minutes", str(options.checkpoint_minutes)]
     total = run_redline(["plan", "time", *arguments], log)["total"]
-    return {f"{end}_s": total[f"lost_{end}"] * 3_600 for end in ("hours", "low", "high")}
+    return {
+        "interruptions": len(lives[True]),
+        "extra_s": sum(life.restart_s + life.lost_s for life in lives[True]),
+        "restart_s": restart_s,
+        **{f"{end}_s": total[f"lost_{end}"] * 3_600 for end in ("hours", "low", "high")},
+    }
 
 
-def measurement(options: Namespace, seen: Sequence[dict[str, Any]]) -> Measurement:
+def measurement(options: Namespace, rows: Sequence[Row], seen: dict[str, dict[str, Any]]) -> Measurement:
     """Return what was seen as a measurement."""
-    inside = [found["low_s"] <= found["extra_s"] <= found["high_s"] for found in seen]
-    is_enough = sum(found["interruptions"] for found in seen) >= ENOUGH
+    inside = [found["low_s"] <= found["extra_s"] <= found["high_s"] for found in seen.values()]
+    is_enough = sum(found["interruptions"] for found in seen.values()) >= ENOUGH
     told = [
-        f"{found['way']}: {found['interruptions']} took {found['extra_s']:.0f} s beside {found['kept_s']:.0f} s of "
-        f"training, printed {found['low_s']:.0f}–{found['high_s']:.0f} s"
-        for found in seen
+        f"{way}: {found['interruptions']} took {found['extra_s']:.0f} s, printed {found['low_s']:.0f}–"
+        f"{found['high_s']:.0f} s"
+        for way, found in seen.items()
     ]
     return Measurement(
         name="interruptions" if is_enough else "interruptions-tried",
         title="what random interruptions of a run on CartPole took, and the 90 % interval of redline plan time",
         headline="; ".join(told),
-        learning=", ".join(f"{found['steps']:,} steps kept ({found['way']})" for found in seen),
+        learning=f"{options.work_minutes:g} minutes of training kept in each way",
         passed=all(inside) if is_enough else None,
-        config={
-            "gap_seconds": options.gap_seconds,
-            "checkpoint_minutes": options.checkpoint_minutes,
-            "calibrate": options.calibrate,
-            "seed": options.seed,
-        },
-        repeats=[{"way": found["way"], **life} for found in seen for life in found["lives"]],
-        summary={found["way"]: {key: found[key] for key in found if key != "lives"} for found in seen},
+        config=settings_of(options),
+        repeats=rows,
+        summary=seen,
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Interrupt a run in every way, and record what it took."""
     options = parse(argv)
-    seen = []
-    for way in NOTICE:
-        with tempfile.TemporaryDirectory() as name:
-            seen.append(interrupt(options, way=way, folder=Path(name)))
-    return finish(measurement(options, seen), as_json=options.json, keep=not options.no_record)
+    known = settings_of(options)
+    found = read_records(options.rows) if options.rows.exists() else []
+    rows = [row for row in found if known.items() <= row.items()]
+    say(f"{len(rows)} lives are done already")
+    with RecordWriter(options.rows) as writer:
+        interrupt_all(options, rows, writer)
+    with tempfile.TemporaryDirectory() as name:
+        seen = {way: judge(of_way(rows, way), options, way=way, log=Path(name) / "log") for way in WAYS}
+    return finish(measurement(options, rows, seen), as_json=options.json, keep=not options.no_record)
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
     """Read the flags."""
     parser = make_parser(__doc__)
-    parser.add_argument("--interruptions", type=at_least(1), default=60, help="of each run, counted ones")
-    parser.add_argument("--calibrate", type=at_least(2), default=4, help="interruptions before, which tell a restart")
-    parser.add_argument("--gap-seconds", type=float, default=15.0, help="mean seconds of training between two")
-    parser.add_argument("--checkpoint-minutes", type=float, default=0.05, help="minutes between checkpoints")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the run and of the moments")
+    parser.add_argument("--work-minutes", type=float, default=6.0, help="of training that each run is to keep")
+    parser.add_argument("--gap-seconds", type=float, default=6.0, help="mean seconds of training to an interruption")
+    parser.add_argument("--checkpoint-minutes", type=float, default=0.02, help="minutes between checkpoints")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the runs and of the moments")
+    parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="JSON Lines of lives that are done")
     return parser.parse_args(argv)
 
 

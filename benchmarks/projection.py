@@ -1,24 +1,32 @@
-"""Did runs know how long they would take? Their readings at 10 % and 50 % of the steps, against the time they took.
+"""Do runs know how long they will take? Their readings at 10 % and 50 % of the steps, against the time they took.
 
-Reads finished runs; it trains nothing. A run takes from its start event to its last checkpoint, evaluations included.
+Trains DQN and PPO on CartPole, Catch and Pong, for as many steps as a short trial says will take --seconds. A run takes
+from its start event to its last checkpoint. Each is a row in benchmarks/projection.jsonl, unless others kept the
+machine busy: a script that was stopped goes on where it was.
 """
 
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from recording import Measurement, finish, make_parser, say
+from battery import Training, train, train_all
+from recording import RECORDS, Measurement, finish, make_parser, say
 from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.jsonl import Row
-from redline.report.run_files import RunFiles, load_runs
+from redline.report.run_files import RunFiles, load_run
 from redline.report.run_summary import summarise
-from redline.runs.locating import find_recorded
 
 NAME = "projection"
 REQUIRED: Mapping[float, float] = {0.1: 0.1, 0.5: 0.05}  # share of the steps → largest error of the whole time
 LEAST_RUNS = 6  # for a verdict
+ROWS = RECORDS.parent / "projection.jsonl"
+ENVS = {"cartpole": "CartPole-v1", "catch": "redline/Catch-v0", "pong": "pong"}
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {"dqn": ("--warmup-steps", "1000"), "ppo": ()}
+TRIAL_SHARE = 0.15  # of the seconds of a run, for the trial before it
 
 
 @dataclass(frozen=True)
@@ -141,22 +149,56 @@ def measurement(runs: Sequence[Judged]) -> Measurement:
     )
 
 
+def trainings(envs: Sequence[str], algorithms: Sequence[str], *, seconds: float) -> list[Training]:
+    """Return what is trained; the number of steps is found by a trial."""
+    return [
+        Training(f"projection, {seconds:g} s", name, 1, ("--env", ENVS[env], *ALGORITHMS[name]))
+        for env in envs
+        for name in algorithms
+    ]
+
+
+def train_and_judge(training: Training, folder: Path, *, options: Namespace) -> Row:
+    """Train for about so many seconds, and return how well the run knew its time."""
+
+    def run(part: str, *limit: str) -> Row:
+        place = folder / part
+        place.mkdir()
+        return train(replace(training, flags=(*training.flags, *limit)), place)
+
+    trial = run("trial", "--max-minutes", str(options.seconds * TRIAL_SHARE / 60))
+    steps = round(trial["learning_steps_per_s"] * options.seconds)
+    judged = judge(load_run(Path(run("whole", "--max-steps", str(steps))["run"])))
+    say(describe(judged))
+    if not (judged.is_quiet or options.allow_busy):
+        raise RuntimeError("others kept the machine busy: the run does not count")
+    return {"judged": asdict(judged)}
+
+
+def as_judged(row: Row) -> Judged:
+    """Return a run from its row."""
+    return Judged(**{**row, "projections": tuple(Projection(**one) for one in row["projections"])})
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Read the runs, tell how well they knew their time, and record it."""
-    parser = make_parser(__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, help="run directories, or folders of runs")
-    options = parser.parse_args(argv)
-    judged = []
-    for run in load_runs([path for folder in options.runs for path in find_recorded(folder)]):
-        try:
-            judged.append(judge(run))
-        except ValueError as error:
-            say(f"{run.path.name} is left out: {error}")
-            continue
-        say(describe(judged[-1]))
-    if not judged:
-        raise SystemExit("projection: no run can be judged: name runs that reached their limit in one invocation")
+    """Train, tell how well they knew their time, and record it."""
+    options = parse(argv)
+    wanted = trainings(options.envs, options.algorithms, seconds=options.seconds)
+    rows = train_all(wanted, partial(train_and_judge, options=options), rows_file=options.rows)
+    if not (judged := [as_judged(row["judged"]) for row in rows if "judged" in row]):
+        raise SystemExit("projection: no run can be judged: wait until the machine is free, or use --allow-busy")
     return finish(measurement(judged), as_json=options.json, keep=not options.no_record)
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the flags."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--envs", nargs="+", choices=tuple(ENVS), default=list(ENVS))
+    parser.add_argument("--algorithms", nargs="+", choices=tuple(ALGORITHMS), default=list(ALGORITHMS))
+    parser.add_argument("--seconds", type=float, default=150.0, help="about so long trains each run")
+    parser.add_argument("--allow-busy", action="store_true", help="count runs that others disturbed")
+    parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="JSON Lines of finished runs")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Interrupted runs: what is read out of the lives of their processes, and how it is judged."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,35 +9,54 @@ import interruptions
 from interruptions import Life
 from recording import make_record
 
-LIVES = [Life(9.0, 5.0, 1.0), Life(3.0, 8.0, 3.0), Life(5.0, 10.0, 2.0), Life(4.0, 0.0, 7.0)]
+OPTIONS = interruptions.parse(["--gap-seconds", "36", "--work-minutes", "60"])  # 100 an hour
 
 
-def test_the_first_start_is_no_restart_and_calibrating_lives_do_not_count() -> None:
-    found = interruptions.read_lives(LIVES, calibrate=2, has_notice=False)
-    assert found == {"interruptions": 2, "kept_s": 10.0, "extra_s": 18.0, "restart_s": 3.0}
+def test_with_notice_all_training_is_kept_and_saving_is_a_part_of_the_restart() -> None:
+    life = Life.at(started_s=100.0, trains_s=103.0, saved_s=110.5, asked_s=110.0, ended_s=111.0)
+    assert (life.kept_s, life.lost_s, life.restart_s) == (7.0, 0.0, 3.0 + 1.0)
 
 
-def test_with_notice_saving_is_a_part_of_the_restart() -> None:
-    assert interruptions.read_lives(LIVES, calibrate=2, has_notice=True)["restart_s"] == 2.0 + 3.0
+def test_without_notice_the_training_since_the_newest_checkpoint_is_lost() -> None:
+    moments = {"started_s": 100.0, "trains_s": 103.0, "asked_s": 110.0, "ended_s": 110.0}
+    assert Life.at(saved_s=108.0, **moments) == Life(starting_s=3.0, kept_s=5.0, lost_s=2.0, saving_s=0.0)
+    assert Life.at(saved_s=90.0, **moments).kept_s == 0.0  # of the process before
 
 
-@pytest.mark.parametrize(
-    ("count", "extra_s", "name", "passed"),
-    [(60, 250.0, "interruptions", True), (60, 301.0, "interruptions", False), (5, 250.0, "interruptions-tried", None)],
-)
-def test_a_hundred_interruptions_are_judged_by_the_printed_interval(
-    count: int, extra_s: float, name: str, passed: bool | None
-) -> None:
-    seen: dict[str, Any] = {"interruptions": count, "extra_s": extra_s, "kept_s": 900.0, "restart_s": 4.0, "steps": 9}
-    seen |= {"low_s": 200.0, "high_s": 300.0, "hours_s": 240.0, "lives": []}
-    found = interruptions.measurement(interruptions.parse([]), [{"way": way, **seen} for way in ("sigterm", "kill")])
-    assert (found.name, found.passed) == (name, passed)
-    make_record(found, argv=["x.py"], unix_s=0.0)
+def row(way: str, *, counts: bool, kept_s: float = 30.0, starting_s: float = 3.6) -> dict[str, Any]:
+    return {"way": way, "counts": counts, "starting_s": starting_s, "kept_s": kept_s, "lost_s": 0.0, "saving_s": 0.0}
 
 
-def test_the_interval_is_the_one_that_the_command_prints(tmp_path: Any) -> None:
-    options = interruptions.parse(["--gap-seconds", "36"])  # 100 an hour
-    found = {"kept_s": 3_600.0, "restart_s": 3.6}
-    printed = interruptions.printed_interval(options, way="sigterm", found=found, log=tmp_path / "log")
-    assert printed["hours_s"] == pytest.approx(100 * 3.6, rel=0.01)
-    assert printed["low_s"] < printed["hours_s"] < printed["high_s"]
+def test_a_restart_is_timed_before_the_others_and_after_every_six_of_them() -> None:
+    def is_counted(counted: int, timed: int) -> bool | None:
+        rows = [*[row("kill", counts=True)] * counted, *[row("kill", counts=False)] * timed]
+        life = interruptions.next_life(rows, OPTIONS, way="kill")
+        return None if life is None else life[1]
+
+    assert [is_counted(0, 0), is_counted(0, 1), is_counted(5, 1), is_counted(6, 1)] == [False, True, True, False]
+    assert is_counted(200, 100) is None  # 6,000 s of 3,600 are kept
+
+
+def test_moments_depend_on_the_seed_and_their_number_alone() -> None:
+    rows = [row("kill", counts=False)]
+    gaps = [
+        interruptions.next_life([*rows, *[row(way, counts=True)] * 3], OPTIONS, way=way) for way in ("kill", "kill")
+    ]
+    assert gaps[0] == gaps[1]
+
+
+def test_a_hundred_interruptions_are_judged_by_the_interval_that_the_command_prints(tmp_path: Path) -> None:
+    rows = [row("sigterm", counts=False), *[row("sigterm", counts=True)] * 100]
+    seen = interruptions.judge(rows, OPTIONS, way="sigterm", log=tmp_path / "log")
+    assert (seen["interruptions"], seen["extra_s"], seen["restart_s"]) == pytest.approx((100, 360.0, 3.6))
+    assert seen["hours_s"] == pytest.approx(100 * 3.6, rel=0.01)
+    assert seen["low_s"] < seen["hours_s"] < seen["high_s"]
+
+    def verdict(**changed: float) -> tuple[str, bool | None]:
+        found = interruptions.measurement(OPTIONS, rows, {"sigterm": {**seen, **changed}})
+        make_record(found, argv=["x.py"], unix_s=0.0)
+        return found.name, found.passed
+
+    assert verdict() == ("interruptions", True)
+    assert verdict(extra_s=720.0) == ("interruptions", False)
+    assert verdict(interruptions=5) == ("interruptions-tried", None)

@@ -1,6 +1,7 @@
 """Runs that told how long they would take: what is read out of their records, and how it is judged."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,11 @@ def judged(*errors: float | None, is_quiet: bool = True) -> Judged:
         for share, error in zip((0.1, 0.5), errors, strict=True)
     ]
     return Judged("dqn", "pong", 1, 10_000, 100.0, 0.1, is_quiet, -20.0, tuple(found))
+
+
+def test_a_run_comes_back_from_its_row() -> None:
+    run = judged(-0.08, None)
+    assert projection.as_judged(json.loads(json.dumps(asdict(run)))) == run
 
 
 def test_the_worst_of_enough_runs_on_a_quiet_machine_decides() -> None:

@@ -1,12 +1,26 @@
-"""Machines read, ranked and refused, with hours and money worked by hand."""
+"""Machines read, ranked and refused, and speeds by the number of cores, worked by hand."""
 
 from typing import Any
 
 import pytest
 
 from redline.errors import UserError
-from redline.plan.machines import SYSTEM_BYTES, Machine, Needs, Ranking, machines_in, rank
-from redline.plan.scaling import MEASURED, CoresSpeed, Scaling
+from redline.plan.machines import (
+    EXTRAPOLATED,
+    INTERPOLATED,
+    MEASURED,
+    SYSTEM_BYTES,
+    CoresSpeed,
+    Enough,
+    Machine,
+    Needs,
+    Ranking,
+    Scaling,
+    counts_to_measure,
+    machines_in,
+    rank,
+    scaling_of,
+)
 from redline.replay import ReplayLayout
 from redline.replay.layout import RESERVE_BYTES
 
@@ -112,7 +126,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"machine": [{"name": "a", "cores": 4}]}, "memory_gb is missing"),
     ({"machine": [{**ROW, "price_per_hour": -1}]}, "price_per_hour is -1: use 0 to 100_000"),
-    ({"machine": [{**ROW, "price_per_hour": float("nan")}]}, "price_per_hour is nan: use a number"),
+    ({"machine": [{**ROW, "price_per_hour": float("nan")}]}, "price_per_hour is nan: use 0 to 100_000"),
     ({"machine": [{**ROW, "price_per_hour": "0.5"}]}, "price_per_hour is '0.5': use a number"),
     ({"machine": [{**ROW, "price_per_hour": True}]}, "price_per_hour is True: use a number"),
     ({"machine": [{**ROW, "cores": 0}]}, "cores is 0: use 1 to 1_024"),
@@ -131,3 +145,98 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(content: dict[str, Any], m
         machines_in(content, "m.toml")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+# Speeds by the number of cores
+
+
+def scaling(**steps_per_s: float) -> Scaling:
+    """Return a scaling without spread: `on_2=125` means 125 steps/s with two cores."""
+    found = {int(name.removeprefix("on_")): rate for name, rate in steps_per_s.items()}
+    return Scaling({cores: CoresSpeed(rate, 0.9 * rate, 1.1 * rate, MEASURED) for cores, rate in found.items()})
+
+
+def test_a_measured_count_is_what_was_measured() -> None:
+    assert scaling(on_1=100, on_2=160).speed(2) == CoresSpeed(160, 144, 176, MEASURED)
+
+
+def test_beyond_the_last_count_amdahls_law_is_the_estimate_and_no_gain_the_low_end() -> None:
+    found = scaling(on_1=100, on_2=160)  # 10 and 6.25 ms: 2.5 ms serial, 7.5 ms shared
+    assert (found.serial_s, found.parallel_s) == pytest.approx((0.0025, 0.0075))
+    on_4 = found.speed(4)  # 2.5 + 7.5 / 4 = 4.375 ms
+    assert on_4.steps_per_s == pytest.approx(1000 / 4.375)
+    assert on_4.low_steps_per_s == pytest.approx(144)
+    assert on_4.high_steps_per_s == pytest.approx(1.1 * 1000 / 4.375)
+    assert on_4.basis == EXTRAPOLATED
+
+
+def test_cores_that_gained_nothing_are_not_thought_to_gain_later() -> None:
+    slower = scaling(on_1=100, on_2=90)
+    assert slower.parallel_s == 0.0
+    assert slower.speed(64).steps_per_s == pytest.approx(90)
+
+
+def test_cores_can_share_no_more_than_the_whole_step() -> None:
+    superlinear = scaling(on_1=100, on_2=210)
+    assert superlinear.serial_s == 0.0
+    assert superlinear.speed(4).steps_per_s == pytest.approx(420)
+
+
+def test_many_cores_are_no_faster_than_twice_the_measured_ones_but_for_the_high_end() -> None:
+    found = scaling(on_1=100, on_2=190)  # 10 and 5.26 ms: 0.526 ms serial, 9.47 ms shared
+    on_4, on_96 = found.speed(4), found.speed(96)
+    assert on_96.steps_per_s == on_4.steps_per_s == pytest.approx(345.5, abs=0.1)
+    assert on_96.high_steps_per_s == pytest.approx(1.1 * 1_600, abs=1)  # 0.625 ms
+    assert on_96.low_steps_per_s == pytest.approx(0.9 * 190)
+
+
+def test_where_cores_stop_paying_far_beyond_the_measured_is_not_told() -> None:
+    assert scaling(on_1=100, on_2=190).enough() is None  # by Amdahl's law 15 cores
+
+
+def test_one_core_tells_nothing_of_more() -> None:
+    alone = scaling(on_1=100)
+    on_8 = alone.speed(8)
+    assert (on_8.low_steps_per_s, on_8.steps_per_s, on_8.high_steps_per_s) == pytest.approx((90, 100, 8 * 110))
+    assert alone.enough() is None
+
+
+def test_between_two_counts_the_time_is_linear_in_the_share_of_a_core() -> None:
+    found = scaling(on_1=100, on_2=200, on_4=250).speed(3)  # 5 and 4 ms; 1/3 lies a third of the way from 1/4 to 1/2
+    assert found.steps_per_s == pytest.approx(1000 / (4 + 1 / 3))
+    assert found.basis == INTERPOLATED
+
+
+def test_more_cores_are_enough_where_the_next_adds_less_than_five_percent() -> None:
+    measured = scaling(on_1=100, on_2=160, on_3=164, on_4=200).enough()
+    assert measured is not None
+    assert (measured.cores, measured.basis) == (2, MEASURED)
+    assert measured.next_gain == pytest.approx(0.025)
+    beyond = scaling(on_1=100, on_2=125).enough()  # 10, 8, then 7.33 and 7 ms by Amdahl's law
+    assert beyond is not None
+    assert (beyond.cores, beyond.basis) == (3, EXTRAPOLATED)
+    assert beyond.next_gain == pytest.approx(7.333 / 7 - 1, abs=1e-3)
+    assert scaling(on_1=100, on_2=103).enough() == Enough(1, pytest.approx(0.03), MEASURED)
+
+
+def test_rounds_give_a_median_and_the_range_of_nine_tenths_of_them() -> None:
+    rounds = [float(rate) for rate in range(100, 121)]
+    assert scaling_of({2: rounds, 1: [50.0]}).measured == {
+        1: CoresSpeed(50.0, 50.0, 50.0, MEASURED),
+        2: CoresSpeed(110.0, 101.0, 119.0, MEASURED),
+    }
+
+
+@pytest.mark.parametrize(
+    ("usable", "wanted", "counts"),
+    [
+        (1, (2, 8), (1,)),
+        (2, (2, 96), (1, 2)),
+        (4, (), (1, 2, 3, 4)),
+        (64, (4, 8, 16, 96), (1, 2, 3, 4, 5, 8, 16, 64)),
+    ],
+)
+def test_counts_are_one_all_the_wanted_and_the_small_ones(
+    usable: int, wanted: tuple[int, ...], counts: tuple[int, ...]
+) -> None:
+    assert counts_to_measure(usable, wanted) == counts

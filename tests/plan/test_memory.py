@@ -35,7 +35,13 @@ PONG_MEASURED = {
 
 
 def room(*, ram: int = 16 * GB, disk: int = 100 * GB, shm: int | None = 8 * GB) -> Room:
-    return Room(ram_bytes=ram, kept_free_bytes=GB // 2, shm_bytes=shm, disk_bytes=disk, disk_path="fast disk")
+    return Room(
+        ram_available_bytes=ram,
+        ram_kept_free_bytes=GB // 2,
+        shm_free_bytes=shm,
+        disk_free_bytes=disk,
+        disk_path="fast disk",
+    )
 
 
 def pong(*, capacity: int = 1_000_000, ram: int = 16 * GB, disk: int = 100 * GB) -> MemoryPlan:

@@ -127,16 +127,26 @@ def test_a_replay_too_large_for_the_checkpoints_is_made_smaller() -> None:
     assert beside + 5 * raw_replay(capacity).num_bytes <= 10 * GB < beside + 5 * raw_replay(capacity + 10_000).num_bytes
 
 
+def test_where_recordings_and_replay_both_are_too_large_both_are_changed() -> None:
+    layout = raw_replay(1_000_000)
+    plan = disk(free_bytes=0, replay_bytes=5 * layout.num_bytes)
+    free = plan.total_bytes - plan.replay_bytes - 10 * MB  # too little for the recordings alone
+    need = disk_need(replace(plan, free_bytes=free), layout, lambda smaller: 5 * smaller.num_bytes)
+    assert need.remedy is not None
+    assert need.remedy.endswith(" --record off")
+    capacity = int(need.remedy.split()[1])
+    assert replace(plan, free_bytes=free, record="off", replay_bytes=5 * raw_replay(capacity).num_bytes).fits
+
+
 def test_a_disk_without_room_for_a_checkpoint_has_no_remedy() -> None:
     assert disk_need(disk(free_bytes=MB), None, lambda layout: 0).remedy is None
     assert Need("disk", {"a": 3, "b": 4}, 7).fits
 
 
-def test_threads_beyond_the_cores_do_not_fit() -> None:
+def test_threads_beyond_the_cores_are_named_with_as_many_as_there_are() -> None:
     job = Job(num_envs=8, actor=ActorConfig(threads=2), learner=LearnerConfig(threads=8))
-    plan = CoresPlan(2, roles_of(job), {})
-    assert [(role.name, role.setting) for role in plan.too_many] == [("learner", "learner.threads")]
-    assert plan.to_json()["fits"] is False
+    assert CoresPlan(2, roles_of(job), {}).to_json()["too_many"] == {"learner": "--learner.threads 2"}
+    assert CoresPlan(8, roles_of(job), {}).to_json()["too_many"] == {}
 
 
 def plan(*, price: str | None = None, **limits: float | None) -> dict[str, object]:

@@ -3,13 +3,25 @@
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
+from redline.cli.plan.time_table import assumptions
 from redline.envs.game_lists import GameLimit, parse_games
 from redline.errors import UserError
-from redline.plan.assumptions import assumptions
-from redline.plan.interruptions import Interruptions
-from redline.plan.time import Bill, Projection, RateUnit, Speed, busy_hours, compare, project, rounded
+from redline.plan.time import (
+    MANY,
+    Bill,
+    Interruptions,
+    Projection,
+    RateUnit,
+    Span,
+    Speed,
+    busy_hours,
+    compare,
+    project,
+    rounded,
+)
 
 # game: hours, days, cost at 20 and at 900 episodes an hour and $2 an hour
 TABLES = {
@@ -138,3 +150,58 @@ def test_a_slower_after_saves_less_than_nothing() -> None:
     games = [GameLimit("pong", 360_000, "steps")]
     saving = compare(plan(games, speed(2)), plan(games, speed(1)))
     assert (saving.ratio, saving.hours, saving.cost, saving.percent) == (Decimal("0.5"), -50, None, -100)
+
+
+# Interruptions
+
+
+def lost(found: Interruptions, work_hours: float) -> tuple[float, float, float]:
+    """Return the mean, low and high hours that are lost."""
+    span = found.lost(Span(*[Decimal(work_hours)] * 3))
+    return float(span.hours), float(span.low), float(span.high)
+
+
+def test_without_notice_each_costs_a_restart_and_half_an_interval() -> None:
+    rare = Interruptions(per_hour=0.1, restart_s=180, checkpoint_minutes=10, has_notice=False)
+    assert lost(rare, 100.0)[0] == pytest.approx(10 * 8 / 60)
+
+
+def test_with_notice_each_costs_a_restart_alone() -> None:
+    rare = Interruptions(per_hour=0.1, restart_s=180, checkpoint_minutes=10, has_notice=True)
+    # Poisson of mean 9: 3 or fewer with 2.1 %, 4 or fewer with 5.5 %; 13 or fewer with 92.6 %, 14 or fewer with 95.9 %
+    assert lost(rare, 90.0) == pytest.approx((9 * 0.05, 4 * 0.05, 14 * 0.05))
+
+
+def test_a_short_run_probably_loses_nothing_and_may_lose_one_restart() -> None:
+    rare = Interruptions(per_hour=0.1, restart_s=360, checkpoint_minutes=5, has_notice=True)
+    assert lost(rare, 1.0)[1:] == (0.0, pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(("work_hours", "per_hour"), [(5.0, 0.5), (40.0, 0.5), (1_000.0, 0.5), (40.0, 2.0)])
+def test_nine_of_ten_simulated_runs_lie_in_the_interval(work_hours: float, per_hour: float) -> None:
+    often = Interruptions(per_hour=per_hour, restart_s=120, checkpoint_minutes=20, has_notice=False)
+    (_, low_hours, high_hours), rng = lost(often, work_hours), np.random.default_rng(1)
+    inside = 0
+    for _ in range(500):
+        left_hours, extra_hours = work_hours, 0.0
+        while (until_hours := rng.exponential(1 / per_hour)) < left_hours:
+            undone_hours = until_hours % (20 / 60)  # since the newest checkpoint of this process
+            left_hours -= until_hours - undone_hours
+            extra_hours += undone_hours + 120 / 3600
+        inside += low_hours <= extra_hours <= high_hours
+    assert 440 <= inside <= 498
+
+
+def test_very_many_interruptions_are_counted_as_few_are() -> None:
+    often = Interruptions(per_hour=1.0, restart_s=36, checkpoint_minutes=1, has_notice=False)
+    below, above = lost(often, MANY * 0.99), lost(often, MANY * 1.01)
+    assert above[2] / below[2] == pytest.approx(1.01 / 0.99, rel=1e-3)
+    mean, low, high = lost(often, 1e9)
+    assert low < mean < high
+
+
+def test_a_run_that_never_comes_to_its_next_checkpoint_is_refused() -> None:
+    with pytest.raises(UserError, match=r"30 interruptions per hour, each of which undoes 2\.5 min, leave no progress"):
+        Interruptions(per_hour=30, restart_s=120, checkpoint_minutes=5, has_notice=False)
+    # restarts may take longer than training: each hour of it costs two more
+    assert lost(Interruptions(30, 240, 5, has_notice=True), 1.0)[0] == pytest.approx(2.0)

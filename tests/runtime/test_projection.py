@@ -77,15 +77,18 @@ def test_the_warm_up_has_no_pace_and_is_no_part_of_the_pace_after_it() -> None:
     assert (pace.s_per_step, pace.low, pace.high) == pytest.approx((0.01, 0.01, 0.01))
 
 
-def test_evaluations_count_by_the_share_of_time_that_they_took() -> None:
+@pytest.mark.parametrize("since_s", [1, 9])  # right after an evaluation as right before the next
+def test_an_evaluation_stands_for_the_learning_up_to_it(since_s: int) -> None:
     training = Training()
     training.paused_s = 50.0
     training.go_on(20, steps_per_s=2_000, learning=False)
     training.go_on(10, steps_per_s=100)
-    training.paused_s = 54.0  # 4 s in 20 s of learning
-    pace = training.go_on(10, steps_per_s=100)
+    training.paused_s = 54.0  # 4 s for each 10 s of learning
+    training.go_on(10, steps_per_s=100)
+    training.paused_s = 58.0
+    pace = training.go_on(since_s, steps_per_s=100)
     assert pace is not None
-    assert (pace.s_per_step, pace.low, pace.high) == pytest.approx((0.012, 0.012, 0.012))
+    assert (pace.s_per_step, pace.low, pace.high) == pytest.approx((0.014, 0.014, 0.014))
 
 
 def test_a_resumed_run_is_judged_by_its_earlier_speed_and_soon_by_its_own() -> None:

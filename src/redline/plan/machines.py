@@ -1,21 +1,30 @@
 """Which machine to pay for: rows of cores, memory and price, ranked by the money and hours that a training takes there.
 
-Pure arithmetic; measurements are passed in.
+Speeds are measured for some numbers of cores, estimated for the others, and marked so. Between two measured numbers,
+the time of a step is taken to be linear in 1 / cores. Beyond the last it follows Amdahl's law: a serial part, which
+stays, and a parallel part, which the cores share. A law fitted to a few cores flatters many: from twice as many as were
+measured on, further ones count only for the high end. Pure arithmetic; measurements are passed in.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from redline.errors import UserError, unknown_name
+import numpy as np
+
+from redline.bench.measuring import rate_of
+from redline.errors import UserError, check_range, unknown_name
 from redline.jsonl import plain_text
-from redline.plan.scaling import EXTRAPOLATED, MOST_CORES, CoresSpeed, Scaling
 from redline.replay import ReplayLayout, largest_capacity
 from redline.replay.layout import RESERVE_BYTES, at_capacity
 
+MEASURED, INTERPOLATED, EXTRAPOLATED = "measured", "interpolated", "extrapolated"
+LEAST_GAIN = 0.05  # a core that adds less does not pay
+MOST_CORES = 1_024
+MOST_COUNTS = 8  # that are measured: each is a training of its own, in memory beside the others
+TRUSTED_TIMES = 2  # as many cores as were measured, for Amdahl's law
 SYSTEM_BYTES = 500_000_000  # of a machine's memory, for its operating system
 PRICED_STEPS = 1_000_000  # whose hours and money are compared
 TABLE = "machine"
@@ -24,6 +33,137 @@ KEYS = (*REQUIRED, "gpu")
 MOST_MACHINES = 1_000
 MOST_MEMORY_GB = 100_000
 MOST_PRICE_PER_HOUR = 100_000
+
+
+# Speeds by the number of cores
+
+
+@dataclass(frozen=True)
+class CoresSpeed:
+    """Steps per second with so many cores."""
+
+    steps_per_s: float
+    low_steps_per_s: float
+    high_steps_per_s: float
+    basis: str  # MEASURED, INTERPOLATED or EXTRAPOLATED
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one plain object."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Enough:
+    """After how many cores a further one adds less than 5 %."""
+
+    cores: int
+    next_gain: float  # of the speed, by the next core
+    basis: str  # of the speed with that next core
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Speeds by the number of cores; one core is always among the measured."""
+
+    measured: Mapping[int, CoresSpeed]
+
+    @property
+    def most_cores(self) -> int:
+        """The most cores that were measured."""
+        return max(self.measured)
+
+    @property
+    def serial_s(self) -> float:
+        """Seconds of a step that more cores don't shorten."""
+        return self._fit[0]
+
+    @property
+    def parallel_s(self) -> float:
+        """Seconds of a step that cores share; 0 where the measured ones gained nothing from each other."""
+        return self._fit[1]
+
+    @property
+    def _fit(self) -> tuple[float, float]:
+        """Fit Amdahl's law to the measured times, by least squares with neither part below 0."""
+        seconds = [1.0 / speed.steps_per_s for speed in self.measured.values()]
+        shares = [1.0 / cores for cores in self.measured]
+        if len(shares) == 1:
+            return seconds[0], 0.0
+        parallel_s, serial_s = np.polyfit(shares, seconds, 1).tolist()
+        if parallel_s <= 0.0:
+            return float(np.mean(seconds)), 0.0
+        if serial_s < 0.0:
+            return 0.0, float(np.dot(shares, seconds) / np.dot(shares, shares))
+        return serial_s, parallel_s
+
+    def speed(self, cores: int) -> CoresSpeed:
+        """Return the speed with so many cores: measured, or estimated from what was measured."""
+        if cores in self.measured:
+            return self.measured[cores]
+        return self._between(cores) if cores < self.most_cores else self._beyond(cores)
+
+    def enough(self) -> Enough | None:
+        """Return the cores after which the next one no longer pays; None if it lies too far beyond the measured."""
+        if self.most_cores == 1:
+            return None
+        for cores in range(1, self._most_trusted):
+            following = self.speed(cores + 1)
+            gain = following.steps_per_s / self.speed(cores).steps_per_s - 1.0
+            if gain < LEAST_GAIN:
+                return Enough(cores, gain, following.basis)
+        return None
+
+    @property
+    def _most_trusted(self) -> int:
+        """The most cores for which Amdahl's law is more than a bound: envs, batches and memory end what it promises."""
+        return TRUSTED_TIMES * self.most_cores
+
+    def _between(self, cores: int) -> CoresSpeed:
+        fewer = max(count for count in self.measured if count < cores)
+        more = min(count for count in self.measured if count > cores)
+        weight = (1 / cores - 1 / more) / (1 / fewer - 1 / more)  # 1 with `fewer` cores, 0 with `more`
+
+        def rate(name: str) -> float:
+            seconds = [1.0 / getattr(self.measured[count], name) for count in (fewer, more)]
+            return float(1.0 / np.dot(seconds, (weight, 1.0 - weight)))
+
+        return CoresSpeed(rate("steps_per_s"), rate("low_steps_per_s"), rate("high_steps_per_s"), INTERPOLATED)
+
+    def _beyond(self, cores: int) -> CoresSpeed:
+        """Estimate by Amdahl's law, cores that are too many left out: they are the high end. No gain is the low end."""
+        last, (serial_s, parallel_s) = self.measured[self.most_cores], self._fit
+
+        def gain(cores: int) -> float:
+            return (serial_s + parallel_s / self.most_cores) / (serial_s + parallel_s / cores)
+
+        most_gain = gain(cores) if self.most_cores > 1 else float(cores)  # of one core, no law can be fitted
+        return replace(
+            last,
+            steps_per_s=last.steps_per_s * gain(min(cores, self._most_trusted)),
+            high_steps_per_s=last.high_steps_per_s * most_gain,
+            basis=EXTRAPOLATED,
+        )
+
+
+def scaling_of(rounds: Mapping[int, Sequence[float]]) -> Scaling:
+    """Return the scaling that rounds of measured steps per second show, by the number of cores."""
+    found = {cores: rate_of(rates) for cores, rates in sorted(rounds.items())}
+    return Scaling(
+        {cores: CoresSpeed(rate["median"], rate["low"], rate["high"], MEASURED) for cores, rate in found.items()}
+    )
+
+
+def counts_to_measure(usable_cores: int, wanted: Sequence[int]) -> tuple[int, ...]:
+    """Choose how many cores to measure with: 1 and all, those that are wanted, and the small ones between them."""
+    possible = [*wanted, *range(1, usable_cores)]
+    chosen = [1, usable_cores]
+    for cores in possible:
+        if cores <= usable_cores and cores not in chosen and len(chosen) < MOST_COUNTS:
+            chosen.append(cores)
+    return tuple(sorted(set(chosen)))
+
+
+# The machines
 
 
 @dataclass(frozen=True)
@@ -200,10 +340,9 @@ def _machine(table: Mapping[str, Any]) -> Machine:
 
 def _number(table: Mapping[str, Any], key: str, *, low: float, high: float) -> float:
     value = table[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"{key} is {plain_text(repr(value))}: use a number, {low:g} to {high:_g}")
-    if not low <= value <= high:
-        raise UserError(f"{key} is {value:g}: use {low:g} to {high:_g}")
+    check_range(key, value, low, high)
     return value
 
 

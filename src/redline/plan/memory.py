@@ -26,16 +26,16 @@ CODECS = ("raw", "lz4", "zstd")
 class Room:
     """Free memory and disk of a machine."""
 
-    ram_bytes: int  # available now
-    kept_free_bytes: int  # of it, for networks, emulators and the rest
-    shm_bytes: int | None  # in /dev/shm, where there is one
-    disk_bytes: int
+    ram_available_bytes: int
+    ram_kept_free_bytes: int  # of it, for networks, emulators and the rest
+    shm_free_bytes: int | None  # in /dev/shm, where there is one
+    disk_free_bytes: int
     disk_path: str
 
     @property
     def ram_for_replay_bytes(self) -> int:
         """RAM that a replay memory may take."""
-        return max(self.ram_bytes - self.kept_free_bytes, 0)
+        return max(self.ram_available_bytes - self.ram_kept_free_bytes, 0)
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Layout:
         """Tell whether the disk can hold the transitions, and RAM their index."""
         own = self.own_at(capacity, path=Path(room.disk_path))
         if own is None:
-            return self.total_bytes(capacity) <= room.disk_bytes
-        return own.disk_bytes <= room.disk_bytes and own.ram_bytes <= room.ram_for_replay_bytes
+            return self.total_bytes(capacity) <= room.disk_free_bytes
+        return own.disk_bytes <= room.disk_free_bytes and own.ram_bytes <= room.ram_for_replay_bytes
 
     def largest_capacity(self, free_bytes: int) -> int:
         """Return how many transitions fit, in two significant digits."""
@@ -131,13 +131,7 @@ class MemoryPlan:
             "frame_dtype": self.spec.frame_dtype,
             "stack": self.spec.stack,
             "capacity": self.capacity,
-            "machine": {
-                "ram_available_bytes": self.room.ram_bytes,
-                "ram_kept_free_bytes": self.room.kept_free_bytes,
-                "shm_free_bytes": self.room.shm_bytes,
-                "disk_free_bytes": self.room.disk_bytes,
-                "disk_path": self.room.disk_path,
-            },
+            "machine": asdict(self.room),
             "layouts": {row.layout.name: row.to_json() for row in self.rows},
             "recommended": asdict(self.recommendation),
         }
@@ -190,7 +184,7 @@ def recommend(rows: tuple[Row, ...], *, env_flags: Sequence[str], capacity: int,
         why = f"it reserves at most {needed} of the {size(free)} of RAM that a replay may take"
         return Recommendation(name, "ram", capacity, command(capacity), why)
     if best.fits_disk:
-        why = f"it needs {needed}, for which RAM has {size(free)} and the disk {size(room.disk_bytes)}"
+        why = f"it needs {needed}, for which RAM has {size(free)} and the disk {size(room.disk_free_bytes)}"
         return Recommendation(name, "disk", capacity, command(capacity, "--replay.path", room.disk_path), why)
     if fewer := best.largest_capacity_in_ram:
         why = f"{capacity:,} transitions need {needed}, for which neither RAM ({size(free)}) nor the disk has room"
@@ -218,7 +212,7 @@ def _row(layout: Layout, capacity: int, room: Room) -> Row:
         total_bytes=layout.total_bytes(capacity),
         reserved_bytes=needed,
         fits_ram=needed <= room.ram_for_replay_bytes,
-        fits_shm=room.shm_bytes is not None and needed <= room.shm_bytes,
+        fits_shm=room.shm_free_bytes is not None and needed <= room.shm_free_bytes,
         fits_disk=layout.fits_disk(capacity, room),
         largest_capacity_in_ram=layout.largest_capacity(room.ram_for_replay_bytes),
     )

@@ -13,7 +13,7 @@ from redline.bench.measuring import Progress, silent, told_rounds
 from redline.errors import UserError
 from redline.plan.candidate_pool import CandidatePool, Environ
 from redline.plan.knobs import measured_job
-from redline.plan.scaling import CoresSpeed, Scaling, scaling_of
+from redline.plan.machines import CoresSpeed, Scaling, scaling_of
 from redline.plan.speed import Race, RoleUse, Window, roles_of
 from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob, resolve_job
@@ -64,17 +64,20 @@ def measure_pinned(
     environ: Environ,
     progress: Progress = silent,
 ) -> Pinned:
-    """Train with each count of cores by turns; warm-ups are not measured, and only one training is awake at a time."""
+    """Train with each count of cores by turns, only one awake at a time; they warm up together, unmeasured."""
     resolved, usable = resolve_job(job), sorted(os.sched_getaffinity(0))
     names = {cores: f"{cores} of {len(usable)} cores" for cores in counts}
     with (
         tempfile.TemporaryDirectory(prefix="redline-plan-", ignore_cleanup_errors=True) as folder,
         CandidatePool(Path(folder), environ) as pool,
     ):
+        progress(f"warming up with {', '.join(names.values())}")
         for cores, name in names.items():
-            progress(f"warming up with {name}")
             pool.start(name, measured_job(job, resolved, Path(folder)), algorithm, cores=usable[:cores])
-            pool.ready_one(time.monotonic() + STARTING_S)
+        deadline_s = time.monotonic() + STARTING_S
+        while pool.num_starting:
+            if pool.ready_one(deadline_s) is None:
+                pool.end_unready(f"it was not ready after {STARTING_S:g} s")
             _check(pool.why_lost)
         ends_s = time.monotonic() + rounds * len(counts) * (2 * window_s + WINDOW_MARGIN_S)
         first, *others = names.values()

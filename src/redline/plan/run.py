@@ -135,11 +135,18 @@ def disk_need(plan: DiskPlan, layout: ReplayLayout | None, saved_bytes: Callable
         return replace(need, remedy=f"--record {every if every < MOST_RECORD else 'off'}")
     if layout is None:
         return need
-    capacity = largest_capacity(
+    if capacity := _largest_saved(plan, layout, saved_bytes):
+        return replace(need, remedy=f"--replay.capacity {capacity:_}")
+    capacity = _largest_saved(replace(plan, record="off"), layout, saved_bytes)
+    return replace(need, remedy=f"--replay.capacity {capacity:_} --record off") if capacity else need
+
+
+def _largest_saved(plan: DiskPlan, layout: ReplayLayout, saved_bytes: Callable[[ReplayLayout], int]) -> int:
+    """Return the largest replay memory whose checkpoints the disk holds, 0 if there is none."""
+    return largest_capacity(
         layout.capacity - 1,
         lambda capacity: replace(plan, replay_bytes=saved_bytes(at_capacity(layout, capacity))).fits,
     )
-    return replace(need, remedy=f"--replay.capacity {capacity:_}") if capacity else need
 
 
 # Cores
@@ -165,7 +172,7 @@ class CoresPlan:
 
     @property
     def too_many(self) -> list[Role]:
-        """Roles with more threads than there are cores: those would only wait for each other."""
+        """Roles with more threads than there are cores: they wait for each other, and the run trains, but slower."""
         return [role for role in self.roles if role.threads > self.usable]
 
     def to_json(self) -> dict[str, Any]:
@@ -174,7 +181,7 @@ class CoresPlan:
             "usable": self.usable,
             "roles": [dict(vars(role)) for role in self.roles],
             "used": {name: dict(vars(use)) for name, use in self.used.items()},
-            "fits": not self.too_many,
+            "too_many": {role.name: f"{flag_of(role.setting)} {self.usable}" for role in self.too_many},
         }
 
 
@@ -257,8 +264,7 @@ class RunPlan:
     @property
     def misfits(self) -> list[tuple[str, str | None]]:
         """What does not fit, each with the largest setting that does, if there is one."""
-        found = [(need.what, need.remedy) for need in (self.memory, self.disk) if not need.fits]
-        return found + [(role.name, f"{flag_of(role.setting)} {self.cores.usable}") for role in self.cores.too_many]
+        return [(need.what, need.remedy) for need in (self.memory, self.disk) if not need.fits]
 
     @property
     def fits(self) -> bool:

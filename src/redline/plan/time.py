@@ -2,7 +2,7 @@
 
 Pure arithmetic in decimal numbers. Halves are rounded up, and hours before anything that follows from them: days are
 the rounded hours ÷ 24, and money is the rounded hours × the price. A total has the rounded sum of the hours; its days
-and its money follow from that.
+and its money follow from that. Interruptions of a preemptible machine are drawn, always the same ones.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from math import sqrt
 from typing import Any, Literal
+
+import numpy as np
 
 from redline.envs.game_lists import GameLimit
 from redline.errors import UserError
-from redline.plan.interruptions import Interruptions
 
 HOURS_PER_DAY = 24
 SECONDS_PER_HOUR = 3600
 MOST_DIGITS = 4  # after the point: a third of a second
-USUAL_GROWTH = Decimal(1500) / 700  # of an episode of Breakout, from a beginner's to a good player's
+TAIL = 0.05  # of all trainings, that lose less than the low end, and more than the high end
+DRAWS = 40_000
+MANY = 1e12  # interruptions: so many are normal, and too many for a whole number
+USUAL_GROWTH = Decimal("2.14")  # of an episode of Breakout: 700 steps of a beginner, 1,500 of a good player
 
 RateUnit = Literal["episodes/h", "steps/s"]
 RateSource = Literal["given", "measured", "run"]
@@ -40,16 +45,6 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Bill:
-    """What decides the cost beside the speed of each game."""
-
-    price_per_hour: Decimal | None = None
-    concurrency: int = 1  # games that train at a time on one machine
-    interruptions: Interruptions | None = None
-    episode_growth: Decimal = USUAL_GROWTH  # how much longer episodes may become; only `high` counts on it
-
-
-@dataclass(frozen=True)
 class Span:
     """Hours as expected, and between which they should lie."""
 
@@ -61,6 +56,66 @@ class Span:
     def digits(self) -> int:
         """Digits after the point that leave three significant ones of what is expected."""
         return digits_for(self.hours)
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """How often a machine is taken away, and what that costs each time."""
+
+    per_hour: float  # of training: restarts don't count
+    restart_s: float  # until training goes on: saving, a new machine, the program's start, its replay memory
+    checkpoint_minutes: float
+    has_notice: bool  # SIGTERM first: a checkpoint is saved and nothing is lost
+
+    def __post_init__(self) -> None:
+        if self._redone_share >= 1:
+            raise UserError(
+                f"{self.per_hour:g} interruptions per hour, each of which undoes {30 * self._most_undone_hours:.1f} "
+                "min, leave no progress: use fewer --interruptions-per-hour or fewer --checkpoint-minutes"
+            )
+
+    @property
+    def _most_undone_hours(self) -> float:
+        """Work that one interruption can undo: anything up to a whole interval, half of it on average."""
+        return 0.0 if self.has_notice else self.checkpoint_minutes / 60
+
+    @property
+    def _redone_share(self) -> float:
+        """The part of each hour of training that is lost again."""
+        return self.per_hour * self._most_undone_hours / 2
+
+    def lost(self, work: Span) -> Span:
+        """Return the hours lost while so many are trained: on average work × rate × cost of each, and 90 % of cases.
+
+        The high end also counts what comes while lost work is done again.
+        """
+        each_hours = self._most_undone_hours / 2 + self.restart_s / 3600
+        again = 1 / (1 - self._redone_share)
+        return Span(
+            hours=exact(self.per_hour * float(work.hours) * each_hours),
+            low=exact(self._quantile(self.per_hour * float(work.low), TAIL)),
+            high=exact(self._quantile(self.per_hour * float(work.high) * again, 1 - TAIL)),
+        )
+
+    def _quantile(self, expected: float, share: float) -> float:
+        """Return the hours that so many interruptions, a number of Poisson's, don't exceed in a share of all cases."""
+        rng = np.random.default_rng(0)
+        counts = rng.poisson(expected, DRAWS) if expected < MANY else rng.normal(expected, sqrt(expected), DRAWS)
+        others = np.maximum(counts - 1, 0)  # the work undone by one is uniform, the sum over the others nearly normal
+        undone = others / 2 + np.sqrt(others / 12) * rng.standard_normal(DRAWS)
+        undone = np.clip(undone, 0, others) + (counts > 0) * rng.random(DRAWS)
+        hours = counts * (self.restart_s / 3600) + undone * self._most_undone_hours
+        return float(np.quantile(hours, share, method="inverted_cdf"))
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What decides the cost beside the speed of each game."""
+
+    price_per_hour: Decimal | None = None
+    concurrency: int = 1  # games that train at a time on one machine
+    interruptions: Interruptions | None = None
+    episode_growth: Decimal = USUAL_GROWTH  # how much longer episodes may become; only `high` counts on it
 
 
 @dataclass(frozen=True)
@@ -205,11 +260,7 @@ def _with_interruptions(work: Span, interruptions: Interruptions | None) -> tupl
     """Return the hours with those that are lost, and the lost ones alone."""
     if interruptions is None:
         return work, Span(Decimal(), Decimal(), Decimal())
-    lost = Span(
-        hours=exact(interruptions.loss(float(work.hours)).mean_hours),
-        low=exact(interruptions.loss(float(work.low)).low_hours),
-        high=exact(interruptions.loss(float(work.high)).high_hours),
-    )
+    lost = interruptions.lost(work)
     return Span(work.hours + lost.hours, work.low + lost.low, work.high + lost.high), lost
 
 

@@ -3,7 +3,7 @@
 The warm-up is many times faster than learning and tells nothing. The learning of this invocation is cut into windows
 of equal steps. The newest half of them gives the pace, so that slow drift and the first, slower updates fade out.
 The interval takes the rest of the run for one more window: Student's t over the logarithms of all windows' paces.
-Evaluations count by the share of time that they took so far.
+Evaluations slow it by their time ÷ that of the learning up to the newest one.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from redline.runtime.counters import Counters
 MOST_WINDOWS = 10
 T_95 = {2: 2.920, 3: 2.353, 4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8: 1.860, 9: 1.833}  # Student's t, by freedom
 LEAST_LEARNING_S = 3.0  # before it, one slow update decides
+LONG_PAUSE_S = 0.2  # an evaluation, not what a caller does with a reading
 MOST_POINTS = 512  # of a run of days; every second one is dropped beyond
 
 SECONDS_PER_HOUR, MILLION = 3_600.0, 1_000_000
@@ -81,12 +82,16 @@ class PaceMeter:
         self._counters = counters
         self._steps, self._seconds = [float(_learning_steps(counters))], [_learning_s(counters)]
         self._paused_before_s = self._paused_s = 0.0
+        self._pauses_at_s: tuple[float, float] | None = None  # of learning: the first long pause, and the newest
 
     def add(self, *, paused_s: float) -> None:
         """Take a reading of the counters; training has been paused for so long in this invocation."""
-        self._paused_s = paused_s
         if not self._counters.updates:
             self._paused_before_s = paused_s  # in the warm-up
+        elif paused_s - self._paused_s >= LONG_PAUSE_S:
+            at_s = self._seconds[-1] - self._seconds[0]
+            self._pauses_at_s = (self._pauses_at_s[0] if self._pauses_at_s else at_s, at_s)
+        self._paused_s = paused_s
         steps, seconds = float(_learning_steps(self._counters)), _learning_s(self._counters)
         if steps <= self._steps[-1] or seconds <= self._seconds[-1]:
             return
@@ -106,7 +111,9 @@ class PaceMeter:
             found = Pace(1 / steps_per_s) if steps_per_s and is_known else None
         if found is None or learning_s <= 0.0:
             return found
-        slower = 1 + (self._paused_s - self._paused_before_s) / learning_s
+        first_s, newest_s = self._pauses_at_s or (0.0, 0.0)
+        # evaluations come at even distances: the next is not due yet, and the first may have come early
+        slower = 1 + (self._paused_s - self._paused_before_s) / max(newest_s, learning_s - first_s)
         ends = [None if end is None else end * slower for end in (found.low, found.high)]
         return Pace(found.s_per_step * slower, *ends)
 

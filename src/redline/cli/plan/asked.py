@@ -1,14 +1,18 @@
-"""What several plans ask for alike: an env, as it will be, and the free space at a folder."""
+"""What several plans ask for alike: an env as it will be, free space, and a training with its speed, measured here."""
 
 import sys
-from collections.abc import Collection
-from dataclasses import fields
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 
+from redline.cli.flags import TrainFlags, as_typed, is_several, refuse_auto, refuse_replay_flags, train_defaults
+from redline.cli.plan.speed import environ_of
+from redline.cli.process import ended_by_signals
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.files import explained, free_bytes
+from redline.plan.pinned import Pinned, measure_pinned
 
 ENV_NAMES = {"env": "env", "env.id": "env"}
 
@@ -39,3 +43,47 @@ def env_flags(env: EnvConfig, usual: EnvConfig, *, ignored: Collection[str]) -> 
         if setting.name != "id" and f"env.{setting.name}" not in ignored and value != getattr(usual, setting.name):
             flags += [f"--env.{setting.name.replace('_', '-')}", str(value)]
     return flags
+
+
+def refuse_empty(args: Sequence[str], **lists: Sequence[str]) -> None:
+    """Refuse a flag that takes several values and was typed without any."""
+    for name, values in lists.items():
+        if f"--{name.rstrip('_')}" in args and not any(values):
+            raise UserError(f"--{name.rstrip('_')} names nothing: write what it is to read, or leave it out")
+
+
+# A training
+
+
+def training_defaults(args: Sequence[str]) -> TrainFlags:
+    """Return the defaults of the flags of one training; refuse several."""
+    if is_several(args):
+        raise UserError("one training is planned at a time: use --model with one name (see redline algos) and --seed")
+    refuse_auto(args, "a plan trains nothing, so leave it out")
+    default = train_defaults(args)
+    refuse_replay_flags(args, default.job, default.algo)
+    return default
+
+
+def asked_training(flags: TrainFlags, args: Sequence[str]) -> TrainFlags:
+    """Return parsed flags as they were typed; refuse those that would do nothing."""
+    if flags.print_config:
+        raise UserError("--print-config prints settings and plans nothing: use redline train --print-config")
+    return as_typed(flags, args)
+
+
+def measure_training(
+    asked: TrainFlags,
+    *,
+    counts: Sequence[int],
+    rounds: int,
+    window_s: float,
+    progress: Callable[[str], None],
+    on_cpu: bool = False,
+) -> Pinned:
+    """Measure the training with each count of cores; its processes end with this one."""
+    job = replace(asked.job, device="cpu") if on_cpu else asked.job
+    with ended_by_signals():
+        return measure_pinned(
+            job, asked.algo, counts=counts, rounds=rounds, window_s=window_s, environ=environ_of, progress=progress
+        )

@@ -22,6 +22,7 @@ from redline.replay import ReplayLayout
 from redline.replay.layout import ReplayConfig
 from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, checkpoint_bytes, saved_replay_bytes
+from redline.runtime.config import Job
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.units import size
 
@@ -71,59 +72,51 @@ def run(args: Sequence[str]) -> int:
     if usual.algorithm.replay is None and flags.replay != replay:
         raise UserError(f"{algo} has no replay memory: leave out --replay.…, or use --algo dqn")
     env, _ = effective_env(flags.env, usual.env)
-    free = free_at(flags.path)
     algorithm = usual.algorithm
     if isinstance(algorithm, QLearning):
         algorithm = replace(algorithm, replay=flags.replay)
-    with progress_bar(f"playing {env.id}", plain=is_plain(flags)) as progress:
-        settled = resolve_job(replace(usual, env=env, algorithm=algorithm, recording=flags.recording))
-        measured = measure_recordings(
-            settled.job.env,
-            values=flags.recording.record_values,
-            seconds=flags.seconds,
-            seed=flags.seed,
+    free_at(flags.path)  # before anything is measured
+    settled = resolve_job(
+        replace(usual, env=env, algorithm=algorithm, recording=flags.recording, seed=flags.seed, log_dir=flags.path)
+    )
+    measured = play_at_random(settled.job, seconds=flags.seconds, plain=is_plain(flags))
+    plan = disk_plan(settled, measured, algorithm=algo, steps=flags.steps, steps_per_s=flags.steps_per_s)
+    return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
+
+
+def play_at_random(job: Job, *, seconds: float, plain: bool) -> MeasuredRecordings:
+    """Return the size of recordings, measured by playing for so long."""
+    with progress_bar(f"playing {job.env.id}", plain=plain) as progress:
+        return measure_recordings(
+            job.env,
+            values=job.recording.record_values,
+            seconds=seconds,
+            seed=job.seed,
             num_envs=NUM_ENVS,
             threads=min(usable_cores(), NUM_ENVS),
             progress=progress,
         )
-    plan = disk_plan(
-        settled,
-        measured,
-        algorithm=algo,
-        steps=flags.steps,
-        steps_per_s=flags.steps_per_s,
-        free_bytes=free,
-        path=flags.path,
-    )
-    return give(plan.to_json(), flags, lambda _, plain: show_disk(plan, plain=plain))
 
 
 def disk_plan(
-    settled: ResolvedJob,
-    measured: MeasuredRecordings,
-    *,
-    algorithm: str,
-    steps: int,
-    steps_per_s: float,
-    free_bytes: int,
-    path: Path,
+    settled: ResolvedJob, measured: MeasuredRecordings, *, algorithm: str, steps: int, steps_per_s: float
 ) -> DiskPlan:
     """Return the plan of a resolved job, with recordings as they were measured."""
-    layout, recording = settled.layout, settled.job.recording
+    job, layout = settled.job, settled.layout
     return DiskPlan(
-        env=settled.job.env.id,
+        env=job.env.id,
         algorithm=algorithm,
         steps=steps,
         steps_per_s=steps_per_s,
-        record=recording.record,
-        has_values=recording.record_values,
+        record=job.recording.record,
+        has_values=job.recording.record_values,
         num_actions=settled.spec.num_actions,
         cores=usable_cores(),
         measured=measured,
         checkpoints_bytes=checkpoint_bytes(replace(settled, layout=None)),
         replay_bytes=0 if layout is None else replay_disk_bytes(layout),
-        free_bytes=free_bytes,
-        path=str(path),
+        free_bytes=free_at(job.log_dir),
+        path=str(job.log_dir),
     )
 
 

@@ -12,11 +12,22 @@ from redline.cli.bench import tell
 from redline.cli.flags import TrainFlags
 from redline.cli.output import give, print_table
 from redline.cli.parsing import parse
-from redline.cli.plan.training import asked_training, measure_training, training_defaults
+from redline.cli.plan.asked import asked_training, measure_training, training_defaults
 from redline.errors import UserError, check_range
-from redline.plan.machines import SYSTEM_BYTES, Needs, Ranking, Row, machines_in, rank
+from redline.plan.machines import (
+    EXTRAPOLATED,
+    MEASURED,
+    SYSTEM_BYTES,
+    TRUSTED_TIMES,
+    Needs,
+    Ranking,
+    Row,
+    Scaling,
+    counts_to_measure,
+    machines_in,
+    rank,
+)
 from redline.plan.pinned import Pinned
-from redline.plan.scaling import EXTRAPOLATED, MEASURED, Scaling, counts_to_measure
 from redline.plan.time import digits_for, exact, rounded
 from redline.runs.host import usable_cores
 from redline.tune.space import read_toml
@@ -68,6 +79,7 @@ def run(args: Sequence[str]) -> int:
 def facts_of(asked: TrainFlags, pinned: Pinned, needs: Needs, ranking: Ranking) -> dict[str, Any]:
     """Return everything as one plain object."""
     scaling, best = pinned.scaling, (ranking.cheapest, ranking.cheapest_not_extrapolated, ranking.quickest)
+    enough = scaling.enough()
     cheapest, known, quickest = (None if row is None else row.machine.name for row in best)
     return {
         "algorithm": asked.algo,
@@ -80,7 +92,7 @@ def facts_of(asked: TrainFlags, pinned: Pinned, needs: Needs, ranking: Ranking) 
         "roles": {name: asdict(use) for name, use in pinned.roles.items()},
         "needed_memory_bytes": needs.memory_bytes,
         "rows": [row.to_json() for row in ranking.rows],
-        "enough": asdict(scaling.enough()),
+        "enough": None if enough is None else asdict(enough),
         "cheapest": cheapest,
         "cheapest_not_extrapolated": known,
         "quickest": quickest,
@@ -161,11 +173,8 @@ def figure(value: float) -> str:
 
 def remarks(scaling: Scaling, ranking: Ranking) -> list[str]:
     """Return where more cores stop paying, the best machines, and what is uncertain."""
-    enough, most = scaling.enough(), scaling.most_cores
-    basis = "" if enough.basis == MEASURED else f" ({enough.basis})"
-    cores = f"{enough.cores} core{'s are' if enough.cores > 1 else ' is'} enough"
-    adds = f"{enough.next_gain * 100:.1f} %, less than 5 %" if enough.next_gain > 0.0 else "nothing"
-    lines = [f"{cores}: one more adds {adds}{basis}"]
+    most = scaling.most_cores
+    lines = [enough_words(scaling)]
     cheapest, known, quickest = ranking.cheapest, ranking.cheapest_not_extrapolated, ranking.quickest
     if cheapest is None or quickest is None:
         return [*lines, "no machine without a GPU has the memory: add a larger one, or train with smaller settings"]
@@ -174,14 +183,26 @@ def remarks(scaling: Scaling, ranking: Ranking) -> list[str]:
         lines.append(f"cheapest of those with at most {most} cores, as many as were measured: {best_words(known)}")
     lines.append(f"quickest: {best_words(quickest)}")
     if any(row.speed.basis == EXTRAPOLATED for row in ranking.rows):
-        lines.append(
-            f"extrapolated: by Amdahl's law from at most {most} core{'s' * (most > 1)}; "
-            "the upper end of the hours is that further cores add nothing"
-        )
+        law = f"by Amdahl's law from at most {most} cores, up to {TRUSTED_TIMES * most}; "
+        ends = "in the lower end of the hours it holds for all cores, in the upper end further cores add nothing"
+        alone = "as fast as one core; in the lower end of the hours each core adds as much as the first"
+        lines.append(f"extrapolated: {alone if most == 1 else law + ends}")
     if any(row.machine.gpu for row in ranking.rows):
         lines.append("a GPU is not measured here: its row counts the cores alone, and is never named the best")
     lines.append("the cores of another machine may be faster or slower than these")
     return lines
+
+
+def enough_words(scaling: Scaling) -> str:
+    """Return after how many cores the next one adds little, in words."""
+    enough = scaling.enough()
+    if scaling.most_cores == 1:
+        return "one core was measured: it can't tell whether a second pays"
+    if enough is None:
+        return f"each of {scaling.most_cores} cores pays; where that ends can't be told from so few"
+    basis = "" if enough.basis == MEASURED else f" ({enough.basis})"
+    adds = f"{enough.next_gain * 100:.1f} %, less than 5 %" if enough.next_gain > 0.0 else "nothing"
+    return f"{enough.cores} core{'s are' if enough.cores > 1 else ' is'} enough: one more adds {adds}{basis}"
 
 
 def best_words(row: Row) -> str:

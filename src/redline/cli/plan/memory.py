@@ -50,10 +50,10 @@ def run(args: Sequence[str]) -> int:
     flags = parse(PlanMemoryFlags, args, default=PlanMemoryFlags(env=usual), prog="redline plan memory")
     env, ignored = effective_env(flags.env, usual)
     room = Room(
-        ram_bytes=available_bytes(),
-        kept_free_bytes=RESERVE_BYTES,
-        shm_bytes=free_bytes(SHM) if SHM.is_dir() else None,
-        disk_bytes=free_at(flags.path),
+        ram_available_bytes=available_bytes(),
+        ram_kept_free_bytes=RESERVE_BYTES,
+        shm_free_bytes=free_bytes(SHM) if SHM.is_dir() else None,
+        disk_free_bytes=free_at(flags.path),
         disk_path=str(flags.path),
     )
     spec = env_spec(env)
@@ -82,10 +82,10 @@ def show_memory(plan: MemoryPlan, *, plain: bool, num_played: int) -> None:
     print(f"layouts with each frame once were measured over {num_played:,} steps of random play, all data included")
     if spec.is_image:
         print(f"compressed frames get {SURPLUS:g} × that room: a better player sees more varied frames")
-    shm = "none" if room.shm_bytes is None else size(room.shm_bytes)
+    shm = "none" if room.shm_free_bytes is None else size(room.shm_free_bytes)
     print(
-        f"free here: RAM {size(room.ram_bytes)}, {size(room.kept_free_bytes)} of it kept for the rest · "
-        f"{SHM} {shm} · disk at {room.disk_path} {size(room.disk_bytes)}"
+        f"free here: RAM {size(room.ram_available_bytes)}, {size(room.ram_kept_free_bytes)} of it kept for the rest · "
+        f"{SHM} {shm} · disk at {room.disk_path} {size(room.disk_free_bytes)}"
     )
     print(f"recommended: {choice.command or 'nothing fits'}")
     print(f"  because {choice.why}")

@@ -1,6 +1,6 @@
 """`redline plan run`: what one run will take of memory, disk, cores, time and money, on one page before it starts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,20 +12,17 @@ from redline.bench.measuring import MAX_BUSY_PERCENT
 from redline.cli.bench import tell
 from redline.cli.flags import TrainFlags
 from redline.cli.main import DONE, FAILED
-from redline.cli.output import give, is_plain, progress_bar
+from redline.cli.output import give, is_plain, print_facts
 from redline.cli.parsing import parse
-from redline.cli.plan.asked import free_at
-from redline.cli.plan.disk import NUM_ENVS, disk_plan, replay_disk_bytes
-from redline.cli.plan.run_page import show
+from redline.cli.plan.asked import asked_training, measure_training, refuse_empty, training_defaults
+from redline.cli.plan.disk import disk_plan, play_at_random, replay_disk_bytes
 from redline.cli.plan.time import read_number
-from redline.cli.plan.training import asked_training, measure_training, training_defaults
 from redline.envs.game_lists import GameLimit, known_name
-from redline.episodes.estimate import measure_recordings
 from redline.errors import UserError, check_range, unknown_name
 from redline.plan.disk import DiskPlan
 from redline.plan.knobs import check_batch
 from redline.plan.pinned import Pinned
-from redline.plan.run import CoresPlan, RunPlan, disk_need, footprint, plan_time, roles_of
+from redline.plan.run import CoresPlan, Need, RunPlan, TimePlan, disk_need, footprint, plan_time, roles_of
 from redline.plan.run_speed import read_run_speed, speeds_by_game
 from redline.plan.time import Speed, exact
 from redline.recipes import recipe_names
@@ -34,6 +31,8 @@ from redline.runs.host import usable_cores
 from redline.runtime.building import KEPT_CHECKPOINTS, UNLIMITED_STEPS
 from redline.runtime.processes.process_pool import check_room
 from redline.runtime.resolve import ResolvedJob, resolve_job
+from redline.units import rate as rate_text
+from redline.units import size
 
 PROGRAM = "redline plan run"
 USUAL_STEPS_PER_S = 500.0  # where nothing tells the speed: logs grow by the clock
@@ -68,6 +67,7 @@ def run(args: Sequence[str]) -> int:
     """Resolve, measure what was asked for, print, and return 1 if something does not fit."""
     args = with_file(args)
     flags = parse(PlanRunFlags, args, default=PlanRunFlags(train=training_defaults(args)), prog=PROGRAM)
+    refuse_empty(args, from_=flags.from_)
     asked = asked_training(flags.train, args)
     rate = given_rate(flags)
     found = read_speed(flags.from_, asked.job.env.id)
@@ -174,29 +174,90 @@ def plan_run(
 def plan_disk(settled: ResolvedJob, asked: TrainFlags, *, speed: Speed | None, seconds: float) -> DiskPlan:
     """Play at random to measure recordings, and return the plan of the disk."""
     job = settled.job
-    free = free_at(job.log_dir)
-    with progress_bar(f"playing {job.env.id}", plain=is_plain(asked)) as progress:
-        measured = measure_recordings(
-            job.env,
-            values=job.recording.record_values,
-            seconds=seconds,
-            seed=job.seed,
-            num_envs=NUM_ENVS,
-            threads=min(usable_cores(), NUM_ENVS),
-            progress=progress,
-        )
+    measured = play_at_random(job, seconds=seconds, plain=is_plain(asked))
     total = job.limits.total_steps(frames_per_step=settled.spec.frames_per_step)
     if total is None and job.limits.max_episodes is not None:
         total = round(job.limits.max_episodes * measured.mean_length_steps)
     steps = total or UNLIMITED_STEPS
     if speed is not None and job.limits.max_minutes is not None:
         steps = min(steps, max(1, round(job.limits.max_minutes * 60 * float(speed.rate))))
-    return disk_plan(
-        settled,
-        measured,
-        algorithm=asked.algo,
-        steps=steps,
-        steps_per_s=USUAL_STEPS_PER_S if speed is None else float(speed.rate),
-        free_bytes=free,
-        path=job.log_dir,
+    steps_per_s = USUAL_STEPS_PER_S if speed is None else float(speed.rate)
+    return disk_plan(settled, measured, algorithm=asked.algo, steps=steps, steps_per_s=steps_per_s)
+
+
+# The page
+
+
+def show(plan: RunPlan, *, plain: bool) -> None:
+    """Print one run on one page."""
+    job = plan.job
+    limit = "without a limit of steps" if plan.steps is None else f"{plan.steps:,} steps"
+    print(f"{plan.algorithm} on {job.env.id}, {limit}, {job.num_envs} envs, {job.topology}, seed {job.seed}")
+    for adjustment in plan.adjustments:
+        print(f"requested → effective: {adjustment}")
+    print_facts([*_facts(plan)], plain=plain)
+    for name, remedy in plan.cores.to_json()["too_many"].items():
+        print(f"{name}: more threads than cores wait for each other: {remedy} is enough")
+    for what, remedy in plan.misfits:
+        print(f"does not fit: {what}: {f'the largest setting that fits is {remedy}' if remedy else _way_out(what)}")
+    if plan.fits:
+        print("it fits this machine")
+
+
+def _facts(plan: RunPlan) -> Iterator[tuple[str, str]]:
+    yield from _need_facts(plan.memory, "free")
+    yield from _need_facts(plan.disk, f"free at {plan.disk_path}")
+    roles = [
+        f"{role.name} {role.threads} thread{'s' * (role.threads > 1)}{f' × {role.count}' if role.count > 1 else ''}"
+        for role in plan.cores.roles
+    ]
+    yield "cores", f"{plan.cores.usable} usable: {', '.join(roles)}"
+    for name, use in plan.cores.used.items():
+        yield f"  {name}", f"{use.cores:.1f} cores, {size(use.memory_bytes)}, measured"
+    yield "time", _time(plan)
+    yield "money", _money(plan.time, plan)
+
+
+def _need_facts(need: Need, free: str) -> Iterator[tuple[str, str]]:
+    verdict = "" if need.fits else ": does not fit"
+    yield need.what, f"{size(need.needed_bytes)} at most, {size(need.free_bytes)} {free}{verdict}"
+    for name, num_bytes in need.parts.items():
+        yield f"  {name}", size(num_bytes)
+
+
+def _time(plan: RunPlan) -> str:
+    if not plan.has_speed:
+        return "unknown: add --rate 500 (steps per second), --measure or --from RUN"
+    if plan.time is None:
+        return "no end: add --max-steps, or another limit"
+    told, found = plan.time.projection, plan.time.projection.rows[0]
+    span, speed = told.span, found.speed
+    hours, low, high = (f"{told.hours(value):,}" for value in (span.hours, span.low, span.high))
+    interval = "" if low == high else f" ({low}–{high})"
+    early = ", or earlier" if _may_end_early(plan) else ""
+    return (
+        f"{hours} h{interval}, {told.days(span.hours):,} days, for {plan.time.ends_by}{early}, "
+        f"at {rate_text(float(speed.rate))} steps/s ({speed.source})"
     )
+
+
+def _may_end_early(plan: RunPlan) -> bool:
+    """Tell whether a score, which nobody knows beforehand, may end the run."""
+    limits = plan.job.limits
+    return limits.target_return is not None or limits.target_eval_return is not None
+
+
+def _money(time: TimePlan | None, plan: RunPlan) -> str:
+    if plan.price is None:
+        return "unknown: add --price-per-hour"
+    if time is None:
+        return "unknown without the time"
+    told = time.projection
+    span = told.span
+    cost, low, high = (f"{told.cost(value):,}" for value in (span.hours, span.low, span.high))
+    interval = "" if low == high else f" ({low}–{high})"
+    return f"{cost}{interval} at {plan.price:,} an hour"
+
+
+def _way_out(what: str) -> str:
+    return "free some, or use another --log-dir" if what == "disk" else "free some first, no smaller setting suffices"

@@ -9,14 +9,13 @@ import tyro
 
 from redline.cli.output import give
 from redline.cli.parsing import Json, Plain, parse
-from redline.cli.plan.time_table import show_plan
+from redline.cli.plan.asked import refuse_empty
+from redline.cli.plan.time_table import assumptions, show_plan
 from redline.envs.catalog import resolve
 from redline.envs.game_lists import TEN, GameLimit, parse_games, with_limit
 from redline.errors import UserError, check_range
-from redline.plan.assumptions import assumptions
-from redline.plan.interruptions import Interruptions
 from redline.plan.run_speed import RunSpeed, read_run_speed, speeds_by_game
-from redline.plan.time import USUAL_GROWTH, Bill, Projection, Speed, compare, exact, project
+from redline.plan.time import USUAL_GROWTH, Bill, Interruptions, Projection, Speed, compare, exact, project
 from redline.runtime.config import Job
 
 SOURCES = "--rate 900 --unit episodes, --measure, or --from RUN"
@@ -52,8 +51,8 @@ class PlanTimeFlags:
     """What to compare with: a rate in --unit, or runs."""
     episode_steps: float | None = None
     """Mean steps of an episode, where no run and no measurement tells, or instead of what they tell."""
-    episode_growth: float = round(float(USUAL_GROWTH), 2)
-    """How much longer episodes may become as the agent gets better; `high` counts on it (1: not at all)."""
+    episode_growth: float | None = None
+    """How much longer episodes may become with a better agent; `high` counts on it (1: not at all; usual: 2.14)."""
     price_per_hour: str | None = None
     """Price of an hour of the machine; $ stands for your currency."""
     concurrency: int = 1
@@ -90,17 +89,23 @@ class PlanTimeFlags:
 def run(args: Sequence[str]) -> int:
     """Find the rates, project, print."""
     flags = parse(PlanTimeFlags, args, prog="redline plan time")
+    refuse_empty(args, from_=flags.from_, baseline=flags.baseline)
     price = None if flags.price_per_hour is None else read_number("price-per-hour", flags.price_per_hour, or_zero=True)
     rate = None if flags.rate is None else read_number("rate", flags.rate)
     old_rate, old_runs = read_baseline(flags.baseline)
     check_use(flags, has_number=rate is not None or old_rate is not None)
     runs = [read_run_speed(name) for name in flags.from_]
     games = asked_games(flags, runs)
+    has_episodes = any(game.unit == "episodes" for game in games)
+    refuse_unused(
+        ("--episode-growth", flags.episode_growth, has_episodes, "a limit in episodes"),
+        ("--episode-steps", flags.episode_steps, has_episodes or flags.unit == "episodes", "a limit in episodes"),
+    )
     bill = Bill(
         price_per_hour=price,
         concurrency=flags.concurrency,
         interruptions=asked_interruptions(flags, runs),
-        episode_growth=exact(flags.episode_growth),
+        episode_growth=USUAL_GROWTH if flags.episode_growth is None else exact(flags.episode_growth),
     )
 
     def projected(speeds: Mapping[str, Speed]) -> Projection:
@@ -151,14 +156,19 @@ def check_use(flags: PlanTimeFlags, *, has_number: bool) -> None:
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both tell the rate: keep one")
     has_interruptions = flags.interruptions_per_hour > 0
-    for name, value, has_use, use in (
+    refuse_unused(
         ("--unit", flags.unit, has_number, "--rate, or a number as --baseline"),
         ("--algo", flags.algo, flags.measure, "--measure"),
         ("--seconds", flags.seconds, flags.measure, "--measure"),
         ("--restart-s", flags.restart_s, has_interruptions, "--interruptions-per-hour"),
         ("--without-notice", flags.without_notice or None, has_interruptions, "--interruptions-per-hour"),
         ("--checkpoint-minutes", flags.checkpoint_minutes, flags.without_notice, "--without-notice"),
-    ):
+    )
+
+
+def refuse_unused(*uses: tuple[str, object, bool, str]) -> None:
+    """Refuse flags that would do nothing: each with its value, whether it has a use, and what would give it one."""
+    for name, value, has_use, use in uses:
         if value is not None and not has_use:
             raise UserError(f"{name} does nothing here: leave it out, or add {use}")
 
