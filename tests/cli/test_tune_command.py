@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -113,7 +114,7 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let runs only pretend to train; return a search that takes a second or two."""
 
     def launch(program: tuple[str, ...], settings: dict[str, object]) -> Launch:
-        assert program[1:3] == ("-m", "redline.cli.tune")
+        assert program[1:3] == ("-m", "redline.cli.tune_trial")
         return Launch(program=(sys.executable, str(TRAINER)), settings=settings)
 
     monkeypatch.setattr(redline.cli.tune, "Launch", launch)
@@ -182,6 +183,17 @@ def test_a_signal_stops_the_runs_and_leaves_the_study_resumable(
     assert f"continue with: redline tune --resume {found['study']}" in captured.err
     assert main(["tune", "--resume", found["study"], "--json"]) == DONE
     assert json.loads(capsys.readouterr().out)["winner"] is not None
+
+
+def test_a_run_can_die_with_its_tuner_before_it_has_loaded_torch() -> None:
+    script = "import sys, redline.cli.tune_trial; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"False\n"
+
+
+def test_a_run_whose_tuner_has_ended_trains_nothing(tmp_path: Path) -> None:
+    args = ("-m", "redline.cli.tune_trial", str(os.getppid()), "train", "--log-dir", str(tmp_path))
+    assert subprocess.run([sys.executable, *args], check=False).returncode == FAILED
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_search_in_which_everything_fails_says_so(pretended: list[str], capsys: pytest.CaptureFixture[str]) -> None:

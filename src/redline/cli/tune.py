@@ -1,7 +1,4 @@
-"""`redline tune`: search for better settings, and check the winner on unused seeds.
-
-`python -m redline.cli.tune TUNER train …` is a run of a search that dies with its tuner.
-"""
+"""`redline tune`: search for better settings, and check the winner on unused seeds."""
 
 import os
 import sys
@@ -18,7 +15,7 @@ import tyro
 from redline.algorithms.catalog import canonical_name
 from redline.cli.displays import open_display
 from redline.cli.flags import scan, train_defaults
-from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, FailureError, failing, main, refuse
+from redline.cli.main import BAD_INPUT, DONE, RESUMABLE, FailureError, failing, refuse
 from redline.cli.output import command, give, typed_env
 from redline.cli.parsing import Json, parse
 from redline.cli.process import StopRequest
@@ -29,7 +26,6 @@ from redline.runs.directory import slug
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flatten, to_settings
 from redline.runtime.counters import WINDOW_EPISODES
-from redline.runtime.processes.process_pool import end_with_parent
 from redline.runtime.resolve import check_topology
 from redline.tune.goals import parse_goal
 from redline.tune.space import (
@@ -142,7 +138,7 @@ def search_and_check(plan: Plan, folder: StudyFolder, flags: TuneFlags, stop: St
 
     asked = plan.settings
     title = f"redline tune · {asked.algo} on {asked.env} · {asked.goal}"
-    program = (sys.executable, "-m", "redline.cli.tune", str(os.getpid()))
+    program = (sys.executable, "-m", "redline.cli.tune_trial", str(os.getpid()))
     report = folder.path / REPORT
     with open_display(title, flags) as shown:
         display = TuneDisplay(shown, title)
@@ -264,13 +260,3 @@ def checked_job(settings: Mapping[str, Any]) -> Job:
     job = train_defaults([], tomllib.loads(to_toml(settings))).job
     check_topology(job)
     return job
-
-
-def run_trial(args: Sequence[str]) -> int:
-    """Run `redline` with the arguments after the tuner's process id; it ends with the tuner."""
-    end_with_parent()
-    return main(args[1:]) if os.getppid() == int(args[0]) else FAILED  # the tuner had already ended
-
-
-if __name__ == "__main__":
-    sys.exit(run_trial(sys.argv[1:]))
