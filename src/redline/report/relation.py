@@ -317,7 +317,7 @@ def _quality(summaries: Sequence[RunSummary]) -> list[str]:
 def _on_correlations(correlations: Sequence[Correlation]) -> list[str]:
     if not correlations:
         return [
-            f"No rank correlation: it takes {LEAST_PAIRS} different settings of one game with both values; "
+            f"No rank correlation: it takes {LEAST_PAIRS} different settings in one game; "
             "runs that differ only by seed count as one."
         ]
     told = []
