@@ -111,18 +111,30 @@ def write_synced(path: Path, chunks: Iterable[BytesLike]) -> None:
 
 def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
     """Give `path` new content such that a kill at any moment leaves the old or the new, whole."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        check_own(path)  # a link, a pipe or a device must not be renamed away
+    with replacing(path) as temporary:
+        write_synced(temporary, chunks)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary name; the file that the caller writes and syncs there becomes `path`, or is removed."""
+    check_replaceable(path)
     # nobody can guess the name, so nobody can put a link there; `remove_temporary` clears up after a kill
     temporary = path.with_name(f".redline-{secrets.token_hex(8)}.tmp")
     try:
-        write_synced(temporary, chunks)
+        yield temporary
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise ForeignFileError if a link, a pipe, a device or a folder stands where a file is to be written."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        check_own(path)
 
 
 def remove_temporary(folder: Path) -> None:
@@ -178,6 +190,13 @@ def make_own_folder(path: Path) -> None:
     with suppress(FileExistsError):
         path.mkdir()
     check_own(path, is_folder=True)
+
+
+def check_folders(path: Path) -> None:
+    """Raise ForeignFileError if a folder below `path`, at any depth, is a link or on another file system."""
+    for parent, folders, _ in os.walk(path):
+        for name in folders:
+            check_own(Path(parent) / name, is_folder=True)
 
 
 def check_own(path: Path, *, is_folder: bool = False) -> None:
@@ -260,6 +279,8 @@ class AppendedFile:
 
 def reason_of(error: OSError) -> str:
     """Return the system's words for what went wrong."""
+    if error.errno == errno.ELOOP:  # of an open that follows no link
+        return "it is a link, put the file itself there"
     return (error.strerror or str(error)).lower()
 
 

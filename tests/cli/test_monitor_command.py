@@ -138,6 +138,7 @@ def test_ctrl_c_ends_the_recording_of_a_process_and_not_the_process(tmp_path: Pa
         (["--", "/nowhere"], "/nowhere can't be run"),
         (["--hz", "50", "--", "true"], "hz is 50: use 0.05 to 20"),
         (["--out", "/proc/nothing", "--", "true"], "use another --out"),
+        (["--", ""], "the command to monitor has no name"),
         (["--", "no-such-program"], "no-such-program can't be run"),
         (["--outt", "x", "--", "true"], "did you mean --out"),
     ],

@@ -190,7 +190,11 @@ def test_ctrl_c_leaves_nothing_half(pong: Path, capsys: Output, monkeypatch: pyt
 def test_bad_input_is_one_line_with_a_remedy(pong: Path, tmp_path: Path, refused: Any) -> None:
     run = str(pong)
     Path("file").write_text("")
+    Path("link.mp4").symlink_to("file")
+    Path("link.png").symlink_to("file")
     for args, message in [
+        ([run, "--out", "link.mp4"], "link.mp4 is a link"),
+        ([run, "--sheet", "link.png"], "link.png is a link"),
         ([], "play needs a run directory"),
         (["--verify"], "play needs a run directory"),
         (["--episode", "best"], "play needs a run directory"),
@@ -219,5 +223,14 @@ def test_bad_input_is_one_line_with_a_remedy(pong: Path, tmp_path: Path, refused
         ([run, "--policy", "--checkpoint", "17"], "has no checkpoint 17"),
     ]:
         refused(["play", *args], message)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link.mp4", "link.png"}
     assert not (pong / "videos").exists()
+
+
+def test_links_in_the_folder_of_videos_lead_nowhere(pong: Path, copy: Callable[[Path], Path], refused: Any) -> None:
+    run, videos, victim = copy(pong), Path("outside"), Path("outside/file")
+    videos.mkdir()
+    victim.write_text("untouched")
+    (run / "videos").symlink_to(videos.absolute())
+    refused(["play", str(run)], "videos is a link, not a folder of Redline")
+    assert [path.name for path in videos.iterdir()] == ["file"]

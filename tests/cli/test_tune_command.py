@@ -49,6 +49,7 @@ TRAINER = Path(__file__).parents[1] / "tune" / "fake_trainer.py"
         ((*SEARCH, "--env", "CartPole-v9"), "did you mean CartPole-v1"),
         ((*SEARCH, "--space", "nowhere.toml"), "search space nowhere.toml can't be read"),
         ((*SEARCH, "--write-recipe", "."), "is a folder: use --write-recipe best.toml"),
+        ((*SEARCH, "--write-recipe", "/dev/null"), "/dev/null is a device or a socket"),
         ((*SEARCH, "--write-recipe", "/dev/null/best.toml"), "can't be written: /dev/null: file exists"),
         ((*SEARCH, "--trails", "3"), "did you mean --trials"),
         (("tune", "--resume", "nowhere"), "nowhere is not a study"),

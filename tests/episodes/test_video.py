@@ -74,6 +74,16 @@ def test_odd_sides_are_padded(tmp_path: Path) -> None:
     assert np.abs(frames[:, :40, :60].astype(np.int16) - np.stack(pictures)[:, :40, :60]).mean() < 3.0
 
 
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_nobody_can_prepare_the_name_of_a_temporary_file(suffix: str, tmp_path: Path) -> None:
+    target, victim = tmp_path / f"video{suffix}", tmp_path / "victim"
+    victim.write_text("untouched")
+    (tmp_path / f".video{suffix}.tmp").symlink_to(victim)
+    write_video(target, moving(3), pictures_per_s=FIFTEEN, count=3)
+    assert target.stat().st_size
+    assert victim.read_text() == "untouched"
+
+
 def test_a_gif_holds_the_games_own_pixels(tmp_path: Path) -> None:
     (trace,) = record_run(tmp_path, EnvConfig(id="pong", max_episode_frames=160), episodes=1)
     library = open_library(tmp_path)

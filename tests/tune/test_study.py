@@ -59,6 +59,19 @@ def test_a_study_with_other_settings_is_refused_in_one_line(tmp_path: Path) -> N
             StudyFolder(tmp_path / "study", other, [])
 
 
+@pytest.mark.parametrize(
+    "name", ["trials", "check", "trials/0001", "trials/0001/cartpole-v1", "check.jsonl", "report.html"]
+)
+def test_a_link_in_a_study_is_refused_before_a_training_could_follow_it(name: str, tmp_path: Path) -> None:
+    path, outside = tmp_path / "study", tmp_path / "outside"
+    StudyFolder(path, ASKED, []).close()
+    outside.mkdir()
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
+    (path / name).symlink_to(outside)
+    with pytest.raises(UserError, match=f"{name} is a link"):
+        StudyFolder(path, ASKED, [])
+
+
 def test_a_study_that_another_process_has_is_refused(tmp_path: Path) -> None:
     with StudyFolder(tmp_path / "study", ASKED, []), pytest.raises(UserError, match="in use by process"):
         StudyFolder(tmp_path / "study", ASKED, [])

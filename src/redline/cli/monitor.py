@@ -62,6 +62,8 @@ def run(args: Sequence[str]) -> int:
     at = list(args).index("--") if "--" in args else len(args)
     command = list(args[at + 1 :])
     flags = parse(MonitorFlags, args[:at], prog="redline monitor")
+    if command[:1] == [""]:
+        raise UserError(f"the command to monitor has no name: {HOW_TO_START}")
     if bool(command) == (flags.pid is not None):
         problem = "takes a command or --pid, not both" if command else "needs a command or --pid"
         raise UserError(f"monitor {problem}: {HOW_TO_START}")

@@ -29,6 +29,7 @@ from redline.episodes.sheet import evenly_spaced
 from redline.episodes.verifying import Verdict, verify
 from redline.episodes.video import check_target
 from redline.errors import UserError, check_range
+from redline.files import check_replaceable
 from redline.jsonl import plain_text
 from redline.runs.host import usable_cores
 from redline.runs.locating import locate_run
@@ -130,6 +131,7 @@ def check_sheet(target: Path) -> None:
     if target.is_dir() or not target.parent.is_dir():
         what = "is a folder" if target.is_dir() else f"lies in no folder: {target.parent} does not exist"
         raise UserError(f"{target} {what}: use another --sheet")
+    check_replaceable(target)
 
 
 def play(folder: Path, flags: PlayFlags) -> int:

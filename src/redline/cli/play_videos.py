@@ -25,7 +25,7 @@ from redline.episodes.replaying import RequestedStop, StoppedWhilePlayingError, 
 from redline.episodes.sheet import Collected, draw_sheet, evenly_spaced
 from redline.episodes.video import check_target, find_encoder, write_video
 from redline.errors import UserError
-from redline.files import explained
+from redline.files import explained, make_own_folder
 from redline.jsonl import measured, plain_text, read_records
 from redline.types import Array, Progress
 from redline.units import number, size
@@ -74,7 +74,7 @@ def make_folder(folder: Path) -> None:
     """Make the folder of a run's videos, if they can be encoded at all."""
     find_encoder()
     with explained(UserError, folder, before="cannot make ", after=": use --out with another place"):
-        folder.mkdir(exist_ok=True)
+        make_own_folder(folder)
 
 
 def video_name(one: Listed, showing: Showing) -> str:

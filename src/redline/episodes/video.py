@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -16,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from redline.errors import UserError
-from redline.files import explained, sync_directory
+from redline.files import check_replaceable, explained, replacing
 from redline.types import Array
 
 MP4, GIF = ".mp4", ".gif"
@@ -49,6 +48,7 @@ def check_target(path: Path) -> None:
         raise UserError(f"{path} is not a video format that can be written: end its name with {' or '.join(SUFFIXES)}")
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file in it, such as {path / 'episode.mp4'}")
+    check_replaceable(path)
     if not path.parent.is_dir():
         raise UserError(f"there is no folder {path.parent}: make it first, or use another --out")
     if path.suffix.lower() == MP4:
@@ -69,28 +69,14 @@ def find_encoder() -> ModuleType:
 def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> Video:
     """Write pictures [H, W, 3] of one size; `count` are expected."""
     check_target(path)
-    with _whole(path) as temporary:
+    with explained(UserError, path, before="cannot write ", after=": use another --out"), replacing(path) as temporary:
         if path.suffix.lower() == MP4:
             written, width, height = _write_mp4(temporary, pictures, pictures_per_s)
         else:
-            written, width, height = _write_gif(temporary, pictures, pictures_per_s, count=count)
+            written, width, height = _write_gif(temporary, pictures, pictures_per_s, count=count, name=path.stem)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
     return Video(path, written, width, height, pictures_per_s, path.stat().st_size)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; a complete file is renamed, an incomplete one removed."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with explained(UserError, path, before="cannot write ", after=": use another --out"):
-            yield temporary
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_directory(path.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _write_mp4(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction) -> tuple[int, int, int]:
@@ -117,14 +103,16 @@ def padded(picture: Array) -> Array:
     return np.ascontiguousarray(picture)
 
 
-def _write_gif(path: Path, pictures: Iterable[Array], pictures_per_s: Fraction, *, count: int) -> tuple[int, int, int]:
+def _write_gif(
+    path: Path, pictures: Iterable[Array], pictures_per_s: Fraction, *, count: int, name: str
+) -> tuple[int, int, int]:
     remaining = iter(pictures)
     first = next(remaining)
     height, width = first.shape[:2]
     if count * height * width > MAX_GIF_PIXELS:
         raise UserError(
             f"a .gif of {count:,} pictures of {width} × {height} is too large to be made in memory: "
-            f"use --out {path.name.removeprefix('.').removesuffix('.tmp').removesuffix(GIF)}{MP4}, or a smaller --scale"
+            f"use --out {name}{MP4}, or a smaller --scale"
         )
     written = 0
 

@@ -81,7 +81,7 @@ class RunDirectory:
     def create(cls, log_dir: Path, *, game: str, algorithm: str, seed: int) -> Self:
         """Make `<log-dir>/<game>/<algorithm>/<YYYYMMDD-HHMMSS>-s<seed>` and lock it."""
         parent = log_dir / slug(game) / slug(algorithm)
-        with explained(UserError, log_dir, before="cannot create a run: "):
+        with explained(UserError, log_dir, before="cannot create a run: ", after=": use another --log-dir"):
             parent.mkdir(parents=True, exist_ok=True)
             path = make_numbered_folder(parent / f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
             for folder in (parent, parent.parent, log_dir):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from redline.files import open_own
 from redline.jsonl import RecordTail, plain_text
 from redline.tune.goals import Curve, RunResult
 from redline.tune.space import write_settings
@@ -56,7 +57,7 @@ class Training:
         self._stopped = self._is_late = False
         self._limit_s = time.monotonic() + minutes * 60 + START_AND_STOP_S
         write_settings(home / SETTINGS_TOML, {**launch.settings, **varied})
-        with self._log.open("wb") as log:
+        with os.fdopen(open_own(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as log:
             self._process = subprocess.Popen(
                 [*launch.program, *self._arguments()],
                 stdin=subprocess.DEVNULL,

@@ -18,7 +18,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from redline.errors import UserError
+from redline.errors import ForeignFileError, UserError
 from redline.files import explain
 from redline.jsonl import RecordWriter, measured, plain_text
 from redline.tune.goals import Curve, RunResult
@@ -79,6 +79,8 @@ def open_trials(folder: Path, *, seed: int) -> optuna.Study:
         drawn = len(study.get_trials(deepcopy=False))  # or a resumed search would draw the same again
         study.sampler = TPESampler(seed=seed + drawn, n_startup_trials=RANDOM_TRIALS)
         return study
+    except ForeignFileError:
+        raise
     except OSError as error:
         raise UserError(explain(error, path)) from error
     except DAMAGE as error:
