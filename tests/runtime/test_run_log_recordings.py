@@ -118,7 +118,7 @@ def test_a_run_that_was_killed_and_resumed_counts_and_records_each_episode_once(
     topology: tuple[str, ...], start_program: StartProgram, tmp_path: Path
 ) -> None:
     """Inline the episodes under way go on in the same game, from the same key."""
-    args = (*BREAKOUT, *topology, *QUIET, "--log-dir", tmp_path, "--checkpoint-minutes", "0.005")
+    args = (*BREAKOUT, *topology, *QUIET, "--log-dir", tmp_path, "--checkpoint-minutes", "0.02")
     program = start_program("train", *args)
     wait_for(lambda: len(list(tmp_path.glob("*/*/*/checkpoints/*/manifest.json"))) > 2, "it saves checkpoints")
     program.kill()
