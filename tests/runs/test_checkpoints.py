@@ -194,6 +194,13 @@ def test_prune_deletes_segments_only_the_pruned_named(run: RunDirectory) -> None
         load_checkpoint(path)
 
 
+def test_prune_goes_on_when_the_replay_was_removed(store: CheckpointStore) -> None:
+    for steps in range(1, 6):
+        save(store, steps)
+    shutil.rmtree(store.segments.folder)
+    assert sorted(store.prune()) == [1, 2]
+
+
 def test_damaged_checkpoints_do_not_push_out_good_ones(store: CheckpointStore) -> None:
     for steps in (1, 2, 7, 8, 9):
         save(store, steps)

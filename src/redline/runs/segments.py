@@ -149,6 +149,8 @@ class SegmentStore:
         self.close()
 
     def _segments(self) -> dict[int, Path]:
+        if not self.folder.is_dir():  # somebody may have removed it
+            return {}
         files = (path for path in self.folder.iterdir() if path.is_file())
         matches = ((SEGMENT_NAME.fullmatch(path.name), path) for path in files)
         return {int(match[1]): path for match, path in matches if match}
