@@ -31,7 +31,11 @@ SMALL_DQN = (
     "--replay.capacity",
     "2000",
 )
-SMALL_PPO = ("--env", "redline/Catch-v0", "--algo", "ppo", "--num-envs", "4", "--network", "small")
+# one thread: two on a busy machine spend most of their time in waiting for each other
+SMALL_PPO = (
+    *("--env", "redline/Catch-v0", "--algo", "ppo", "--num-envs", "4", "--network", "small"),
+    *("--learner.threads", "1"),
+)
 EVALUATING = ("--evaluate-every-steps", "100", "--evaluator.episodes", "1")
 ASYNC = ("--topology", "async", "--actors", "2", "--evaluator.every-minutes", "0.01", "--evaluator.episodes", "1")
 TRAININGS: Mapping[str, tuple[str, ...]] = {

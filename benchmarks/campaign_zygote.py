@@ -34,6 +34,7 @@ LIMITS = {
 SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # of prctl
 SPARE = "campaign-spare"  # name of a fork that waits to become a process of the command
 MESSAGE_BYTES, HIGH = 1 << 20, 400
+EARLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # wait until the command takes them
 CLOSED = "closed"  # in place of the file for stdout
 # what a signal does before these lines is Python's affair
 COLD_START = """\
@@ -62,9 +63,11 @@ def serve() -> None:
         answer({"ready": os.getpid()})
         while line := orders.readline():
             order: dict[str, Any] = json.loads(line)
+            signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
             pid = os.fork()
             if pid == 0:
                 leave(order)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, EARLY)
             answer({"pid": pid})
             ended = 0
             while ended != pid:
@@ -119,6 +122,7 @@ def obey(order: dict[str, Any]) -> int:
     for name, value in order["limits"].items():
         resource.setrlimit(LIMITS[name], (value, value))
     if order["awake"]:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, EARLY)
         program = [sys.executable, "-P", "-c", COLD_START]
         os.execv(sys.executable, [*program, order["awake"], *order["argv"]])  # noqa: S606
     for _ in range(order["spares"]):
@@ -128,7 +132,9 @@ def obey(order: dict[str, Any]) -> int:
     if order["clock_jump_s"]:
         bend_clock(*order["clock_jump_s"])
     sys.argv = ["redline", *order["argv"]]
-    code: int = import_module("redline.cli.main").main()  # as the console script does
+    import_module("redline.cli").take_signals()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, EARLY)
+    code: int = import_module("redline.cli.main").main()  # the two as the console script does
     return code
 
 
@@ -180,6 +186,7 @@ def start_warm(argv: Sequence[Any], *rest: Any) -> int:
 def serve_as_spare(listener: socket.socket) -> int:
     """Wait for what to become, or for the end of the command."""
     ctypes.CDLL(None).prctl(SET_NAME, SPARE.encode())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, EARLY)
     data, descriptors, _, _ = socket.recv_fds(listener, MESSAGE_BYTES, 64)
     if not data:
         return 0
