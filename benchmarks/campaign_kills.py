@@ -37,6 +37,7 @@ SIGNALS = (
     "SIGTERM twice",
     "SIGINT twice",
 )
+ASKING = ("SIGTERM", "SIGINT", "SIGHUP")
 MOMENTS = ("starting", "training", "training", "saving", "resuming")
 EXACT = ("dqn", "stored", "ppo")
 NUM_ENVS = 4
@@ -103,12 +104,13 @@ def _try_to_strike(
         faults = judge(begun.finish(), allowed=(-signal.SIGKILL,))
         begun = _start(strike, _resume(strike.subject, place), workshop, place)
         begun.has_ended(share * rng.uniform(0.0, RESUMING_S))
-    is_struck = _strike(strike, begun, workshop, rng)
-    if is_struck and not begun.has_ended(GO_ON_S):
+    struck = _strike(strike, begun, workshop, rng)
+    is_asked = struck == begun.pid and strike.signal in ASKING  # a second signal would interrupt its last checkpoint
+    if struck is not None and not is_asked and not begun.has_ended(GO_ON_S):
         begun.send(signal.SIGTERM)
     outcome = begun.finish()
-    faults += judge(outcome, allowed=_allowed(strike) if is_struck else ())
-    if not is_struck:
+    faults += judge(outcome, allowed=_allowed(strike) if struck is not None else ())
+    if struck is None:
         return faults or None
     faults += _judge_code(strike, outcome)
     if not faults and strike.subject != "recording":
@@ -170,10 +172,10 @@ def _is_saving(place: Place) -> bool:
     return run is not None and any((run / "checkpoints").glob(".*"))
 
 
-def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Random) -> bool:
-    """Send the signal; tell whether there was still a command to get it."""
+def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Random) -> int | None:
+    """Send the signal; return the pid that got it, None if the command has ended."""
     if running.has_ended():
-        return False
+        return None
     others = [pid for pid in workshop.zygote.targets() if pid != running.pid]
     pid = rng.choice(others) if strike.is_any_process and others else running.pid
     name, _, is_twice = strike.signal.partition(" ")
@@ -185,7 +187,7 @@ def _strike(strike: Strike, running: Running, workshop: Workshop, rng: random.Ra
     if number is signal.SIGSTOP:
         time.sleep(rng.uniform(0.1, PAUSE_S))
         running.send(signal.SIGCONT, pid)
-    return True
+    return pid
 
 
 def _allowed(strike: Strike) -> set[int]:

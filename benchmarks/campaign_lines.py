@@ -38,6 +38,7 @@ SHORT = {
 }
 TRAINS_OWN = ("train", "profile")
 NO_REPLAY = ("ppo", "a2c", "pqn", "a2c-gae")
+LOCK_TAKEN = "run/run.lock was changed"  # for a moment, while the run was looked at
 ASK_AFTER_S, LIMIT_S = 8.0, 40.0
 
 
@@ -181,7 +182,8 @@ def run_line(line: Line, workshop: Workshop, place: Place) -> list[Fault]:
     )
     outcome = workshop.zygote.run(order, place)
     faults = judge(outcome, allowed=(-signal.SIGTERM,) if outcome.was_asked else ())  # kills ask earlier and say more
-    if outcome.code == BAD_INPUT and (changed := place.changes(place.cwd)):
+    changed = [change for change in place.changes(place.cwd) if change != LOCK_TAKEN]
+    if outcome.code == BAD_INPUT and changed:
         faults.append(Fault("left files", f"{line.argv[0]} was refused: {', '.join(changed)[:200]}"))
     return faults
 
