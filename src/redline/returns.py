@@ -8,7 +8,7 @@ from redline.errors import UserError
 from redline.types import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Discounted:
     """What the returns of every family have."""
 

@@ -58,7 +58,7 @@ class Objective(Protocol):
         return {"explained_variance": 1.0 - error / batch.target.var(correction=0)}  # left out where nothing varies
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ActorCritic(Objective):
     """An objective with a policy and a value."""
 

@@ -33,7 +33,7 @@ class Optimizer(Protocol):
         """Return the optimiser over `parameters`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Annealed(Optimizer):
     """An optimiser whose learning rate may fall and whose gradients may be clipped."""
 
