@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -126,9 +126,9 @@ def obey(order: dict[str, Any]) -> int:
         program = [sys.executable, "-P", "-c", COLD_START]
         os.execv(sys.executable, [*program, order["awake"], *order["argv"]])  # noqa: S606
     for _ in range(order["spares"]):
-        code = add_spare()
-        if code is not None:
-            return code
+        spare_code = add_spare()
+        if spare_code is not None:
+            return spare_code
     if order["clock_jump_s"]:
         bend_clock(*order["clock_jump_s"])
     sys.argv = ["redline", *order["argv"]]
@@ -139,7 +139,7 @@ def obey(order: dict[str, Any]) -> int:
 
 
 spares: list[tuple[int, socket.socket]] = []  # pids and where they listen
-start_process = _posixsubprocess.fork_exec
+start_process: Callable[..., int] = _posixsubprocess.fork_exec
 
 
 def add_spare() -> int | None:
@@ -154,7 +154,8 @@ def add_spare() -> int | None:
         return serve_as_spare(theirs)
     theirs.close()
     spares.append((pid, ours))
-    _posixsubprocess.fork_exec = subprocess._fork_exec = start_warm  # type: ignore[attr-defined]
+    for module, name in ((_posixsubprocess, "fork_exec"), (subprocess, "_fork_exec")):
+        setattr(module, name, start_warm)
     return None
 
 
