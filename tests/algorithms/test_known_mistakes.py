@@ -102,7 +102,8 @@ def test_every_algorithm_learns_from_batches_of_the_size_asked_for(name: str, ba
 def test_every_row_that_is_learnt_from_is_a_return_of_one_episode_of_one_env(n_steps: int) -> None:
     """Frames of the env say seed, episode and t; the reward of a step is the t that it leads to."""
     gamma = 0.9
-    algorithm = replace(small(DQN_CLASSIC, Mlp((8,))), returns=NStep(n_steps, gamma=gamma, clip_rewards=False), batch_size=64)
+    returns = NStep(n_steps, gamma=gamma, clip_rewards=False)
+    algorithm = replace(small(DQN_CLASSIC, Mlp((8,))), returns=returns, batch_size=64)
     trainer = trainer_for(algorithm, EnvConfig("probe/Counting-v0", stack=1, skip=1), num_envs=3)
     endings: set[tuple[bool, bool, int]] = set()  # terminated, cut, steps short of n
     last_steps = 0
