@@ -191,7 +191,7 @@ def test_damaged_recordings_are_told_of(tmp_path: Path, played: Played, capsys: 
     assert main(["episodes", str(folder), "--plain"]) == DONE
     out, err = capsys.readouterr()
     assert "are damaged" in err
-    assert "torn by a crash; skipped" in err
+    assert "cut by a crash; skipped" in err
     assert all(line.startswith("redline: warning: ") for line in err.splitlines())
     assert "2 recorded in " in out
     assert out.count(" no\n") == 2

@@ -144,9 +144,9 @@ def test_a_torn_tail_is_told_and_the_rest_verifies(
     path.write_bytes(path.read_bytes()[:-7])
     found = answer(run, "--verify")
     assert found["verified"] == found["episodes"] == len(open_library(pong).entries) - 1
-    assert "torn by a crash; skipped" in found["torn_tail"]
+    assert "cut by a crash; skipped" in found["torn_tail"]
     assert main(["play", str(run), "--verify", "--plain"]) == DONE
-    assert "torn by a crash" in capsys.readouterr().err
+    assert "cut by a crash" in capsys.readouterr().err
 
 
 def test_a_flipped_bit_is_a_damage(pong: Path, copy: Callable[[Path], Path], answer: Answer, capsys: Output) -> None:

@@ -100,8 +100,8 @@ def test_an_end_from_outside_leaves_nothing_behind(
     program.send_signal(signal.SIGTERM)
     out, err = program.communicate(timeout=30)
     assert program.returncode == FAILED
-    assert json.loads(out)["error"] == "interrupted"
-    assert err.splitlines()[-1] == "redline: interrupted"
+    assert json.loads(out)["error"] == "stopped by SIGTERM"
+    assert err.splitlines()[-1] == "redline: stopped by SIGTERM"
     assert left_behind(folder) == []
 
 
