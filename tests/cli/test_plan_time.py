@@ -39,7 +39,7 @@ BAD = [
     (["--rate", "9", "--steps", "5", "--episode-steps", "900"], "--episode-steps does nothing here"),
     ([*RATE, "--concurrency", "0"], "concurrency is 0: use 1 to"),
     ([*RATE, "--interruptions-per-hour", "-1"], "interruptions-per-hour is -1"),
-    ([*RATE, "--interruptions-per-hour", "60", "--without-notice"], "leave no progress"),
+    ([*RATE, "--interruptions-per-hour", "60", "--without-notice"], "undo more than they leave"),
     ([*RATE, "--interruptions-per-hour", "1", "--checkpoint-minutes", "5"], "add --without-notice"),
     ([*RATE, "--unit", "laps"], "--unit is 'laps': use episodes or steps or frames"),
     (["--measure", "--model", "dqm"], "unknown algorithm 'dqm': did you mean dqn"),
@@ -112,9 +112,12 @@ def test_runs_tell_rate_limit_and_checkpoints_before_and_after(
     found = plan(capsys, *args, *spot)
     row = found["rows"][0]
     assert (row["game"], row["limit"], row["unit"], row["rate_source"]) == ("CartPole-v1", 360_000, "steps", "run")
-    assert (row["rate"], row["lost_hours"]) == (200, 0.1)  # 360,000 steps ÷ 200/s = 0.5 h, × 2 × (5 + 1) min
-    assert (row["hours"], row["cost"]) == (0.6, 0.36)
-    assert found["baseline"]["rows"][0]["hours"] == 1.2
+    assert (row["rate"], row["lost_hours"]) == (
+        200,
+        0.113,
+    )  # 360,000 steps ÷ 200/s = 0.5 h, × 2 × (5 + 1) min, and what interrupts that
+    assert (row["hours"], row["cost"]) == (0.613, 0.37)
+    assert found["baseline"]["rows"][0]["hours"] == 1.23
     assert found["saved"]["ratio"] == 2
     assert any("5 min 00 s of work is lost without notice" in words for words in found["assumptions"])
 

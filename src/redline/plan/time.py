@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from math import sqrt
+from math import exp, expm1, sqrt
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from redline.envs.game_lists import GameLimit
 from redline.errors import UserError
@@ -23,6 +24,7 @@ SECONDS_PER_HOUR = 3600
 MOST_DIGITS = 4  # after the point: a third of a second
 TAIL = 0.05  # of all trainings, that lose less than the low end, and more than the high end
 DRAWS = 40_000
+MOST_PER_INTERVAL = 2.0  # interruptions between two checkpoints
 MANY = 1e12  # interruptions: so many are normal, and too many for a whole number
 USUAL_GROWTH = Decimal("2.14")  # of an episode of Breakout: 700 steps of a beginner, 1,500 of a good player
 
@@ -68,44 +70,59 @@ class Interruptions:
     has_notice: bool  # SIGTERM first: a checkpoint is saved and nothing is lost
 
     def __post_init__(self) -> None:
-        if self._redone_share >= 1:
+        if self._per_interval >= MOST_PER_INTERVAL:
             raise UserError(
                 f"{self.per_hour:g} interruptions per hour, each of which undoes {30 * self._most_undone_hours:.1f} "
-                "min, leave no progress: use fewer --interruptions-per-hour or fewer --checkpoint-minutes"
+                "min, undo more than they leave: use fewer --interruptions-per-hour or fewer --checkpoint-minutes"
             )
 
     @property
     def _most_undone_hours(self) -> float:
-        """Work that one interruption can undo: anything up to a whole interval, half of it on average."""
+        """Work that one interruption can undo: anything up to a whole interval, about half of it on average."""
         return 0.0 if self.has_notice else self.checkpoint_minutes / 60
 
     @property
-    def _redone_share(self) -> float:
-        """The part of each hour of training that is lost again."""
-        return self.per_hour * self._most_undone_hours / 2
+    def _per_interval(self) -> float:
+        return self.per_hour * self._most_undone_hours
+
+    @property
+    def _training_per_work(self) -> float:
+        """Hours of training for each hour that is kept: what is done again may be interrupted too."""
+        return expm1(self._per_interval) / self._per_interval if self._per_interval else 1.0
 
     def lost(self, work: Span) -> Span:
-        """Return the hours lost while so many are trained: on average work × rate × cost of each, and 90 % of cases.
-
-        The high end also counts what comes while lost work is done again.
-        """
-        each_hours = self._most_undone_hours / 2 + self.restart_s / 3600
-        again = 1 / (1 - self._redone_share)
+        """Return the hours that are lost until so many are kept: what is done again, and the restarts."""
+        restarts_hours = self.per_hour * self._training_per_work * self.restart_s / 3600
         return Span(
-            hours=exact(self.per_hour * float(work.hours) * each_hours),
-            low=exact(self._quantile(self.per_hour * float(work.low), TAIL)),
-            high=exact(self._quantile(self.per_hour * float(work.high) * again, 1 - TAIL)),
+            hours=exact(float(work.hours) * (self._training_per_work - 1 + restarts_hours)),
+            low=exact(self._quantile(float(work.low), TAIL)),
+            high=exact(self._quantile(float(work.high), 1 - TAIL)),
         )
 
-    def _quantile(self, expected: float, share: float) -> float:
-        """Return the hours that so many interruptions, a number of Poisson's, don't exceed in a share of all cases."""
+    def _quantile(self, work_hours: float, share: float) -> float:
+        """Return the hours that are not exceeded in a share of all cases."""
         rng = np.random.default_rng(0)
-        counts = rng.poisson(expected, DRAWS) if expected < MANY else rng.normal(expected, sqrt(expected), DRAWS)
-        others = np.maximum(counts - 1, 0)  # the work undone by one is uniform, the sum over the others nearly normal
-        undone = others / 2 + np.sqrt(others / 12) * rng.standard_normal(DRAWS)
-        undone = np.clip(undone, 0, others) + (counts > 0) * rng.random(DRAWS)
-        hours = counts * (self.restart_s / 3600) + undone * self._most_undone_hours
+        counts = self._draw_counts(work_hours, rng)
+        hours = counts * (self.restart_s / 3600)
+        if self._per_interval:
+            # the part of an interval before an interruption that comes in it; the sum of many is nearly normal
+            shares = (rng.permutation(DRAWS) + 0.5) / DRAWS  # evenly: their mean counts millions of times
+            undone = -np.log1p(shares * expm1(-self._per_interval)) / self._per_interval
+            others = np.maximum(counts - 1, 0)
+            undone_by_others = others * undone.mean() + np.sqrt(others) * undone.std() * rng.standard_normal(DRAWS)
+            undone = np.clip(undone_by_others, 0, others) + (counts > 0) * undone
+            hours += undone * self._most_undone_hours
         return float(np.quantile(hours, share, method="inverted_cdf"))
+
+    def _draw_counts(self, work_hours: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """Return numbers of interruptions: Poisson's, or failures of intervals until enough of them are kept."""
+        expected = self.per_hour * self._training_per_work * work_hours
+        is_kept = exp(-self._per_interval)
+        if expected >= MANY:
+            return rng.normal(expected, sqrt(expected / is_kept), DRAWS)
+        if not self._per_interval or not work_hours:
+            return rng.poisson(expected, DRAWS).astype(np.float64)
+        return rng.negative_binomial(work_hours / self._most_undone_hours, is_kept, DRAWS).astype(np.float64)
 
 
 @dataclass(frozen=True)
