@@ -1,18 +1,21 @@
 """A training outlives its display; a signal ends a command at any moment, in one line, with the right exit code."""
 
+import fcntl
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
 
-from redline.cli.main import main
-from redline.cli.process import REPEATED_S, SHORT_SPIN, LossyFile, StopRequest
+from redline.cli.main import FAILED, main, refuse
+from redline.cli.process import REPEATED_S, SHORT_SPIN, LossyFile, StopRequest, print_object
 from redline.jsonl import read_records
 from waiting import PATIENCE_S, wait_for
 
@@ -156,3 +159,27 @@ def test_signal_before_the_command_is_found_is_one_line(
         monkeypatch.delenv(name, raising=False)
     assert main(["bench", "env"]) == 1
     assert capsys.readouterr().err == "redline: interrupted\n"
+
+
+def test_a_signal_while_the_object_is_printed_leaves_it_whole_and_alone() -> None:
+    program = subprocess.Popen([*REDLINE, "algos", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert program.stdout is not None
+    pipe = program.stdout.fileno()
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, resource.getpagesize())
+    wait_for(lambda: unread_bytes(pipe) == resource.getpagesize(), "it prints")
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=PATIENCE_S)
+    assert (program.returncode, err) == (0, b"")
+    assert "algorithms" in json.loads(out)
+
+
+def unread_bytes(pipe: int) -> int:
+    number = bytearray(4)
+    fcntl.ioctl(pipe, termios.FIONREAD, number)
+    return int.from_bytes(number, sys.byteorder)
+
+
+def test_what_ends_a_command_after_its_object_adds_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    print_object("{}")
+    assert refuse("interrupted", as_json=True, code=FAILED) == FAILED
+    assert capsys.readouterr() == ("{}\n", "redline: interrupted\n")

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 
 TRAINING = ("train", "resume", "tune")  # commands that can be stopped and resumed
+is_object_out = False  # that of --json: what ends the command later adds no other
 
 
 def start() -> int:
@@ -29,6 +30,6 @@ def _end(number: int, _: object) -> None:
     typed = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
     with suppress(OSError):  # either stream may be closed
         os.write(2, f"redline: {said}\n".encode())
-        if "--json" in typed:  # `main`, which does this elsewhere, may not be loaded
+        if "--json" in typed and not is_object_out:  # `main`, which does this elsewhere, may not be loaded
             os.write(1, f'{{"schema": 1, "error": "{said}"}}\n'.encode())
     os._exit(1 if number == signal.SIGINT else 75)

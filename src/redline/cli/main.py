@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-from redline import __version__
+from redline import __version__, cli
 from redline.cli import TRAINING, take_signals
-from redline.cli.process import SHORT_SPIN, choose_spin, guard_streams, output_error
+from redline.cli.process import SHORT_SPIN, choose_spin, guard_streams, output_error, print_object
 from redline.errors import UserError, unknown_name
 
 BAD_NAMES = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)  # what a user typed, or may not read
@@ -67,6 +67,7 @@ def failing(*kinds: type[Exception], after: str = "", code: int = FAILED) -> Ite
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     is_training = bool(args) and args[0] in TRAINING
+    cli.is_object_out = False
     if argv is None:
         guard_streams()
         take_signals()
@@ -162,9 +163,9 @@ def refuse(message: str, *, as_json: bool, code: int) -> int:
     """Print what is wrong in one line, with --json also as an object on stdout; return the exit code."""
     message = _one_line(message)
     print(f"redline: {message}", file=sys.stderr)
-    if as_json:
+    if as_json and not cli.is_object_out:
         try:
-            print(json.dumps({"schema": 1, "error": message}), flush=True)
+            print_object(json.dumps({"schema": 1, "error": message}))
         except BrokenPipeError:
             sys.stdout = None
     return code

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redline.cli.main import DONE
+from redline.cli.process import print_object
 from redline.errors import UserError
 from redline.files import explained, replace_file
 from redline.jsonl import as_json_value, plain_text
@@ -55,7 +56,7 @@ def give(facts: Mapping[str, Any], flags: Printing, show: Callable[..., None]) -
 
 def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object on stdout; NaN and infinities become null."""
-    print(json.dumps(as_json_value({"schema": SCHEMA, **content}), allow_nan=False), flush=True)
+    print_object(json.dumps(as_json_value({"schema": SCHEMA, **content}), allow_nan=False))
 
 
 def warn(lines: Iterable[str]) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Self, TextIO, cast
 
+from redline import cli
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 REPEATED_S = 1.0  # one request may come twice: to a process, and to the group that it is in
 
@@ -124,6 +126,13 @@ class StopRequest(AbstractContextManager["StopRequest"]):
         elif number == signal.SIGINT or time.monotonic() - self._first_s > REPEATED_S:
             signal.signal(number, signal.SIG_DFL)
             raise KeyboardInterrupt
+
+
+def print_object(line: str) -> None:
+    """Print the object of --json, which is the last thing that a command does: a first signal ends nothing then."""
+    with StopRequest():
+        print(line, flush=True)
+        cli.is_object_out = True
 
 
 @contextmanager
