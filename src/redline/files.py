@@ -185,6 +185,22 @@ def make_numbered_folder(path: Path) -> Path:
     raise AssertionError("count() has no end")
 
 
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder and those above it, or none of them; accept those that are there."""
+    made: list[Path] = []
+    try:
+        for folder in (*reversed(path.parents), path):
+            if not os.path.lexists(folder):
+                folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
+                made.append(folder)
+        path.mkdir(exist_ok=True)  # says so if something else is there
+    except OSError:
+        for folder in reversed(made):
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
 def make_own_folder(path: Path) -> None:
     """Make a folder, or accept one that is there and is ours."""
     with suppress(FileExistsError):

@@ -72,6 +72,12 @@ def test_log_dir_that_is_a_file_is_a_user_error(tmp_path: Path) -> None:
         RunDirectory.create(tmp_path / "file", game="pong", algorithm="dqn", seed=7)
 
 
+def test_a_log_dir_that_cannot_be_made_leaves_no_folder_above_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot create a run: "):
+        RunDirectory.create(tmp_path / "new" / ("x" * 300), game="pong", algorithm="dqn", seed=7)
+    assert list(tmp_path.iterdir()) == []
+
+
 @contextmanager
 def as_ordinary_user() -> Iterator[None]:
     """Let root, who may write everywhere, be nobody for a while."""

@@ -18,7 +18,7 @@ from redline.cli.output import print_json
 from redline.cli.parsing import Plain, parse
 from redline.cli.process import StopRequest
 from redline.errors import UserError
-from redline.files import explained
+from redline.files import explained, make_folder
 from redline.jsonl import RecordWriter, Row
 from redline.monitor.attaching import new_folder
 from redline.monitor.hardware import HARDWARE
@@ -122,7 +122,7 @@ def open_files(out: Path | None) -> tuple[Path, RecordWriter]:
     if (out / HARDWARE).exists():  # two recordings would mix
         raise UserError(f"{out} holds a recording already: use another --out")
     with explained(UserError, out, before="out ", after=": use another --out"):
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(out, mode=0o700)
         RecordWriter(out / HARDWARE).close()
         return out, RecordWriter(out / EVENTS)
 

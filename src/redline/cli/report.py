@@ -13,7 +13,7 @@ import tyro
 from redline.cli.output import give, is_plain, print_table, progress_bar
 from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
-from redline.files import explained, replace_file
+from redline.files import explained, make_folder, replace_file
 from redline.jsonl import encode_row
 from redline.report.page import Page, build_page
 from redline.report.relation import choose_runs, relate
@@ -138,7 +138,7 @@ def write_pictures(folder: Path, page: Page) -> list[Path]:
 
     paths: list[Path] = []
     with explained(UserError, folder, before="cannot write ", after=": use another --png"):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for owner, chart in page.charts:
             path = folder / f"{file_name(owner)}-{file_name(chart.name)}.png"
             if path in paths:  # two runs whose names differ in signs that no file's name should have

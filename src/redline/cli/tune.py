@@ -21,7 +21,7 @@ from redline.cli.parsing import Json, parse
 from redline.cli.process import StopRequest
 from redline.envs.atari_games import find_game
 from redline.errors import UserError, check_range
-from redline.files import check_replaceable, explained
+from redline.files import check_replaceable, explained, make_folder
 from redline.runs.directory import slug
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flatten, to_settings
@@ -128,7 +128,7 @@ def require_writable(recipe: Path) -> None:
     check_replaceable(recipe)
     before = f"--write-recipe {recipe} can't be written: "
     with explained(UserError, recipe.parent, before=before, after="; use another folder"):
-        recipe.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(recipe.parent)
         tempfile.TemporaryFile(dir=recipe.parent).close()
 
 

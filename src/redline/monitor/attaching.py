@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, cast
 
-from redline.files import PRIVATE, make_numbered_folder, open_own
+from redline.files import PRIVATE, make_folder, make_numbered_folder, open_own
 from redline.jsonl import RecordWriter, Row, parse_row
 from redline.monitor.hardware import HARDWARE
 from redline.monitor.processes import ProcessStat, read_stat
@@ -178,7 +178,7 @@ def record(out: Path | str, *, hz: float = DEFAULT_HZ, pid: int | None = None) -
     check_hz(hz)
     target = os.getpid() if pid is None else _running(pid)
     path = Path(out).absolute()  # the program may change its working directory
-    path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    make_folder(path, mode=PRIVATE)
     lock = _claim(path)
     try:
         RecordWriter(path / EVENTS).close()  # raises if it can't be written

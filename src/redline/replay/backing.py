@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 
 from redline.errors import UserError
-from redline.files import explained
+from redline.files import explained, make_folder
 from redline.types import Array, IntArray
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG)
@@ -151,7 +151,7 @@ class Disk:
         self.reserved_bytes = 0
         self._folder = folder
         with explained(UserError, folder, before="replay.path can't be used: ", after=": choose another folder"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._descriptor, name = tempfile.mkstemp(prefix="redline-replay-", dir=folder)
             self._end = weakref.finalize(self, os.close, self._descriptor)
             Path(name).unlink()

@@ -22,6 +22,7 @@ from redline.errors import UserError
 from redline.files import (
     check_own,
     explained,
+    make_folder,
     make_numbered_folder,
     open_own,
     open_regular,
@@ -82,7 +83,7 @@ class RunDirectory:
         """Make `<log-dir>/<game>/<algorithm>/<YYYYMMDD-HHMMSS>-s<seed>` and lock it."""
         parent = log_dir / slug(game) / slug(algorithm)
         with explained(UserError, log_dir, before="cannot create a run: ", after=": use another --log-dir"):
-            parent.mkdir(parents=True, exist_ok=True)
+            make_folder(parent)
             path = make_numbered_folder(parent / f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}")
             for folder in (parent, parent.parent, log_dir):
                 sync_directory(folder)

@@ -12,7 +12,7 @@ import msgspec
 
 from redline import __version__
 from redline.errors import UserError
-from redline.files import check_folders, check_replaceable, explained, read_json_object, replace_file
+from redline.files import check_folders, check_replaceable, explained, make_folder, read_json_object, replace_file
 from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, plain_text, read_records
 from redline.runs.directory import RunLock
 from redline.tune.goals import Goal, parse_goal
@@ -99,7 +99,7 @@ class StudyFolder(AbstractContextManager["StudyFolder"]):
         self.path = path
         self.settings = settings
         with explained(UserError, path, before="cannot make a study: ", after=": use another --study"):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path, mode=0o700)
             names = {place.name for place in path.iterdir()}
         if STUDY_JSON not in names and names - BEGINNING:
             raise UserError(f"{path} is not empty and no study: use another --study")
