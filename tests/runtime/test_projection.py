@@ -91,6 +91,21 @@ def test_an_evaluation_stands_for_the_learning_up_to_it(since_s: int) -> None:
     assert (pace.s_per_step, pace.low, pace.high) == pytest.approx((0.014, 0.014, 0.014))
 
 
+def test_an_evaluation_soon_after_a_resume_does_not_stand_for_the_learning_before_it() -> None:
+    training = Training(steps=6_000, updates=9, time_s=70.0, warmup_time_s=20.0, warmup_steps=1_000)
+
+    def s_per_step(seconds: int) -> float:
+        pace = training.go_on(seconds, steps_per_s=100)
+        assert pace is not None
+        return pace.s_per_step
+
+    s_per_step(1)
+    training.paused_s = 10.0  # 10 s for each 100 s of learning
+    assert [s_per_step(1), s_per_step(1), s_per_step(98)] == pytest.approx([0.01] * 3)
+    training.paused_s = 20.0
+    assert s_per_step(99) == pytest.approx(0.011, rel=0.01)
+
+
 def test_a_resumed_run_is_judged_by_its_earlier_speed_and_soon_by_its_own() -> None:
     training = Training(steps=6_000, updates=9, time_s=70.0, warmup_time_s=20.0, warmup_steps=1_000)
     assert training.meter.pace() == Pace(0.01)  # 5,000 steps in 50 s

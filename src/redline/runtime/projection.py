@@ -3,7 +3,8 @@
 The warm-up is many times faster than learning and tells nothing. The learning of this invocation is cut into windows
 of equal steps. The newest half of them gives the pace, so that slow drift and the first, slower updates fade out.
 The interval takes the rest of the run for one more window: Student's t over the logarithms of all windows' paces.
-Evaluations slow it by their time ÷ that of the learning up to the newest one.
+Evaluations slow it by their time ÷ that of the learning up to the newest one. One in the first seconds tells nothing:
+after a resume it may come at once.
 """
 
 from collections.abc import Sequence
@@ -109,9 +110,9 @@ class PaceMeter:
             steps_per_s = self._counters.learning_steps_per_s
             is_known = steps_per_s and _learning_s(self._counters) >= LEAST_LEARNING_S
             found = Pace(1 / steps_per_s) if steps_per_s and is_known else None
-        if found is None or learning_s <= 0.0:
+        first_s, newest_s = self._pauses_at_s or (0.0, learning_s)
+        if found is None or newest_s < LEAST_LEARNING_S:  # too early to tell how often evaluations come
             return found
-        first_s, newest_s = self._pauses_at_s or (0.0, 0.0)
         # evaluations come at even distances: the next is not due yet, and the first may have come early
         slower = 1 + (self._paused_s - self._paused_before_s) / max(newest_s, learning_s - first_s)
         ends = [None if end is None else end * slower for end in (found.low, found.high)]
