@@ -61,15 +61,24 @@ def train(training: Training, folder: Path) -> Row:
 
 
 def train_all(
-    trainings: Sequence[Training], measure: Measure, *, rows_file: Path | None, parallel: int = 1
+    trainings: Sequence[Training],
+    measure: Measure,
+    *,
+    rows_file: Path | None,
+    parallel: int = 1,
+    any_commit: bool = True,
 ) -> list[Row]:
-    """Train what `rows_file` does not hold yet; return all rows, those of failed runs with an `error`."""
+    """Train what `rows_file` does not hold yet; return all rows, those of failed runs with an `error`.
+
+    Without `any_commit`, rows of other versions of Redline don't count.
+    """
     done = read_done(rows_file)
     lock = Lock()
 
     def find_row(training: Training) -> Row:
         known = {"settings_digest": training.digest(), "commit": commit()}
-        if training in done and done[training]["settings_digest"] == known["settings_digest"]:
+        alike = known if not any_commit else {"settings_digest": known["settings_digest"]}
+        if training in done and alike.items() <= done[training].items():
             say(f"{_name(training)}: done before")
             return done[training]
         try:

@@ -6,7 +6,8 @@ planned. What an interruption took is measured by the wall clock: saving, the tr
 the time until the next process trains. Every sixth restart is not counted: those tell how long one takes, and as they
 lie between the others, a machine that gets slower or faster changes both.
 
-Each life of a process is a row in benchmarks/interruptions.jsonl: a script that was stopped goes on where it was.
+Each life of a process is a row in benchmarks/interruptions.jsonl: a script that was stopped goes on where it was,
+unless Redline has changed since.
 """
 
 import sys
@@ -24,6 +25,7 @@ import numpy as np
 from kill_resume import ENDLESS_STEPS, FLAGS
 from recording import RECORDS, Measurement, finish, make_parser, say
 from redline.jsonl import RecordWriter, Row, read_records
+from redline.runs.host import commit
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders
 from redline_process import WatchedProcess, find_run, redline_command, run_redline
 
@@ -130,7 +132,15 @@ def interrupt_all(options: Namespace, rows: list[Row], writer: RecordWriter) -> 
 
 def settings_of(options: Namespace) -> Row:
     """Return what must be alike in rows that are judged together."""
-    return {name: getattr(options, name) for name in ("gap_seconds", "checkpoint_minutes", "work_minutes", "seed")}
+    names = ("gap_seconds", "checkpoint_minutes", "work_minutes", "seed")
+    return {"commit": commit(), **{name: getattr(options, name) for name in names}}
+
+
+def read_done(options: Namespace) -> list[Row]:
+    """Return the lives of this version of Redline with these flags."""
+    known = settings_of(options)
+    rows = read_records(options.rows) if options.rows.exists() else []
+    return [row for row in rows if known.items() <= row.items()]
 
 
 def of_way(rows: Sequence[Row], way: str) -> list[Row]:
@@ -184,9 +194,7 @@ def measurement(options: Namespace, rows: Sequence[Row], seen: dict[str, dict[st
 def main(argv: Sequence[str] | None = None) -> int:
     """Interrupt a run in every way, and record what it took."""
     options = parse(argv)
-    known = settings_of(options)
-    found = read_records(options.rows) if options.rows.exists() else []
-    rows = [row for row in found if known.items() <= row.items()]
+    rows = read_done(options)
     say(f"{len(rows)} lives are done already")
     with RecordWriter(options.rows) as writer:
         interrupt_all(options, rows, writer)

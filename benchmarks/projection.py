@@ -2,7 +2,7 @@
 
 Trains DQN and PPO on CartPole, Catch and Pong, for as many steps as a short trial says will take --seconds. A run takes
 from its start event to its last checkpoint. Each is a row in benchmarks/projection.jsonl, unless others kept the
-machine busy: a script that was stopped goes on where it was.
+machine busy: a script that was stopped goes on where it was, unless Redline has changed since.
 """
 
 import sys
@@ -46,6 +46,7 @@ class Judged:
     algorithm: str | None
     env: str | None
     seed: int | None
+    commit: str | None
     steps: int
     took_s: float
     others_cpu_cores_used: float | None
@@ -95,6 +96,7 @@ def judge(run: RunFiles) -> Judged:
         algorithm=summary.algorithm,
         env=summary.env,
         seed=summary.seed,
+        commit=None if run.run is None else run.run.get("commit"),
         steps=int(run.metrics[-1]["steps"]),
         took_s=ended_unix_s - begun_unix_s,
         others_cpu_cores_used=others,
@@ -184,7 +186,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train, tell how well they knew their time, and record it."""
     options = parse(argv)
     wanted = trainings(options.envs, options.algorithms, seconds=options.seconds)
-    rows = train_all(wanted, partial(train_and_judge, options=options), rows_file=options.rows)
+    judge_one = partial(train_and_judge, options=options)
+    rows = train_all(wanted, judge_one, rows_file=options.rows, any_commit=False)
     if not (judged := [as_judged(row["judged"]) for row in rows if "judged" in row]):
         raise SystemExit("projection: no run can be judged: wait until the machine is free, or use --allow-busy")
     return finish(measurement(judged), as_json=options.json, keep=not options.no_record)

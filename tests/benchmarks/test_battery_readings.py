@@ -60,6 +60,20 @@ def test_other_flags_make_another_run(tmp_path: Path) -> None:
     assert trained == [TRAININGS[0], longer]
 
 
+def test_runs_of_another_commit_count_only_where_any_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commits = []
+
+    def measure(training: Training, folder: Path) -> dict[str, Any]:
+        commits.append(battery.commit())
+        return {}
+
+    for commit in ("first", "second"):
+        monkeypatch.setattr(battery, "commit", lambda commit=commit: commit)
+        for any_commit in (True, False, False):
+            train_all(TRAININGS[:1], measure, rows_file=tmp_path / "rows.jsonl", any_commit=any_commit)
+    assert commits == ["first", "second"]
+
+
 def test_other_defaults_make_another_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trained: list[Training] = []
 

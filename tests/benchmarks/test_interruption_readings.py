@@ -8,8 +8,10 @@ import pytest
 import interruptions
 from interruptions import Life
 from recording import make_record
+from redline.jsonl import RecordWriter
 
-OPTIONS = interruptions.parse(["--gap-seconds", "36", "--work-minutes", "60"])  # 100 an hour
+FLAGS = ("--gap-seconds", "36", "--work-minutes", "60")  # 100 an hour
+OPTIONS = interruptions.parse(FLAGS)
 
 
 def test_with_notice_all_training_is_kept_and_saving_is_a_part_of_the_restart() -> None:
@@ -37,12 +39,24 @@ def test_a_restart_is_timed_before_the_others_and_after_every_six_of_them() -> N
     assert is_counted(200, 100) is None  # 6,000 s of 3,600 are kept
 
 
-def test_moments_depend_on_the_seed_and_their_number_alone() -> None:
-    rows = [row("kill", counts=False)]
-    gaps = [
-        interruptions.next_life([*rows, *[row(way, counts=True)] * 3], OPTIONS, way=way) for way in ("kill", "kill")
-    ]
-    assert gaps[0] == gaps[1]
+def test_moments_depend_on_the_seed_the_way_and_their_number_alone() -> None:
+    def gap(*, seed: int = 1, way: str = "kill", number: int = 3, starting_s: float = 3.6) -> object:
+        options = interruptions.parse([*FLAGS, "--seed", str(seed)])
+        rows = [row(way, counts=False), *[row(way, counts=True, starting_s=starting_s)] * number]
+        return interruptions.next_life(rows, options, way=way)
+
+    assert gap(starting_s=9.9) == gap()
+    assert len({gap(), gap(seed=2), gap(way="sigterm"), gap(number=4)}) == 4
+
+
+def test_only_lives_of_this_version_and_these_flags_are_judged(tmp_path: Path) -> None:
+    options = interruptions.parse([*FLAGS, "--rows", str(tmp_path / "rows.jsonl")])
+    assert interruptions.read_done(options) == []
+    known = interruptions.settings_of(options)
+    with RecordWriter(options.rows) as writer:
+        for starting_s, changed in enumerate(({}, {"commit": "another"}, {"seed": 2})):
+            writer.write({**row("kill", counts=True, starting_s=starting_s), **known, **changed})
+    assert [life["starting_s"] for life in interruptions.read_done(options)] == [0]
 
 
 def test_a_hundred_interruptions_are_judged_by_the_interval_that_the_command_prints(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def judged(*errors: float | None, is_quiet: bool = True) -> Judged:
         )
         for share, error in zip((0.1, 0.5), errors, strict=True)
     ]
-    return Judged("dqn", "pong", 1, 10_000, 100.0, 0.1, is_quiet, -20.0, tuple(found))
+    return Judged("dqn", "pong", 1, "c0ffee", 10_000, 100.0, 0.1, is_quiet, -20.0, tuple(found))
 
 
 def test_a_run_comes_back_from_its_row() -> None:
