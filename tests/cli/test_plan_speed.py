@@ -6,7 +6,6 @@ import signal
 import tempfile
 import threading
 import time
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,17 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, main
 from redline.cli.plan import speed
 from redline.files import read_json_object
 from redline.plan import speed_plan
-from redline.plan.knobs import KNOBS
+from redline.plan.knobs import KNOBS, changed, name_of
+from redline.plan.speed import Gain, Standing, Window
 from redline.plan.speed_plan import SpeedPlan
 from redline.runs.locating import locate_run
-from redline.runtime.config import flag_of
+from redline.runtime.config import flag_of, flatten
+from redline.runtime.resolve import resolve_job
 
 CARTPOLE = ("--env", "CartPole-v1", "--model", "dqn")
 MAX_BYTES = 1_000_000
 SECONDS = 10.0
+FASTER = {"replay.prefetch": 2}
 
 BAD = [
     (["plan", "speed", "--seconds", "1"], "seconds is 1.0: use 10.0 to"),
@@ -50,17 +52,23 @@ def test_bad_input_is_one_line_with_a_remedy(args: list[str], message: str, refu
 
 @pytest.fixture(scope="module")
 def measured() -> SpeedPlan:
-    """Return what a short measurement found."""
+    """Return what a short measurement found: at most how to start, in so little time."""
     args = [*CARTPOLE, "--learner.threads", "1"]
     return speed.measure_speed(parse_train(args), args, vary="exact", seconds=3.5, progress=lambda _: None)
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch, measured: SpeedPlan) -> None:
-    """Let the commands take what was measured before, for the training that they are asked for."""
+    """Let the commands take what was measured before, and a faster way, for the training that they are asked for."""
+    name = name_of(FASTER)
+    standing = Standing([Window(steps=1_000, updates=250, seconds=1.0)] * 5, Gain(1.2, 1.1, 1.3), final_rounds=5)
+    choice = replace(measured.choice, name=name, standings={**measured.choice.standings, name: standing})
+    changes = {**measured.changes, name: FASTER}
 
     def as_measured(flags: TrainFlags, *_: object, **__: object) -> SpeedPlan:
-        return replace(measured, asked=replace(measured.asked, job=flags.job))
+        asked = replace(measured.asked, job=flags.job)
+        after = resolve_job(changed(asked, FASTER))
+        return replace(measured, asked=asked, after=after, choice=choice, changes=changes)
 
     monkeypatch.setattr(speed, "measure_speed", as_measured)
 
@@ -80,17 +88,18 @@ def test_the_default_and_one_other_start_however_late_it_is(monkeypatch: pytest.
 
 @pytest.mark.usefixtures("soon")
 def test_the_fastest_settings_are_told_and_kept_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    plan_and_check(capsys, tmp_path)
+    assert plan_and_check(capsys, tmp_path) == FASTER
 
 
 @pytest.mark.slow
 def test_the_fastest_settings_are_measured_within_the_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     begun_s = time.monotonic()
     plan_and_check(capsys, tmp_path)
-    assert time.monotonic() - begun_s < SECONDS + 1.0  # beside the measurement, nothing takes long
+    assert time.monotonic() - begun_s < SECONDS + 5.0  # other tests may keep the machine busy
 
 
-def plan_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def plan_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> dict[str, Any]:
+    """Return the changes in the file."""
     target = folder / "speed.toml"
     args = ["--seconds", str(SECONDS), "--learner.threads", "1", "--log-dir", str(folder / "runs")]
     assert main(["plan", "speed", *CARTPOLE, *args, "--write", str(target), "--json"]) == DONE
@@ -100,15 +109,18 @@ def plan_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert set(rows) == {flag_of(key).removeprefix("--") for key in KNOBS if key != "epochs"}
     assert rows["learner.threads"]["why"] == "as you asked"
     assert found["candidates"][0]["name"] == "default"
-    assert tomllib.loads(target.read_text()) == read_config(target)
+    written = {key: value for key, value in flatten(read_config(target)) if key in KNOBS}
+    assert written == found["changes"]
+    assert all(rows[flag_of(key).removeprefix("--")]["effective"] == value for key, value in written.items())
     assert not (folder / "runs").exists()  # nothing of it is a run
+    return written
 
 
 @pytest.mark.usefixtures("soon")
 def test_training_keeps_what_was_measured_before_it_and_a_resume_keeps_the_settings(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    train_and_check(capsys, tmp_path)
+    assert train_and_check(capsys, tmp_path) == FASTER
 
 
 @pytest.mark.slow
@@ -119,7 +131,8 @@ def test_training_measures_before_it_begins(
     train_and_check(capsys, tmp_path)
 
 
-def train_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def train_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> dict[str, Any]:
+    """Return the changes that the run was trained with."""
     limits = ["--warmup-steps", "100", "--max-steps", "400", "--log-dir", str(folder), "--plain"]
     assert main(["train", *CARTPOLE, "--auto", *limits]) == DONE
     said = capsys.readouterr().out
@@ -128,13 +141,15 @@ def train_and_check(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     run = locate_run(str(folder))
     before = read_json_object(run / "run.json", max_bytes=MAX_BYTES)
     settings = {row["setting"]: row["effective"] for row in before["auto"]["settings"]}
-    config = before["config"]
+    config, changes = before["config"], before["auto"]["changes"]
     assert config["learner"]["threads"] == settings["learner.threads"]
     assert config["replay"]["prefetch"] == settings["replay.prefetch"]
+    assert changes.items() <= dict(flatten(config)).items()
     assert main(["resume", str(run), "--max-steps", "800", "--plain"]) == DONE
     after = read_json_object(run / "run.json", max_bytes=MAX_BYTES)
     assert after["auto"] == before["auto"]
     assert after["config"] == {**config, "max_steps": 800}
+    return dict(changes)
 
 
 TRAIN, PLAN = ("train", "--auto", "--plain"), ("plan", "speed")
