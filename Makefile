@@ -27,9 +27,14 @@ $(STAMP): pyproject.toml constraints.txt
 train: setup
 	$(BIN)/redline train $(if $(filter $(OTHER),$(ARGS)),,$(PONG)) $(ARGS)
 
-# two at a time: most tests leave the second core alone; the shortest comes last and fills what the others leave
+# two at a time, all in one with ARGS: most tests leave the second core alone; the shortest comes last and fills what the others leave
 test: setup
+ifeq ($(strip $(ARGS)),)
 	$(MAKE) --jobs 2 --no-print-directory unit-runs unit-parts check
+else
+	$(BIN)/pytest $(ARGS)
+	$(MAKE) --no-print-directory check
+endif
 
 check: setup
 	$(BIN)/ruff format --check src tests benchmarks
@@ -40,10 +45,10 @@ check: setup
 	$(BIN)/python benchmarks/tables.py --check
 
 unit-parts: setup
-	$(BIN)/pytest --ignore tests/runtime --ignore tests/cli $(ARGS)
+	$(BIN)/pytest --ignore tests/runtime --ignore tests/cli
 
 unit-runs: setup
-	$(BIN)/pytest tests/runtime tests/cli $(ARGS)
+	$(BIN)/pytest tests/runtime tests/cli
 
 test-browser: setup chromium
 	$(BIN)/pytest -m browser tests/browser $(ARGS)
@@ -59,13 +64,17 @@ chromium:
 
 # two at a time here too: half of the minutes is waiting for what was killed
 test-slow: setup
+ifeq ($(strip $(ARGS)),)
 	$(MAKE) --jobs 2 --no-print-directory slow-parts slow-faults
+else
+	$(BIN)/pytest -m slow --timeout 3600 $(ARGS)
+endif
 
 slow-parts: setup
-	$(BIN)/pytest -m slow --timeout 3600 --ignore tests/slow $(ARGS)
+	$(BIN)/pytest -m slow --timeout 3600 --ignore tests/slow
 
 slow-faults: setup
-	$(BIN)/pytest -m slow --timeout 3600 tests/slow $(ARGS)
+	$(BIN)/pytest -m slow --timeout 3600 tests/slow
 
 # goes on where the last one of this seed and version ended
 campaign: setup
