@@ -166,7 +166,7 @@ class Sweep:
         self.unmeasured_pairs = self._measure(possible, rounds)
 
     def _measure(self, found: Mapping[str, Changes], rounds: int) -> list[str]:
-        """Measure some ways, a few at a time; return those that may be better, for whose other rounds no time was left."""
+        """Measure some ways, a few at a time; return those that may be better, but had no time for all rounds."""
         names, played = list(found), dict.fromkeys(found, 0)
         for start in range(0, len(names), BESIDE):
             group = names[start : start + BESIDE]
