@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline.cli import process
+from redline.cli.main import BAD_INPUT, main
 from redline.cli.process import LONG_SPIN, SHORT_SPIN, busy_cores, choose_spin, spin_in_processes
 
 
@@ -40,6 +41,19 @@ def test_a_candidate_in_several_processes_spins_briefly(monkeypatch: pytest.Monk
     for name, value in LONG_SPIN.items():
         monkeypatch.setenv(name, value)
     assert spin_in_processes() == SHORT_SPIN
+
+
+def test_a_run_whose_file_asks_for_several_processes_spins_briefly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in LONG_SPIN.items():
+        monkeypatch.setenv(name, value)
+    config = tmp_path / "speed.toml"
+    config.write_text("topology = 'async'\n", encoding="utf-8")
+    args = ["--env", "CartPole-v1", "--config", config, "--log-dir", tmp_path]
+    too_many = ["--replay.capacity", 10**11]  # refused before the processes start, which takes seconds
+    assert main(["train", *map(str, args + too_many)]) == BAD_INPUT
+    assert {name: os.environ[name] for name in SHORT_SPIN} == SHORT_SPIN
 
 
 @pytest.mark.usefixtures("free")

@@ -1,5 +1,6 @@
 """`redline train`: start a run and show it, or several, one after the other; `redline resume`: continue one."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, failing
 from redline.cli.output import command, give, print_json, print_table, typed_env
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.play_videos import video_of_best
-from redline.cli.process import StopRequest, output_error
+from redline.cli.process import StopRequest, output_error, spin_in_processes
 from redline.envs.vector import EnvError
 from redline.errors import CheckpointError, UserError
 from redline.learner import NonFiniteError
@@ -114,6 +115,8 @@ def start(flags: TrainFlags, display: Display, args: Sequence[str] = (), *, begu
         from redline.cli.plan.speed import choose_speed
 
         job, auto = choose_speed(flags, args, display.note)
+    if job.topology == "async":  # said by a file, perhaps: nobody had read it when the spinning was chosen
+        os.environ.update(spin_in_processes())
     return start_run(job, flags.algo, display, recipe=recipe, auto=auto, begun_s=begun_s)
 
 
