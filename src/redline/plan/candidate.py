@@ -80,8 +80,8 @@ class Windows:
 
     def _answer(self, answer: Mapping[str, Any]) -> str | None:
         """Answer, sleep until the next order, and return why there is none."""
-        print(json.dumps(answer), file=self._answers, flush=True)
-        with self._session.pause():
+        with self._session.pause():  # before the answer: whoever reads it wakes the next candidate
+            print(json.dumps(answer), file=self._answers, flush=True)
             order = self._orders.readline()
         if not order:
             return "no more windows"
