@@ -234,3 +234,19 @@ def test_links_in_the_folder_of_videos_lead_nowhere(pong: Path, copy: Callable[[
     (run / "videos").symlink_to(videos.absolute())
     refused(["play", str(run)], "videos is a link, not a folder of Redline")
     assert [path.name for path in videos.iterdir()] == ["file"]
+
+
+def test_a_policy_is_not_recorded_through_a_link(pong: Path, copy: Callable[[Path], Path], refused: Any) -> None:
+    run, outside = copy(pong), Path("outside")
+    (run / "recordings").rename(outside)
+    before = sorted(path.name for path in outside.iterdir())
+    (run / "recordings").symlink_to(outside.absolute())
+    refused(["play", str(run), "--policy", "--episodes", "1"], "recordings is a link, not a folder of Redline")
+    assert sorted(path.name for path in outside.iterdir()) == before
+
+
+def test_a_policy_that_cannot_play_leaves_nothing(pong: Path, copy: Callable[[Path], Path], refused: Any) -> None:
+    run = copy(pong)
+    before = sorted(run.rglob("*"))
+    refused(["play", str(run), "--policy", "--device", "nowhere"], "nowhere")
+    assert sorted(run.rglob("*")) == before

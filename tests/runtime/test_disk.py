@@ -14,12 +14,16 @@ from whole_runs import UNWATCHED
 from redline.algorithms.named.dqn import DQN_CLASSIC
 from redline.cli.main import DONE, FAILED, RESUMABLE, main
 from redline.envs.config import EnvConfig
+from redline.errors import UserError
+from redline.files import free_bytes
 from redline.jsonl import read_records
 from redline.networks import Mlp
 from redline.replay import ReplayConfig
+from redline.runtime.building import check_disk, checkpoint_bytes
 from redline.runtime.config import Job
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run
+from redline.runtime.resolve import resolve_job
 from redline.runtime.resuming import read_run
 from waiting import wait_for
 
@@ -108,3 +112,19 @@ def test_run_without_its_directory_trains_to_its_end_and_says_what_it_could_not_
     assert "Traceback" not in said
     assert "no such file or directory" in said
     assert read_records(moved / "events.jsonl")[-1]["event"] == "error"
+
+
+def test_a_resumed_run_needs_no_room_for_what_it_has(mount_disk: Callable[[str], Path], listener: Display) -> None:
+    disk = mount_disk("8m")
+    algorithm = replace(DQN_CLASSIC, network=Mlp((256,)), replay=ReplayConfig(capacity=2_000), warmup_steps=100)
+    job = Job(monitor=UNWATCHED, env=EnvConfig("CartPole-v1", stack=1, skip=1), algorithm=algorithm, log_dir=disk)
+    with start_run(job, "dqn", listener) as session:
+        session.checkpoint(is_last=True)
+        run, held_bytes = session.run.path, session.run.saved_bytes()
+    needed_bytes = checkpoint_bytes(resolve_job(job))
+    (disk / "filler").write_bytes(bytes(free_bytes(disk) - needed_bytes + held_bytes // 2))
+    with pytest.raises(UserError, match="a run may need"):
+        check_disk(resolve_job(job), disk)
+    saved = read_run(run)
+    with resume_run(saved, saved.job, listener) as session:
+        assert session.trainer.counters.steps == 0

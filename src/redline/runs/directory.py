@@ -106,6 +106,11 @@ class RunDirectory:
             remove_temporary(folder)
         return run
 
+    def saved_bytes(self) -> int:
+        """Return what the checkpoints and the saved replay memory take on the disk."""
+        saved = (path for name in (CHECKPOINTS, REPLAY) for path in (self.path / name).rglob("*"))
+        return sum(path.lstat().st_size for path in saved)
+
     def share_lock(self) -> SharedLock:
         """Return the lock for a process that works on this run too."""
         return self._lock.share()

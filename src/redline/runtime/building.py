@@ -126,9 +126,9 @@ def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
     return about, steps
 
 
-def check_disk(resolved: ResolvedJob, log_dir: Path) -> None:
-    """Refuse a run whose checkpoints and replay segments would fill the disk."""
-    layout, needed = resolved.layout, checkpoint_bytes(resolved)
+def check_disk(resolved: ResolvedJob, log_dir: Path, *, held_bytes: int = 0) -> None:
+    """Refuse a run whose checkpoints and replay segments would fill the disk; `held_bytes` of them are there already."""
+    layout, needed = resolved.layout, max(checkpoint_bytes(resolved) - held_bytes, 0)
     with explained(UserError, log_dir, before="cannot create a run: ", after=": use another --log-dir"):
         place = _nearest_existing(log_dir)
         free = free_bytes(place)

@@ -208,7 +208,7 @@ def resume_run(
         job, given_up = carry_over(saved.job, job)
         resolved = resolve_job(job, steps=checkpoint.steps, saved_replay=checkpoint.replay)
         resolved.adjustments[:0] = given_up
-        check_disk(resolved, run.path)
+        check_disk(resolved, run.path, held_bytes=run.saved_bytes())
         tell_settings(resolved, run, display)
         facts = {**saved.facts, "config": to_settings(resolved.job)}
         outlets = open_sinks(resolved.job.track, RunStart(run.path, facts, checkpoint.steps), sinks)

@@ -1,5 +1,6 @@
 """A checkpoint plays: `redline eval`, `redline play RUN --policy`, and the agent that Python scripts hold."""
 
+import errno
 import fcntl
 import os
 import time
@@ -24,7 +25,7 @@ from redline.episodes.setting import SETTING
 from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.exploration import Exploration, Greedy, Sampled
-from redline.files import explained
+from redline.files import check_own, explained, make_own_folder
 from redline.networks import Network, mask_state
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
@@ -162,8 +163,7 @@ def play_policy(
     found = find_checkpoint(run, checkpoint, with_replay=False)
     recording = RecordingConfig(record_values=True)
     with explained(UserError, played_path(run), before="the episodes can't be recorded: "):
-        with _alone(run):  # refuse a folder that can't be written before anything is played
-            pass
+        _check_writable(run)  # before anything is played
         evaluation = evaluate(
             saved.job, found, config, progress=progress, requested_stop=requested_stop, recording=recording
         )
@@ -179,13 +179,20 @@ def play_policy(
     return [entry for address in addresses if (entry := library.find(address)) is not None]
 
 
+def _check_writable(run: Path) -> None:
+    folder = played_path(run).parent
+    check_own(folder, is_folder=True)
+    place = folder if folder.exists() else run
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+
+
 @contextmanager
 def _alone(run: Path) -> Iterator[None]:
     """Keep other processes from appending meanwhile, which takes them a moment."""
-    path = played_path(run)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    folder = played_path(run).parent
+    make_own_folder(folder)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
