@@ -37,9 +37,9 @@ from redline.plan.knobs import (
 )
 from redline.plan.speed import CandidateLostError, Gain, Race, Window, gain_of
 from redline.plan.speed_plan import FILLS_MEMORY
+from redline.recipes import write_settings
 from redline.runs.host import commit
 from redline.runtime.resolve import ResolvedJob, resolve_job
-from redline.tune.space import write_settings
 from redline_process import run_redline
 
 TOLERATED = 1.05  # times the chosen speed, at the lower end of the interval

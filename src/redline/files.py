@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -38,7 +39,12 @@ KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder
 def open_regular(path: Path, *, follow_links: bool = False) -> BinaryIO:
     """Open a regular file for reading; refuse pipes, devices and, unless told otherwise, links."""
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow_links and path.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link, put the file itself there", str(path)) from None
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(None, "not a regular file", str(path))
@@ -119,7 +125,8 @@ def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; the file that the caller writes and syncs there becomes `path`, or is removed."""
     check_replaceable(path)
-    # nobody can guess the name, so nobody can put a link there; `remove_temporary` clears up after a kill
+    # nobody can guess the name, so nobody can put a link there
+    # runs, studies and videos clear up after a kill: `remove_temporary`
     temporary = path.with_name(f".redline-{secrets.token_hex(8)}.tmp")
     try:
         yield temporary
@@ -137,11 +144,13 @@ def check_replaceable(path: Path) -> None:
         check_own(path)
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove what a killed process left of `replace_file`."""
+def remove_temporary(folder: Path, *, idle_s: float = 0.0) -> None:
+    """Remove what killed processes left of `replacing`; where others may write now, only what was idle for so long."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if TEMPORARY_NAME.fullmatch(path.name):
-            remove_tree(path)
+            with suppress(FileNotFoundError):  # its writer has just finished
+                if not idle_s or time.time() - path.lstat().st_mtime > idle_s:
+                    remove_tree(path)
 
 
 def remove_tree(path: Path) -> None:
@@ -295,8 +304,6 @@ class AppendedFile:
 
 def reason_of(error: OSError) -> str:
     """Return the system's words for what went wrong."""
-    if error.errno == errno.ELOOP:  # of an open that follows no link
-        return "it is a link, put the file itself there"
     return (error.strerror or str(error)).lower()
 
 
@@ -310,19 +317,22 @@ def explain(error: OSError, path: Path) -> str:
     mount = mount_point(path)
     facts = os.statvfs(mount)
     if facts.f_files and not facts.f_favail:
-        return f"{reason}; {mount} can hold no more files: remove some or use another --log-dir"
-    return f"{reason}; {mount} has {free_bytes(mount) / 1e6:,.1f} MB free: make room or use another --log-dir"
+        return f"{reason}; {mount} can hold no more files: remove some"
+    return f"{reason}; {mount} has {free_bytes(mount) / 1e6:,.1f} MB free: make room"
 
 
 @contextmanager
 def explained(kind: type[UserError], path: Path, *, before: str = "", after: str = "") -> Iterator[None]:
-    """Turn an OSError into an error for the user, with its explanation between two texts."""
+    """Turn an OSError into an error for the user, with its explanation between two texts.
+
+    `after` names a remedy; a full disk has one of its own.
+    """
     try:
         yield
     except ForeignFileError:
         raise
     except OSError as error:
-        raise kind(f"{before}{explain(error, path)}{after}") from error
+        raise kind(f"{before}{explain(error, path)}{'' if error.errno in FULL else after}") from error
 
 
 def mount_point(path: Path) -> Path:

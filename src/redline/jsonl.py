@@ -1,4 +1,4 @@
-"""JSON Lines: one writer, one reader, the rule for a torn line.
+"""JSON Lines: one writer, one reader, the rule for a torn line, cutting rows after a step.
 
 A row is one JSON object and a newline, and carries `schema`. A last line without a newline counts if it is a whole
 object, and is a torn line otherwise: readers skip it, the next writer removes it. Unreadable lines elsewhere are

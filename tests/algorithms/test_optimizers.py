@@ -1,5 +1,6 @@
 """Optimisers: what they do with a gradient, how it is clipped, and how the learning rate falls."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +50,12 @@ def test_a_gradient_beyond_the_norm_is_scaled_down_and_keeps_its_direction() -> 
     assert free.norm().item() > 2.0
     assert clipped.norm().item() == pytest.approx(0.5, rel=1e-3)
     torch.testing.assert_close(clipped / clipped.norm(), free / free.norm(), atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_options_are_given_by_name(kind: Callable[..., Optimizer]) -> None:
+    with pytest.raises(TypeError, match="positional"):
+        kind(1e-3)
 
 
 def test_a_gradient_within_the_norm_stays() -> None:

@@ -71,6 +71,11 @@ def test_before_and_after_stand_in_one_object(capsys: pytest.CaptureFixture[str]
     assert any("episodes stay as long as when 900 an hour were played" in words for words in found["assumptions"])
 
 
+def test_a_growth_of_ten_reads_as_ten(capsys: pytest.CaptureFixture[str]) -> None:
+    found = plan(capsys, "--games", "ten", *RATE, "--episode-growth", "10")
+    assert any("high: 10 × as long" in words for words in found["assumptions"])
+
+
 def test_the_tables_read_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
     args = ["--games", "ten", *RATE, "--price-per-hour", "2", "--baseline", "20", "--plain"]
     assert main(["plan", "time", *args]) == DONE

@@ -1,6 +1,8 @@
 """Videos hold the pictures that they were given, and are there whole or not at all."""
 
+import os
 import sys
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -82,6 +84,15 @@ def test_nobody_can_prepare_the_name_of_a_temporary_file(suffix: str, tmp_path: 
     write_video(target, moving(3), pictures_per_s=FIFTEEN, count=3)
     assert target.stat().st_size
     assert victim.read_text() == "untouched"
+
+
+def test_what_a_kill_left_is_removed_a_day_later(tmp_path: Path) -> None:
+    abandoned, being_written = (tmp_path / f".redline-{digit * 16}.tmp" for digit in "01")
+    abandoned.write_bytes(b"half a video")
+    os.utime(abandoned, (yesterday_s := time.time() - 90_000, yesterday_s))
+    being_written.write_bytes(b"another process is here")
+    write_video(tmp_path / "video.gif", moving(3), pictures_per_s=FIFTEEN, count=3)
+    assert {path.name for path in tmp_path.iterdir()} == {being_written.name, "video.gif"}
 
 
 def test_a_gif_holds_the_games_own_pixels(tmp_path: Path) -> None:

@@ -1,16 +1,18 @@
 """Recipes: every file can be trained from, keeps to the game's pictures, and is kept in the run that used it."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from redline.cli.flags import parse_train
+from redline.cli.flags import parse_train, train_defaults
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.errors import UserError
-from redline.recipes import find_recipe, parse_recipe, recipe_names
-from redline.runtime.config import flatten
+from redline.recipes import find_recipe, parse_recipe, read_toml, recipe_names, to_toml
+from redline.runtime.config import flatten, to_settings
+from redline.tune.space import canonical_key
 
 NAMES = ("atari-small", "boxing", "breakout", "pong", "pong-dqn", "pong-ppo")
 
@@ -97,3 +99,67 @@ def test_a_run_keeps_the_name_and_the_text_of_its_recipe(tmp_path: Path, capsys:
     run = Path(json.loads(capsys.readouterr().out)["run"])
     facts = json.loads((run / "run.json").read_text())
     assert facts["recipe"] == {"name": "pong", "text": find_recipe("pong").text}
+
+
+# Any file of settings
+
+
+def test_a_file_with_thousands_of_tables_inside_each_other_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a." * 3_000 + "b = 1\n")
+    with pytest.raises(UserError, match=r"tables inside each other|is not TOML"):
+        read_toml(path, "space")
+
+
+@pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/dev/null", "."])
+def test_pipes_and_devices_are_no_files_of_settings(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"can't be read: (not a regular file|is a directory)"):
+        read_toml(tmp_path / path, "config file")
+
+
+def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "space.toml"
+    with pytest.raises(UserError, match="can't be read"):
+        read_toml(path, "search space")
+    path.write_text("a = [")
+    with pytest.raises(UserError, match="is not TOML"):
+        read_toml(path, "search space")
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="is not TOML"):
+        read_toml(path, "search space")
+    path.write_text("#" * 2_000_000)
+    with pytest.raises(UserError, match="larger than"):
+        read_toml(path, "search space")
+
+
+@pytest.mark.parametrize("link", ["loop.toml", "missing.toml"])
+def test_a_link_that_leads_to_no_file_is_said_in_the_systems_words(link: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    (tmp_path / "missing.toml").symlink_to("elsewhere.toml")
+    said = {"loop.toml": "too many levels of symbolic links", "missing.toml": "no such file or directory"}[link]
+    with pytest.raises(UserError, match=f"can't be read: {said}"):
+        read_toml(tmp_path / link, "config file")
+
+
+def test_settings_come_back_from_their_file(tmp_path: Path) -> None:
+    settings = {
+        "algo": "rainbow",
+        "env": "CartPole-v1",
+        "network": "mlp",
+        "network.widths": [32, 32],
+        "returns.clip-rewards": True,
+        "optimizer.lr": 1e-05,
+        "layers": "normed",
+        "explore": "epsilon-greedy",
+        "batch-size": 16,
+    }
+    path = tmp_path / "settings.toml"
+    path.write_text(to_toml(settings, ["found\nby a test"]))
+    assert path.read_text().startswith("# found by a test\n")
+    flags = train_defaults(["--config", str(path)])
+    found = {canonical_key(key): value for key, value in flatten(to_settings(flags.job))}
+    assert flags.algo == "rainbow"
+    assert {key: found[key] for key in settings if key not in ("algo", "env")} == {
+        key: value for key, value in settings.items() if key not in ("algo", "env")
+    }

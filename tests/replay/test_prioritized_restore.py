@@ -139,6 +139,7 @@ def test_another_exponent_keeps_the_priorities() -> None:
         ("first", lambda values: values[:-1]),
         ("block", lambda values: values[:-1]),
         ("maximum", lambda values: values * np.inf),
+        ("alpha", lambda values: values * 0),
     ],
 )
 def test_damaged_priorities_are_refused(name: str, damage: Any) -> None:

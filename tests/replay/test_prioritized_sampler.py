@@ -209,6 +209,13 @@ def test_settings_that_make_no_sense_are_refused(name: str, value: float) -> Non
         Prioritized(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["alpha", "epsilon"])
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_a_sampler_refuses_settings_that_make_no_sense(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} must"):
+        PrioritizedSampler(Player(layout()).memory, **{name: value})
+
+
 @pytest.mark.parametrize("beta", [-0.1, 1.1, np.nan])
 def test_beta_out_of_range_is_refused(beta: float) -> None:
     with pytest.raises(ValueError, match="beta must"):

@@ -103,7 +103,7 @@ def test_read_only_log_dir_is_a_user_error(small_disk: Path) -> None:
 
 def test_full_log_dir_is_a_user_error_naming_mount_and_space_and_leaves_no_folder(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(1 << 20))
-    with pytest.raises(UserError, match=f"no space left on device; {small_disk} has 0.0 MB free"):
+    with pytest.raises(UserError, match=f"no space left on device; {small_disk} has 0.0 MB free: make room$"):
         RunDirectory.create(small_disk, game="pong", algorithm="dqn", seed=7)
     assert list(small_disk.glob("pong/dqn/*")) == []
 
@@ -122,6 +122,13 @@ def test_opening_what_is_no_run_is_a_user_error(tmp_path: Path) -> None:
 def test_run_json_comes_back_with_its_schema(run: RunDirectory) -> None:
     run.write_run_json({"seed": 7, "log_dir": Path("logs"), "loss": float("nan")})
     assert read_run_json(run.path) == {"schema": 1, "seed": 7, "log_dir": "logs", "loss": None}
+
+
+def test_a_link_in_place_of_run_json_is_said(run: RunDirectory, tmp_path: Path) -> None:
+    (run.path / "run.json").rename(tmp_path / "elsewhere")
+    (run.path / "run.json").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="it is a link, put the file itself there"):
+        read_run_json(run.path)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from whole_runs import ONE_THREAD, UNWATCHED, play
 
 from redline.algorithms.named.dqn import DQN, DQN_CLASSIC
 from redline.envs.config import EnvConfig
-from redline.errors import UserError
+from redline.errors import DamagedError, UserError
 from redline.jsonl import read_records
 from redline.networks import Small
 from redline.replay import ReplayConfig, ReplayError
@@ -256,6 +256,58 @@ def test_checkpoint_remade_with_wrong_content_is_refused(
     saved = read_run(run)
     with pytest.raises((UserError, ReplayError)):
         resume_run(saved, saved.job, listener)
+
+
+def without(*names: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {name: value for name, value in tensors.items() if name not in names}
+
+
+DRAWS = ("draws.lane", "draws.number", "draws.weight")
+
+
+def with_empty(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: tensors | {name: tensors[name][:0]}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_columns_of_draws_must_match(name: str, run_ahead: Path, tmp_path: Path, listener: Display) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_ahead, run)
+    remake(run / "checkpoints" / "500", "arrays.safetensors", with_empty(name))
+    saved = read_run(run)
+    with pytest.raises(DamagedError, match="does not hold what Redline writes"):
+        resume_run(saved, saved.job, listener)
+
+
+@pytest.mark.parametrize("names", [DRAWS[:1], DRAWS[1:2], DRAWS[2:], DRAWS])
+def test_a_checkpoint_that_lacks_what_was_drawn_ahead_is_refused(
+    names: tuple[str, ...], run_ahead: Path, tmp_path: Path, listener: Display
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_ahead, run)
+    remake(run / "checkpoints" / "500", "arrays.safetensors", without(*names))
+    saved = read_run(run)
+    with pytest.raises(DamagedError, match=r"does not hold what Redline writes .*KeyError"):
+        resume_run(saved, saved.job, listener)
+
+
+def test_where_nothing_is_drawn_ahead_a_checkpoint_may_lack_it(
+    stopped_run: Path, tmp_path: Path, listener: Display
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped_run, run)
+    assert set(DRAWS) <= load_tensors(run / "checkpoints" / "500" / "arrays.safetensors").keys()
+    remake(run / "checkpoints" / "500", "arrays.safetensors", without(*DRAWS))
+    saved = read_run(run)
+    with resume_run(saved, saved.job, listener) as session:
+        assert session.trainer.counters.steps == 500
+
+
+@pytest.fixture(scope="module")
+def run_ahead(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    job = cartpole(tmp_path_factory.mktemp("ahead"))
+    job = replace(job, algorithm=replace(job.algorithm, replay=ReplayConfig(capacity=1_000, prefetch=2)))
+    return play(start_run(job, "dqn", NoDisplay()), until_steps=500)
 
 
 @pytest.fixture(scope="module")

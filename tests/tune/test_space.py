@@ -1,27 +1,20 @@
 """Search spaces: what they may say, and that every bound is tried before anything starts."""
 
-import os
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from redline.algorithms.catalog import ALGORITHMS
-from redline.cli.flags import train_defaults
 from redline.cli.tune import checked_job, checker
 from redline.errors import UserError
 from redline.networks import Mlp
-from redline.runtime.config import flatten, to_settings
 from redline.tune.space import (
     Choices,
     Range,
     Space,
-    canonical_key,
     check_space,
     parse_space,
-    read_toml,
     shipped_space,
-    to_toml,
 )
 
 CARTPOLE_DQN = {"algo": "dqn", "env": "CartPole-v1"}
@@ -114,35 +107,6 @@ def test_bad_spaces_get_one_line_that_names_file_and_key(text: str, said: str) -
     assert "\n" not in str(refusal.value)
 
 
-def test_a_file_with_thousands_of_tables_inside_each_other_gets_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "deep.toml"
-    path.write_text("a." * 3_000 + "b = 1\n")
-    with pytest.raises(UserError, match=r"tables inside each other|is not TOML"):
-        read_toml(path, "space")
-
-
-@pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/dev/null", "."])
-def test_pipes_and_devices_are_no_files_of_settings(tmp_path: Path, path: str) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match=r"can't be read: (not a regular file|is a directory)"):
-        read_toml(tmp_path / path, "config file")
-
-
-def test_a_file_that_is_no_space_gets_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "space.toml"
-    with pytest.raises(UserError, match="can't be read"):
-        read_toml(path, "search space")
-    path.write_text("a = [")
-    with pytest.raises(UserError, match="is not TOML"):
-        read_toml(path, "search space")
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="is not TOML"):
-        read_toml(path, "search space")
-    path.write_text("#" * 2_000_000)
-    with pytest.raises(UserError, match="larger than"):
-        read_toml(path, "search space")
-
-
 @pytest.mark.parametrize("env", ["CartPole-v1", "pong"])
 @pytest.mark.parametrize("algo", list(ALGORITHMS))
 def test_the_shipped_space_suits_every_algorithm(algo: str, env: str) -> None:
@@ -151,26 +115,3 @@ def test_the_shipped_space_suits_every_algorithm(algo: str, env: str) -> None:
     name, content = shipped_space(job.algorithm.search_space(), sees_pictures=env == "pong")
     space = check_space(parse_space(name, content), checker(base))
     assert 4 <= len(space.dimensions) <= 8
-
-
-def test_settings_come_back_from_their_file(tmp_path: Path) -> None:
-    settings = {
-        "algo": "rainbow",
-        "env": "CartPole-v1",
-        "network": "mlp",
-        "network.widths": [32, 32],
-        "returns.clip-rewards": True,
-        "optimizer.lr": 1e-05,
-        "layers": "normed",
-        "explore": "epsilon-greedy",
-        "batch-size": 16,
-    }
-    path = tmp_path / "settings.toml"
-    path.write_text(to_toml(settings, ["found\nby a test"]))
-    assert path.read_text().startswith("# found by a test\n")
-    flags = train_defaults(["--config", str(path)])
-    found = {canonical_key(key): value for key, value in flatten(to_settings(flags.job))}
-    assert flags.algo == "rainbow"
-    assert {key: found[key] for key in settings if key not in ("algo", "env")} == {
-        key: value for key, value in settings.items() if key not in ("algo", "env")
-    }

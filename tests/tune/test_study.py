@@ -13,6 +13,7 @@ from redline.tune.study import (
     FINAL_SEEDS,
     LOCK,
     SEARCH_SEEDS,
+    STUDY_JSON,
     StudyFolder,
     StudySettings,
     read_settings,
@@ -93,6 +94,20 @@ def test_of_two_first_starts_only_the_one_with_the_lock_writes(tmp_path: Path) -
     first.release()
     StudyFolder(path, ASKED, []).close()  # also where the first was killed before it wrote
     assert read_settings(path) == ASKED
+
+
+def test_a_kill_while_the_first_settings_are_written_costs_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "study"
+    path.mkdir()
+    (path / f".redline-{'0' * 16}.tmp").write_text("{")
+    StudyFolder(path, ASKED, []).close()
+    assert {place.name for place in path.iterdir()} == {LOCK, STUDY_JSON}
+
+
+def test_on_a_full_disk_only_room_helps(small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(1 << 20))
+    with pytest.raises(UserError, match=f"no space left on device; {small_disk} has 0.0 MB free: make room$"):
+        StudyFolder(small_disk / "study", ASKED, [])
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:

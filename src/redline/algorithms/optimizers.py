@@ -74,7 +74,7 @@ class Annealed(Optimizer):
         return self.anneal_after_steps + self.anneal_steps if self.anneal_steps else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Adam(Annealed):
     """Adam, fused into one pass over the parameters."""
 
@@ -86,7 +86,7 @@ class Adam(Annealed):
         return torch.optim.Adam(parameters, lr=self.lr, eps=self.eps, fused=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rmsprop(Annealed):
     """RMSProp without momentum, as A3C has it."""
 
@@ -117,7 +117,7 @@ class Rmsprop(Annealed):
         return adam
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Radam(Annealed):
     """Adam with its early steps rectified (arXiv:1908.03265)."""
 

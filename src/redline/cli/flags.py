@@ -20,12 +20,11 @@ from redline.cli.parsing import help_text, help_with, parse
 from redline.envs.catalog import resolve
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
-from redline.recipes import find_recipe, without_table
+from redline.recipes import find_recipe, read_toml, to_toml, without_table
 from redline.runs.manifest import RUN_JSON
 from redline.runtime.config import NONE, Job, flatten, from_settings, to_settings
 from redline.runtime.resolve import share_out
 from redline.runtime.resuming import read_run
-from redline.tune.space import read_toml, to_toml
 
 # settings that a new optimiser takes over from the one that it replaces
 TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")

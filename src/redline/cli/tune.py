@@ -22,6 +22,7 @@ from redline.cli.process import StopRequest
 from redline.envs.atari_games import find_game
 from redline.errors import UserError, check_range
 from redline.files import check_replaceable, explained, make_folder
+from redline.recipes import read_toml, to_toml, write_settings
 from redline.runs.directory import slug
 from redline.runs.host import usable_cores
 from redline.runtime.config import Job, flatten, to_settings
@@ -34,10 +35,7 @@ from redline.tune.space import (
     canonical_key,
     check_space,
     parse_space,
-    read_toml,
     shipped_space,
-    to_toml,
-    write_settings,
 )
 from redline.tune.study import REPORT, StudyFolder, StudySettings, read_settings
 from redline.tune.training import Launch

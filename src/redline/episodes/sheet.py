@@ -63,11 +63,11 @@ def blank_sheet(size: tuple[int, int], title: str, subtitle: str) -> tuple[Image
     return sheet, pen
 
 
-def evenly_spaced(length_steps: int, count: int = NUM_PICTURES) -> list[int]:
-    """Return the steps of the pictures on a sheet, from first to last, without repeats."""
-    if length_steps < count:
-        return list(range(length_steps + 1))
-    return [round(place * length_steps / (count - 1)) for place in range(count)]
+def evenly_spaced(last: int, count: int = NUM_PICTURES) -> list[int]:
+    """Return places from 0 to `last`, evenly spaced, without repeats."""
+    if last < count:
+        return list(range(last + 1))
+    return [round(place * last / (count - 1)) for place in range(count)]
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -15,12 +16,13 @@ import numpy as np
 from PIL import Image
 
 from redline.errors import UserError
-from redline.files import check_replaceable, explained, replacing
+from redline.files import check_replaceable, explained, remove_temporary, replacing
 from redline.types import Array
 
 MP4, GIF = ".mp4", ".gif"
 SUFFIXES = (MP4, GIF)
 
+ABANDONED_S = 86_400.0  # a video that is being written grows every few seconds
 MAX_GIF_PIXELS = 1_000_000_000  # one byte each, all held in memory
 CODEC_OPTIONS = {
     "crf": "12",  # close to the game's own screen
@@ -69,6 +71,8 @@ def find_encoder() -> ModuleType:
 def write_video(path: Path, pictures: Iterable[Array], *, pictures_per_s: Fraction, count: int) -> Video:
     """Write pictures [H, W, 3] of one size; `count` are expected."""
     check_target(path)
+    with suppress(OSError):
+        remove_temporary(path.parent, idle_s=ABANDONED_S)
     with explained(UserError, path, before="cannot write ", after=": use another --out"), replacing(path) as temporary:
         if path.suffix.lower() == MP4:
             written, width, height = _write_mp4(temporary, pictures, pictures_per_s)

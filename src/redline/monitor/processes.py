@@ -153,10 +153,10 @@ class ProcessUsage:
         return now
 
 
-Identity = tuple[int, int]  # number of a process, and when it started
-MAIN, OTHER = "main", "other"  # roles of unnamed processes
 # A tree of processes
 
+Identity = tuple[int, int]  # id of a process, and when it started
+MAIN, OTHER = "main", "other"  # roles of unnamed processes
 MOST_LISTED = 500  # the largest processes in a row, whose length is limited
 PSS_INTERVAL_S = 10.0
 PSS_MOST_OF_TIME = 0.005  # it is slow for large processes, which are read less often

@@ -90,6 +90,10 @@ class PrioritizedSampler:
     _end: IntArray  # of each lane from the first: what is offered below this number is in the tree
 
     def __init__(self, memory: ReplayMemory, *, alpha: float = 0.6, epsilon: float = 1e-6) -> None:
+        if not 0 < alpha <= 1:
+            raise ValueError(f"alpha must lie above 0 and not above 1, got {alpha}: 0 would be the uniform sampler")
+        if not 0 < epsilon < np.inf:
+            raise ValueError(f"epsilon must be above 0 and finite, got {epsilon}: at 0 a row may never be drawn again")
         self._memory = memory
         self._alpha = alpha
         self._epsilon = epsilon
@@ -261,6 +265,7 @@ def _check(arrays: dict[str, Array]) -> tuple[DoubleArray, float]:
         and len(arrays["block"]) == len(arrays["block_first"])
         and bool((np.isfinite(scaled) & (scaled > 0)).all())
         and 0 < maximum < np.inf
+        and 0 < arrays["alpha"][0] <= 1
     )
     if not is_sound:
         raise ValueError("the saved priorities are damaged: they do not match each other")

@@ -1,7 +1,7 @@
 """The progress of a run: counters that only grow, returns of episodes, and what follows from the counters alone.
 
 That is which updates are due, and random numbers: a function of (seed, purpose, index), where the index is a counter.
-Nothing of either is saved, restored or raced for.
+Neither due updates nor random numbers are saved.
 """
 
 from dataclasses import asdict, dataclass, field

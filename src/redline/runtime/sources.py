@@ -201,7 +201,10 @@ class ReplaySource:
         same_size = (saved["capacity"], saved["codec"], saved["frame_budget_bytes"]) == now
         if saved["budget_bytes"] == layout.budget_bytes and saved["frame_budget_bytes"] != frame_bytes:
             lost.append("the machine had less memory to spare for the replay than now, or more")
-        draws = _draws_from_arrays(part_of("draws", arrays))
+        kept = part_of("draws", arrays)
+        is_any_due = self.loader.prefetch and checkpoint.state["counters"].get("batches_drawn", 0)
+        is_sequence = self._sequence is not None
+        draws = _draws_from_arrays(kept, of_sequences=is_sequence) if kept or is_any_due else []
         fits = len(draws) in (0, self.loader.prefetch) and all(len(draw.weight) == self._rows for draw in draws)
         fits &= same_size or not draws  # a smaller memory may evict a row before its turn
         if fits and all(self._is_held(draw) for draw in draws):
@@ -229,13 +232,17 @@ def largest_group(algorithm: QLearning) -> int:
 
 
 def _draws_to_arrays(draws: list[Draw]) -> dict[str, Array]:
+    if not draws:
+        return {name: np.zeros((0, 0)) for name in DRAW_COLUMNS[:3]}  # none, rather than lost
     rows: list[Any] = [(one.handles.lane, one.handles.number, one.weight, one.burn_in, one.ahead) for one in draws]
-    columns = dict(zip(DRAW_COLUMNS, zip(*rows, strict=True), strict=bool(rows)))
-    return {name: np.stack(column) for name, column in columns.items() if column[0] is not None}
+    columns = zip(DRAW_COLUMNS, zip(*rows, strict=True), strict=True)
+    return {name: np.stack(column) for name, column in columns if column[0] is not None}
 
 
-def _draws_from_arrays(arrays: dict[str, Array]) -> list[Draw]:
-    columns = [arrays[name] for name in DRAW_COLUMNS if name in arrays]
+def _draws_from_arrays(arrays: dict[str, Array], *, of_sequences: bool) -> list[Draw]:
+    if arrays and not any(column.size for column in arrays.values()):
+        return []
+    columns = [arrays[name] for name in (DRAW_COLUMNS if of_sequences else DRAW_COLUMNS[:3])]
     return [Draw(Handles(lane, number), *rest) for lane, number, *rest in zip(*columns, strict=True)]
 
 

@@ -12,14 +12,22 @@ import msgspec
 
 from redline import __version__
 from redline.errors import UserError
-from redline.files import check_folders, check_replaceable, explained, make_folder, read_json_object, replace_file
+from redline.files import (
+    TEMPORARY_NAME,
+    check_folders,
+    check_replaceable,
+    explained,
+    make_folder,
+    read_json_object,
+    remove_temporary,
+    replace_file,
+)
 from redline.jsonl import SCHEMA, RecordWriter, Row, as_json_value, measured, plain_text, read_records
 from redline.runs.directory import RunLock
 from redline.tune.goals import Goal, parse_goal
 
 STUDY_JSON, SPENT_JSON, LOCK = "study.json", "spent.json", "study.lock"
 JOURNAL, CHECKS, REPORT = "journal.log", "check.jsonl", "report.html"
-BEGINNING = {LOCK, f".{STUDY_JSON}.tmp"}  # all files of a study that has just begun
 MAX_STUDY_BYTES = 1_000_000
 # search and check never share a seed
 SEARCH_SEEDS = range(1_000_000, 2_000_000)
@@ -102,14 +110,15 @@ class StudyFolder(AbstractContextManager["StudyFolder"]):
         self.settings = settings
         with explained(UserError, path, before="cannot make a study: ", after=": use another --study"):
             make_folder(path, mode=0o700)
-            names = {place.name for place in path.iterdir()}
-        if STUDY_JSON not in names and names - BEGINNING:
+            names = {place.name for place in path.iterdir() if not TEMPORARY_NAME.fullmatch(place.name)}
+        if STUDY_JSON not in names and names - {LOCK}:
             raise UserError(f"{path} is not empty and no study: use another --study")
         check_folders(path)  # trainings write there
         for name in (JOURNAL, CHECKS, REPORT):
             check_replaceable(path / name)
         self._lock = RunLock(path, LOCK)  # not a run's: a study is no run
         try:
+            remove_temporary(path)
             self._freeze(command)
             self.spent_s = self._read_spent_s()
         except BaseException:

@@ -12,8 +12,8 @@ from typing import Any
 
 from redline.files import open_own
 from redline.jsonl import RecordTail, plain_text
+from redline.recipes import write_settings
 from redline.tune.goals import Curve, RunResult
-from redline.tune.space import write_settings
 from redline.tune.study import StudyFolder
 from redline.units import number
 

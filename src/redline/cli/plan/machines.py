@@ -29,8 +29,8 @@ from redline.plan.machines import (
 )
 from redline.plan.pinned import Pinned
 from redline.plan.time import digits_for, exact, rounded
+from redline.recipes import read_toml
 from redline.runs.host import usable_cores
-from redline.tune.space import read_toml
 from redline.units import rate, size
 
 PROGRAM = "redline plan machines"

@@ -20,8 +20,8 @@ from redline.errors import UserError, check_range
 from redline.plan.knobs import KNOBS, Asked, Vary
 from redline.plan.speed_plan import DEFAULT, LEAST_SECONDS, MOST_SECONDS, SpeedPlan, plan_speed
 from redline.plan.speed_result import OPEN, result_of
+from redline.recipes import write_settings
 from redline.runtime.config import Job, flag_of
-from redline.tune.space import write_settings
 from redline.units import duration, number, rate, size
 
 PROGRAM = "redline plan speed"

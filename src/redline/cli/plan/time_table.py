@@ -96,7 +96,7 @@ def assumptions(projection: Projection) -> list[str]:
 def _length(row: Row, projection: Projection) -> Iterator[str]:
     """Say how long episodes are taken to be, where a limit or a rate counts them."""
     speed, growth = row.speed, rounded(projection.bill.episode_growth, 2).normalize()
-    longer = f"; high: {growth} × as long, because a better player may play longer" if growth > 1 else ""
+    longer = f"; high: {growth:f} × as long, because a better player may play longer" if growth > 1 else ""
     if row.game.unit == "episodes" and speed.unit == "episodes/h":
         yield f"episodes stay as long as when {speed.rate:,} an hour were played{longer}"
     elif speed.episode_steps is not None and (row.game.unit == "episodes" or speed.unit == "episodes/h"):
