@@ -127,7 +127,7 @@ def recordings_bytes(job: Job, spec: EnvSpec) -> tuple[int, int]:
 
 
 def check_disk(resolved: ResolvedJob, log_dir: Path, *, held_bytes: int = 0) -> None:
-    """Refuse a run whose checkpoints and replay segments would fill the disk; `held_bytes` of them are there already."""
+    """Refuse a run whose checkpoints and replay segments would fill the disk; `held_bytes` of them are there."""
     layout, needed = resolved.layout, max(checkpoint_bytes(resolved) - held_bytes, 0)
     with explained(UserError, log_dir, before="cannot create a run: ", after=": use another --log-dir"):
         place = _nearest_existing(log_dir)
