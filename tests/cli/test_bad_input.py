@@ -169,3 +169,16 @@ def test_a_name_that_no_file_can_have_is_one_line(command: str, capsys: pytest.C
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["tune", "--env", "CartPole-v1", "--study", "\x1b[31mred"],
+        ["monitor", "--out=\x1b[31m", "--pid", "1"],
+        ["report", "a\x9bb"],
+        ["\x07"],
+    ],
+)
+def test_no_argument_may_steer_the_terminal(args: list[str], refused: Any) -> None:
+    refused(args, "holds characters that can't be printed: leave them out")

@@ -73,12 +73,6 @@ def test_a_link_in_a_study_is_refused_before_a_training_could_follow_it(name: st
         StudyFolder(path, ASKED, [])
 
 
-def test_a_study_whose_name_would_steer_a_terminal_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"x1b\[31mred' has signs that can't be printed"):
-        StudyFolder(tmp_path / "\x1b[31mred", ASKED, [])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_study_that_another_process_has_is_refused(tmp_path: Path) -> None:
     with StudyFolder(tmp_path / "study", ASKED, []), pytest.raises(UserError, match="in use by process"):
         StudyFolder(tmp_path / "study", ASKED, [])

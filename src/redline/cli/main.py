@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from unicodedata import category
 
 from redline import __version__, cli
 from redline.cli import TRAINING, take_signals
@@ -92,6 +93,9 @@ def _run(args: list[str]) -> int:
         if not args or args[0] in (*HELP, "-V", "--version"):
             print(f"redline {__version__}" if args and args[0] not in HELP else _help())
             return DONE if args else BAD_INPUT
+        for arg in args[:end]:
+            if any(category(letter) == "Cc" for letter in arg):  # it would steer the terminal that it is shown on
+                raise UserError(f"{arg!r} holds characters that can't be printed: leave them out")
         if args[0] not in COMMANDS:
             raise unknown_name("command", args[0], COMMANDS)
         if args[0] in ("train", "resume") and "torch" not in sys.modules and sys.stderr.isatty():

@@ -104,8 +104,6 @@ class StudyFolder(AbstractContextManager["StudyFolder"]):
     """A study on the disk, locked for this process until it is closed; a new one, or one with the same settings."""
 
     def __init__(self, path: Path, settings: StudySettings, command: Sequence[str]) -> None:
-        if not str(path).isprintable():
-            raise UserError(f"the study {str(path)!r} has signs that can't be printed: use another --study")
         self.path = path
         self.settings = settings
         with explained(UserError, path, before="cannot make a study: ", after=": use another --study"):
