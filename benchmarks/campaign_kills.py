@@ -2,7 +2,6 @@
 
 import random
 import signal
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,9 +125,9 @@ def _start(strike: Strike, argv: tuple[str, ...], workshop: Workshop, place: Pla
     return workshop.zygote.start(order, place)
 
 
-def _command(subject: str) -> tuple[str, ...]:
+def _command(subject: str, *, out: str = "run") -> tuple[str, ...]:
     if subject == "recording":
-        return ("monitor", "--out", "run", "--hz", "20", "--", sys.executable, "-c", "import time; time.sleep(3)")
+        return ("monitor", "--out", out, "--hz", "20", "--", "sleep", "3")  # Python would print a traceback at Ctrl-C
     if subject == "study":
         return ("tune", *STUDY, "--study", "study", "--json")
     return ("train", *SUBJECTS[subject], "--log-dir", "runs", "--json")
@@ -136,7 +135,7 @@ def _command(subject: str) -> tuple[str, ...]:
 
 def _resume(subject: str, place: Place) -> tuple[str, ...]:
     if subject == "recording":
-        return _command(subject)
+        return _command(subject, out="again")
     return (
         ("tune", "--resume", "study", "--json")
         if subject == "study"

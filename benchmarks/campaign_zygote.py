@@ -38,7 +38,8 @@ EARLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # wait until the command
 CLOSED = "closed"  # in place of the file for stdout
 # what a signal does before these lines is Python's affair
 COLD_START = """\
-import sys
+import faulthandler, signal, sys
+faulthandler.register(signal.SIGUSR2, file=2)
 from redline.cli import start, take_signals
 awake = sys.argv.pop(1)
 take_signals()
@@ -55,6 +56,7 @@ LATE_IMPORTS = (
 
 def serve() -> None:
     """Obey orders until stdin ends."""
+    heed_signals()
     load()
     gc.freeze()  # forks share what is loaded
     adopt_orphans()
@@ -80,6 +82,13 @@ def serve() -> None:
                     "processor_s": spent_s - before_s,
                 }
             )
+
+
+def heed_signals() -> None:
+    """Let commands get every signal, even if the campaign was started by nohup or in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def adopt_orphans() -> None:

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,9 @@ def main():
             command, environ = [sys.executable, "-c", CHILD], {**os.environ, "GIVEN": "a=b"}
             child = subprocess.run(command, env=environ, cwd="/", text=True, stdout=subprocess.PIPE)
             print(child.returncode, os.getpid(), child.stdout)
+        case "signal":
+            import signal
+            signal.raise_signal(int(argv[1]))
         case "stay":
             import signal
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
@@ -84,8 +88,14 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     script = tmp_path_factory.mktemp("zygote") / "planted.py"
     here = str(Path(campaign.__file__).parent)
     script.write_text(f"import sys\nsys.path.insert(0, {here!r})\n{PROGRAM}", encoding="utf-8")
-    with Zygote(f"test-{os.getpid()}", script) as found:
-        yield found
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]  # as nohup or a shell's background does
+    try:
+        with Zygote(f"test-{os.getpid()}", script) as found:
+            yield found
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def outcome(*argv: str, code: int = 0, out: str = "", err: str = "") -> Outcome:
@@ -182,6 +192,11 @@ def test_a_hang_is_ended_and_told_with_its_place(zygote: Zygote, place: Place) -
     assert found.code == -9
     assert "in main" in found.err  # faulthandler's trace
     assert oracles(judge(found)) == {"hang"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+def test_a_command_gets_signals_that_the_campaign_ignores(number: signal.Signals, zygote: Zygote, place: Place) -> None:
+    assert zygote.run(Order(("signal", str(int(number)))), place).code == -number
 
 
 def test_a_command_that_goes_on_is_asked_to_end(zygote: Zygote, place: Place) -> None:

@@ -3,11 +3,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from redline.cli.monitor import Command
 from redline.jsonl import read_records
 from waiting import wait_for
 
@@ -48,6 +50,13 @@ def test_a_signal_goes_through_to_the_command(name: str, tmp_path: Path, start_p
     process.send_signal(signal.Signals[name])
     process.communicate(timeout=20)
     assert process.returncode == 33
+
+
+def test_a_signal_after_the_command_has_ended_changes_nothing() -> None:
+    with Command(["sh", "-c", "exit 3"]) as command:
+        assert command.exit_code() == 3
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    assert not signal.sigpending()
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A training outlives its display; a signal ends a command at any moment, in one line, with the right exit code."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -126,6 +127,20 @@ def test_signal_while_modules_load_is_one_line(number: signal.Signals, code: int
     assert json.loads(done.stdout) == {"schema": 1, "error": said}
 
 
+@pytest.mark.parametrize("command", ["recipes", "train"])
+def test_ctrl_c_while_python_ends_changes_nothing(command: str) -> None:
+    # an exit hook, as other packages have them, that takes long
+    program = (
+        "import atexit, signal, sys\n"
+        "atexit.register(signal.raise_signal, signal.SIGINT)\n"
+        "from redline.cli import start\n"
+        f"sys.argv = ['redline', '{command}', '--max-steps', 'x']\n"
+        "sys.exit(start())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
 def test_second_signal_interrupts_and_a_repeated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
@@ -159,6 +174,21 @@ def test_signal_before_the_command_is_found_is_one_line(
         monkeypatch.delenv(name, raising=False)
     assert main(["bench", "env"]) == 1
     assert capsys.readouterr().err == "redline: interrupted\n"
+
+
+def test_a_second_ctrl_c_does_not_interrupt_the_line_about_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(io.StringIO):
+        def write(self, text: str) -> int:
+            if text.startswith("redline"):
+                signal.raise_signal(signal.SIGINT)
+            return super().write(text)
+
+    monkeypatch.setattr("redline.cli.process.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("sys.stderr", said := Interrupted())
+    for name in SHORT_SPIN:
+        monkeypatch.delenv(name, raising=False)
+    assert main(["bench", "env"]) == 1
+    assert said.getvalue() == "redline: interrupted\n"
 
 
 def test_a_signal_while_the_object_is_printed_leaves_it_whole_and_alone() -> None:

@@ -25,6 +25,13 @@ def take_signals() -> None:
             signal.signal(number, _end)
 
 
+def keep_exit_code(code: int) -> None:
+    """Let these signals end the process at once with a code: the command is over, but Python's end takes a while."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) in (_end, signal.default_int_handler):
+            signal.signal(number, lambda *_: os._exit(code))
+
+
 def _end(number: int, _: object) -> None:
     said = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
     typed = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv

@@ -15,8 +15,8 @@ from pathlib import Path
 from unicodedata import category
 
 from redline import __version__, cli
-from redline.cli import TRAINING, take_signals
-from redline.cli.process import SHORT_SPIN, choose_spin, guard_streams, output_error, print_object
+from redline.cli import TRAINING, keep_exit_code, take_signals
+from redline.cli.process import SHORT_SPIN, StopRequest, choose_spin, guard_streams, output_error, print_object
 from redline.errors import UserError, unknown_name
 
 BAD_NAMES = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)  # what a user typed, or may not read
@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (error := output_error()) is not None:
         print(f"redline: a part of the output is lost: {str(error.strerror).lower()}", file=sys.stderr)
         code = code or (DONE if is_training and "--json" not in args else FAILED)
+    if argv is None:
+        keep_exit_code(code)
     return code
 
 
@@ -105,7 +107,8 @@ def _run(args: list[str]) -> int:
     except UserError as error:
         return refuse(str(error), as_json=as_json, code=error.code if isinstance(error, FailureError) else BAD_INPUT)
     except KeyboardInterrupt as interrupt:
-        return refuse(str(interrupt) or "interrupted", as_json=as_json, code=FAILED)
+        with StopRequest():  # a second Ctrl-C does not interrupt what is said about the first
+            return refuse(str(interrupt) or "interrupted", as_json=as_json, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # its reader is gone: keep Python from flushing at exit
         return DONE

@@ -204,6 +204,8 @@ class Command(AbstractContextManager["Command"]):
             raise
 
     def __exit__(self, *_: object) -> None:
+        while signal.sigtimedwait(SIGNALS, 0) is not None:  # meant for the command, which has ended
+            pass
         self._unblock()
 
     def _unblock(self) -> None:
