@@ -1,7 +1,6 @@
 """A training outlives its display; a signal ends a command at any moment, in one line, with the right exit code."""
 
 import fcntl
-import io
 import json
 import os
 import pty
@@ -176,19 +175,25 @@ def test_signal_before_the_command_is_found_is_one_line(
     assert capsys.readouterr().err == "redline: interrupted\n"
 
 
-def test_a_second_ctrl_c_does_not_interrupt_the_line_about_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(io.StringIO):
-        def write(self, text: str) -> int:
-            if text.startswith("redline"):
-                signal.raise_signal(signal.SIGINT)
-            return super().write(text)
-
-    monkeypatch.setattr("redline.cli.process.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
-    monkeypatch.setattr("sys.stderr", said := Interrupted())
-    for name in SHORT_SPIN:
-        monkeypatch.delenv(name, raising=False)
-    assert main(["bench", "env"]) == 1
-    assert said.getvalue() == "redline: interrupted\n"
+def test_a_second_ctrl_c_does_not_interrupt_the_line_about_the_first() -> None:
+    program = (
+        "import io, signal, sys\n"
+        "class Said(io.StringIO):\n"
+        "    def write(self, text):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "        return super().write(text)\n"
+        "class First:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'redline.cli.lists': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, First())\n"
+        "sys.argv, sys.stderr = ['redline', 'recipes'], Said()\n"
+        "from redline.cli import start\n"
+        "code = start()\n"
+        "print(sys.stderr.getvalue(), end='')\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout.decode()) == (1, "redline: interrupted\n")
 
 
 def test_a_signal_while_the_object_is_printed_leaves_it_whole_and_alone() -> None:

@@ -28,7 +28,7 @@ def take_signals() -> None:
 def keep_exit_code(code: int) -> None:
     """Let these signals end the process at once with a code: the command is over, but Python's end takes a while."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) in (_end, signal.default_int_handler):
+        if callable(signal.getsignal(number)):  # neither ignored nor left to the system
             signal.signal(number, lambda *_: os._exit(code))
 
 

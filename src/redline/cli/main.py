@@ -16,7 +16,7 @@ from unicodedata import category
 
 from redline import __version__, cli
 from redline.cli import TRAINING, keep_exit_code, take_signals
-from redline.cli.process import SHORT_SPIN, StopRequest, choose_spin, guard_streams, output_error, print_object
+from redline.cli.process import SHORT_SPIN, choose_spin, guard_streams, interrupt, output_error, print_object
 from redline.errors import UserError, unknown_name
 
 BAD_NAMES = (errno.ENAMETOOLONG, errno.EACCES, errno.ELOOP)  # what a user typed, or may not read
@@ -72,22 +72,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         guard_streams()
         take_signals()
-        if not is_training and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = _run(args)
+    code = _run(args, can_be_interrupted=argv is None and not is_training)
+    if argv is None:
+        keep_exit_code(code)
     if (error := output_error()) is not None:
         print(f"redline: a part of the output is lost: {str(error.strerror).lower()}", file=sys.stderr)
         code = code or (DONE if is_training and "--json" not in args else FAILED)
-    if argv is None:
-        keep_exit_code(code)
     return code
 
 
-def _run(args: list[str]) -> int:
+def _run(args: list[str], *, can_be_interrupted: bool) -> int:
     end = args.index("--") if "--" in args else len(args)  # what follows is another program's
     args = [*map(_with_dashes, args[:end]), *args[end:]]
     as_json = "--json" in args[:end]
     try:
+        if can_be_interrupted and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, interrupt)
         # `monitor` must not change the environment of the command that it starts
         if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
             for name, value in choose_spin(args).items():
@@ -106,9 +106,8 @@ def _run(args: list[str]) -> int:
         return find_command(args[0])(args[1:])
     except UserError as error:
         return refuse(str(error), as_json=as_json, code=error.code if isinstance(error, FailureError) else BAD_INPUT)
-    except KeyboardInterrupt as interrupt:
-        with StopRequest():  # a second Ctrl-C does not interrupt what is said about the first
-            return refuse(str(interrupt) or "interrupted", as_json=as_json, code=FAILED)
+    except KeyboardInterrupt as error:
+        return refuse(str(error) or "interrupted", as_json=as_json, code=FAILED)
     except BrokenPipeError:
         sys.stdout = None  # its reader is gone: keep Python from flushing at exit
         return DONE
