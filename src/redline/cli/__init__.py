@@ -7,6 +7,7 @@ from contextlib import suppress
 
 TRAINING = ("train", "resume", "tune")  # commands that can be stopped and resumed
 is_object_out = False  # that of --json: what ends the command later adds no other
+interrupted_s = float("-inf")  # when Ctrl-C or another signal last interrupted this command
 
 
 def start() -> int:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import re
 import signal
@@ -68,11 +69,13 @@ def failing(*kinds: type[Exception], after: str = "", code: int = FAILED) -> Ite
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     is_training = bool(args) and args[0] in TRAINING
-    cli.is_object_out = False
+    cli.is_object_out, cli.interrupted_s = False, -math.inf
     if argv is None:
         guard_streams()
         take_signals()
-    code = _run(args, can_be_interrupted=argv is None and not is_training)
+        if not is_training and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, interrupt)
+    code = _run(args)
     if argv is None:
         keep_exit_code(code)
     if (error := output_error()) is not None:
@@ -81,13 +84,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(args: list[str], *, can_be_interrupted: bool) -> int:
+def _run(args: list[str]) -> int:
     end = args.index("--") if "--" in args else len(args)  # what follows is another program's
     args = [*map(_with_dashes, args[:end]), *args[end:]]
     as_json = "--json" in args[:end]
     try:
-        if can_be_interrupted and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, interrupt)
         # `monitor` must not change the environment of the command that it starts
         if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
             for name, value in choose_spin(args).items():

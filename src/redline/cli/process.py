@@ -14,7 +14,6 @@ from typing import Self, TextIO, cast
 from redline import cli
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_interrupted_s = float("-inf")  # when `interrupt` last did
 REPEATED_S = 1.0  # one request may come twice: to a process, and to the group that it is in
 
 # OpenMP threads spin before they sleep. The learner's threads wait for each other dozens of times per update, and a
@@ -152,10 +151,9 @@ def ended_by_signals() -> Iterator[None]:
 
 def interrupt(number: int, _: FrameType | None) -> None:
     """Raise KeyboardInterrupt; a request that is repeated does not disturb how the first one ends the work."""
-    global _interrupted_s
-    if time.monotonic() - _interrupted_s < REPEATED_S:
+    if time.monotonic() - cli.interrupted_s < REPEATED_S:
         return
-    _interrupted_s = time.monotonic()
+    cli.interrupted_s = time.monotonic()
     raise KeyboardInterrupt("" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}")
 
 
