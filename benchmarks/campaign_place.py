@@ -2,9 +2,10 @@
 
 import hashlib
 import os
-import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,7 +63,7 @@ class Place:
 
     def remove(self) -> None:
         """Remove all of it."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        subprocess.run(["rm", "-rf", str(self.root)], check=False)
 
 
 def listing(folder: Path) -> Listing:
@@ -71,8 +72,14 @@ def listing(folder: Path) -> Listing:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for name, folders, files in os.walk(folder):
-        yield from (Path(name) / item for item in (*folders, *files))
+    waiting = [folder]  # no recursion: a run may lie a thousand folders deep
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                path = Path(entry.path)
+                yield path
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
 
 
 def _facts(path: Path) -> str:

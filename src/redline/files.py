@@ -196,12 +196,15 @@ def make_numbered_folder(path: Path) -> Path:
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
     """Make a folder and those above it, or none of them; accept those that are there."""
+    missing = [folder for folder in (*reversed(path.parents), path) if not os.path.lexists(folder)]
+    for folder in missing:
+        with suppress(FileNotFoundError):
+            os.lstat(missing[0].with_name(folder.name))  # is this name too long?
     made: list[Path] = []
     try:
-        for folder in (*reversed(path.parents), path):
-            if not os.path.lexists(folder):
-                folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
-                made.append(folder)
+        for folder in missing:
+            folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
+            made.append(folder)
         path.mkdir(exist_ok=True)  # says so if something else is there
     except OSError:
         for folder in reversed(made):

@@ -73,9 +73,10 @@ def test_log_dir_that_is_a_file_is_a_user_error(tmp_path: Path) -> None:
 
 
 def test_a_log_dir_that_cannot_be_made_leaves_no_folder_above_it(tmp_path: Path) -> None:
+    changed_ns = tmp_path.stat().st_mtime_ns
     with pytest.raises(UserError, match="cannot create a run: "):
         RunDirectory.create(tmp_path / "new" / ("x" * 300), game="pong", algorithm="dqn", seed=7)
-    assert list(tmp_path.iterdir()) == []
+    assert (list(tmp_path.iterdir()), tmp_path.stat().st_mtime_ns) == ([], changed_ns)
 
 
 @contextmanager
