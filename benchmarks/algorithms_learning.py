@@ -78,7 +78,7 @@ def measurement(task: LearningTask, rows: Sequence[Row], *, parallel: int) -> Me
     first = [row["first_reached_steps"] for row in rows if row.get("first_reached_steps") is not None]
     missed = ", ".join(name for name in found if name not in passed)
     return Measurement(
-        name=record_name(task.record, list(found), is_as_required=task.is_as_required),
+        name=record_name(task.record, list(found), whole=task.algorithms, is_as_required=task.is_as_required),
         title=f"{len(found)} algorithms on {task.env}: mean-100 ≥ {task.target_return:g} within {task.max_steps:,} "
         "steps",
         headline=f"{len(passed)} of {len(found)} algorithms pass" + (f" (not {missed})" if missed else ""),
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         target_return=task.target_return if options.target_return is None else options.target_return,
         is_as_required=options.max_steps is None and options.target_return is None,
     )
-    trainings = make_trainings(task, options.algorithms)
+    trainings = make_trainings(task, options.algorithms or task.algorithms)
     rows = train_all(
         finished(trainings, options.rows) if options.only_finished else trainings,
         lambda training, folder: measure(task, training, folder),
@@ -125,6 +125,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser = make_parser(__doc__)
     parser.add_argument("--task", choices=tuple(TASKS), required=True, help="what to learn")
     add_battery_flags(parser)
+    parser.set_defaults(algorithms=None)
     parser.add_argument("--seeds", type=int, nargs="+", help="seeds to train, if not the task's own")
     parser.add_argument("--max-steps", type=at_least(1), help="steps that each run has, if not the task's own")
     parser.add_argument("--target-return", type=float, help="mean-100 to reach, if not the task's own")

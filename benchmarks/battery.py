@@ -123,10 +123,12 @@ def as_flags(settings: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(part for flag, value in settings.items() for part in (flag, str(value)))
 
 
-def record_name(name: str, algorithms: Sequence[str], *, is_as_required: bool = True) -> str:
+def record_name(
+    name: str, algorithms: Sequence[str], *, whole: Sequence[str] = tuple(ALGORITHMS), is_as_required: bool = True
+) -> str:
     """Return the record's name; one of some algorithms only, or of an easier task, must not stand for the whole."""
     changed = [] if is_as_required else ["changed"]
-    return "-".join([name, *changed, *(() if set(algorithms) == set(ALGORITHMS) else algorithms)])
+    return "-".join([name, *changed, *(() if set(algorithms) == set(whole) else algorithms)])
 
 
 def add_battery_flags(parser: ArgumentParser) -> None:

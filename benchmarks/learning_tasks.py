@@ -41,6 +41,7 @@ class LearningTask:
     max_steps: int
     seeds: tuple[int, ...]
     required_share: Fraction  # of the seeds
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS)  # that have to reach it
     settings: Mapping[str, object] = field(default_factory=dict)  # of all algorithms
     departures: Sequence[Departure] = ()
     is_as_required: bool = True  # and not made easier or harder for a trial
@@ -101,6 +102,7 @@ TASKS: Mapping[str, LearningTask] = {
         max_steps=500_000,
         seeds=UNUSED_SEEDS,
         required_share=Fraction(2, 3),
+        algorithms=(*REPLAY, "ppo"),
     ),
     "catch": LearningTask(
         record="algorithms-catch",

@@ -99,6 +99,7 @@ def test_an_interrupted_training_is_no_result(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_record_of_some_algorithms_does_not_stand_for_all() -> None:
     assert record_name("algorithms-catch", list(ALGORITHMS)) == "algorithms-catch"
+    assert record_name("algorithms-lunarlander-v3", ["ppo", "dqn"], whole=["dqn", "ppo"]) == "algorithms-lunarlander-v3"
     assert record_name("algorithms-catch", ["dqn", "n-step-dqn"]) == "algorithms-catch-dqn-n-step-dqn"
 
 
