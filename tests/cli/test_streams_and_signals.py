@@ -218,3 +218,19 @@ def test_what_ends_a_command_after_its_object_adds_no_other(capsys: pytest.Captu
     print_object("{}")
     assert refuse("interrupted", as_json=True, code=FAILED) == FAILED
     assert capsys.readouterr() == ("{}\n", "redline: interrupted\n")
+
+
+def test_a_command_that_is_over_does_not_wait_for_the_end_of_python() -> None:
+    program = """
+import sys, time
+from redline.cli.main import main
+class Slow:
+    def __del__(self):  # when modules are cleared, where any signal would kill the process
+        time.sleep(600)
+slow = Slow()
+sys.argv = ["redline", "recipes"]
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"pong" in done.stdout

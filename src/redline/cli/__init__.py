@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 
 TRAINING = ("train", "resume", "tune")  # commands that can be stopped and resumed
+exit_code: int | None = None  # of the command, when it is over
 is_object_out = False  # that of --json: what ends the command later adds no other
 interrupted_s = float("-inf")  # when Ctrl-C or another signal last interrupted this command
 
@@ -26,11 +27,25 @@ def take_signals() -> None:
             signal.signal(number, _end)
 
 
-def keep_exit_code(code: int) -> None:
-    """Let these signals end the process at once with a code: the command is over, but Python's end takes a while."""
+def leave_with(code: int) -> None:
+    """Let the process end with a code after the exit hooks, or in them by a signal: the command is over.
+
+    What Python does after them takes up to seconds, and any signal would kill it there.
+    """
+    global exit_code  # noqa: PLW0603
+    exit_code = code
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if callable(signal.getsignal(number)):  # neither ignored nor left to the system
             signal.signal(number, lambda *_: os._exit(code))
+
+
+def leave() -> None:
+    """End the process if the command is over; registered before the hooks of others, so called after them."""
+    if exit_code is not None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os._exit(exit_code)
 
 
 def _end(number: int, _: object) -> None:

@@ -1,5 +1,6 @@
 """Entry point: finds the command, and turns an error that a user can mend into one line and an exit code."""
 
+import atexit
 import errno
 import json
 import math
@@ -16,7 +17,7 @@ from pathlib import Path
 from unicodedata import category
 
 from redline import __version__, cli
-from redline.cli import TRAINING, keep_exit_code, take_signals
+from redline.cli import TRAINING, leave, leave_with, take_signals
 from redline.cli.process import SHORT_SPIN, choose_spin, guard_streams, interrupt, output_error, print_object
 from redline.errors import UserError, unknown_name
 
@@ -71,13 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_training = bool(args) and args[0] in TRAINING
     cli.is_object_out, cli.interrupted_s = False, -math.inf
     if argv is None:
+        atexit.register(leave)
         guard_streams()
         take_signals()
         if not is_training and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, interrupt)
     code = _run(args)
     if argv is None:
-        keep_exit_code(code)
+        leave_with(code)
     if (error := output_error()) is not None:
         print(f"redline: a part of the output is lost: {str(error.strerror).lower()}", file=sys.stderr)
         code = code or (DONE if is_training and "--json" not in args else FAILED)
