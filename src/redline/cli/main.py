@@ -78,11 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not is_training and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, interrupt)
     code = _run(args)
-    if argv is None:
-        leave_with(code)
     if (error := output_error()) is not None:
         print(f"redline: a part of the output is lost: {str(error.strerror).lower()}", file=sys.stderr)
         code = code or (DONE if is_training and "--json" not in args else FAILED)
+    if argv is None:
+        leave_with(code)
     return code
 
 
