@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -254,7 +255,7 @@ def with_appended(path: Path, more: bytes, *, if_new: bytes = b"") -> Iterator[b
     yield more
 
 
-class AppendedFile:
+class AppendedFile(ABC):
     """A file that grows by whole pieces, each visible to readers at once."""
 
     def __init__(self, path: Path) -> None:
@@ -266,9 +267,9 @@ class AppendedFile:
             self.close()
             raise
 
+    @abstractmethod
     def _mend(self, descriptor: int) -> None:
         """Remove what a killed writer left half written."""
-        raise NotImplementedError
 
     def _append(self, piece: bytes) -> None:
         """Append a piece; where the disk takes only a part of it, remove the part and raise."""
