@@ -94,7 +94,7 @@ def _game_cells(game: str, trainer: str, row: Mapping[str, Any]) -> tuple[str, .
 def _recipe_rows(recipe: Recipe, records: Records) -> list[Mapping[str, Any]]:
     """Return the seeds of a recipe's record: of its own, or of the games that were trained for the same minutes."""
     own = _rows(records, f"recipe-{recipe.name}")
-    return own or [row for row in _rows(records, GAMES) if row["task"] == f"{GAME_TASK}{recipe.name}"]
+    return own or [row for row in _rows(records, GAMES) if tuple(row["flags"][:2]) == ("--recipe", recipe.name)]
 
 
 def _rows(records: Records, name: str) -> list[Mapping[str, Any]]:
@@ -105,6 +105,7 @@ def _told(row: Mapping[str, Any]) -> str:
     if "error" in row:
         return f"seed {row['seed']}: failed"
     if row["task"].startswith(GAME_TASK):
-        return f"seed {row['seed']}: {row['minutes']:.1f} min, {as_text(row['score'])}"
+        game = row["task"].removeprefix(GAME_TASK)
+        return f"{game}, seed {row['seed']}: {row['minutes']:.1f} min, {as_text(row['score'])}"
     verdict = "solved" if row["solved"] else "not solved"
     return f"seed {row['seed']}: {verdict}, {row['minutes']:.1f} min, {as_text(row['score'])}"
