@@ -83,7 +83,10 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _facts(path: Path) -> str:
-    found = path.lstat()
+    try:
+        found = path.lstat()
+    except OSError as error:  # such as a path that is longer than the kernel takes
+        return str(error.strerror)
     kind = stat.filemode(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         return f"{kind} → {path.readlink()}"
