@@ -47,6 +47,34 @@ def test_emulator_that_never_answers_raises_and_the_process_can_end():
     assert "actions [0, 1]" in done.stdout
 
 
+UNSENT = """
+import time
+import numpy as np
+from redline.envs.atari import AtariVectorEnv
+from redline.envs.catalog import resolve
+from redline.envs.config import EnvConfig
+
+def interrupt(actions):
+    raise KeyboardInterrupt
+
+env = AtariVectorEnv(resolve("pong"), EnvConfig(), num_envs=1, seed=7, threads=1, recv_timeout_s=30.0)
+env.reset()
+env._emulator.send = interrupt
+started = time.monotonic()
+try:
+    env.send(np.array([0]))
+except KeyboardInterrupt:
+    env.close()
+    print(time.monotonic() - started)
+"""
+
+
+def test_an_interrupt_before_the_actions_are_sent_leaves_nothing_to_wait_for():
+    done = subprocess.run([sys.executable, "-c", UNSENT], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 15.0
+
+
 def test_a_worker_hands_over_results_and_errors():
     worker = Worker("test")
     name, failure, late = (

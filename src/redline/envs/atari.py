@@ -113,8 +113,12 @@ class AtariVectorEnv:
         self._actions = checked_actions(actions, num_envs=self.num_envs, num_actions=self.spec.num_actions)
         self._ledger.record(self._actions)
         # the waiting thread is ready before the emulators begin, and does not take a core from them
-        self._pending = self._worker.submit(self._collect)
-        self._emulator.send(self._actions)
+        try:
+            self._pending = self._worker.submit(self._collect)
+            self._emulator.send(self._actions)
+        except BaseException:  # such as Ctrl-C: the thread may wait for what was never sent
+            self._is_hung = True
+            raise
 
     def recv(self) -> VectorStep:
         """Return the results of the step; RuntimeError if the emulators do not answer."""
