@@ -69,6 +69,6 @@ def test_trackio_keeps_a_run(redline: Redline, tmp_path: Path) -> None:
     (database,) = (tmp_path / "trackio").glob("redline*.db")
     with sqlite3.connect(database) as connection:
         rows = connection.execute("SELECT run_name, step, metrics FROM metrics").fetchall()
-    assert {step for _, step, _ in rows} == {2_048}
+    assert max(step for _, step, _ in rows) == 2_048  # a busy machine writes rows on the way, too
     assert all(Path(trained["run"]).name in name for name, _, _ in rows)
     assert "mean_return_100" in str(rows[0][2])
