@@ -1,0 +1,183 @@
+"""Trains one slot of a fleet in this process: begins its run, or goes on with it. Every engine starts just this."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from redline.errors import UserError, unknown_name
+from redline.files import explained, make_folder, open_own, open_regular, remove_tree
+from redline.fleet.lease import Holder, Lease, LeaseHeldError, Watcher, describe, read_holder
+from redline.fleet.listing import Slot, read_listing
+from redline.fleet.slots import DONE, LOGS, RUNS, newest_steps, outcome_of, steps_of_run, vain_attempts
+from redline.jsonl import RecordTail, measured, plain_text, read_records
+from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, steps_of
+from redline.runs.run_json import read_run_json
+
+FAILED = 1
+POLL_S = 0.5
+LOG_TAIL_BYTES = 8_000
+LEAST_MINUTES = 0.005  # of training that are worth a resume
+SAID = "redline: "  # begins the line in which a command says why it ends
+
+Program = Callable[[Sequence[str]], int]  # takes the arguments of `redline`
+
+
+def run_slot(folder: Path, name: str, threads: int, program: Program) -> int:
+    """Train a slot until its run is over, and return the exit code of that."""
+    slots = read_listing(folder).all_slots
+    if name not in slots:
+        raise unknown_name("slot", name, slots)
+    watcher = Watcher(folder)
+    before = _wait_until_free(folder, name, watcher)
+    if before is not None and outcome_of(before, steps_of_run(folder, before))[0] == "done":
+        return DONE  # a cluster may start a slot once too often
+    run = newest_run(folder, name)
+    lease = Lease.take(folder, name, watcher=watcher, threads=threads, **_facts(folder, before, run))
+    _write_to_log(folder, name)
+    arguments = _resumed(run, lease.holder) if run is not None else _started(folder, slots[name], threads)
+    return _train(folder, lease, arguments, program)
+
+
+def newest_run(folder: Path, name: str) -> Path | None:
+    """Return the run of a slot that can go on; those that were killed before their first checkpoint are removed."""
+    for run in reversed(run_folders(folder, name)):
+        if checkpoint_folders(run / CHECKPOINTS):
+            return run
+        remove_tree(run)  # nothing was trained in it
+    return None
+
+
+def run_folders(folder: Path, name: str) -> list[Path]:
+    """Return the run directories of a slot, the newest last."""
+    found = (path for path in (folder / RUNS / name).glob("*/*/*") if path.is_dir() and not path.is_symlink())
+    return sorted(found, key=lambda path: path.name)
+
+
+def _wait_until_free(folder: Path, name: str, watcher: Watcher) -> Holder | None:
+    """Return the former holder of a lease; LeaseHeldError if it lives, for which one on another machine is watched."""
+    first = read_holder(folder, name)
+    while (holder := read_holder(folder, name)) is not None and watcher.is_alive(holder):
+        if (
+            first is None
+            or holder.place.shares_pids(watcher.place)
+            or (holder.epoch, holder.beat) != (first.epoch, first.beat)
+        ):
+            raise LeaseHeldError(f"{name} is trained by {describe(holder)}")
+        time.sleep(POLL_S)
+    return holder
+
+
+def _facts(folder: Path, before: Holder | None, run: Path | None) -> dict[str, Any]:
+    """Return what a new lease takes over from the one before."""
+    facts: dict[str, Any] = {}
+    if before is not None:
+        steps = steps_of_run(folder, before)
+        facts = {
+            "attempt": before.attempt + 1,
+            "vain": vain_attempts(before, steps),
+            "most_steps": max(before.most_steps, steps),
+            "max_minutes": before.max_minutes,
+        }
+    if run is not None:
+        facts["run"] = str(run.relative_to(folder))
+        facts["steps_at_start"] = steps_of(checkpoint_folders(run / CHECKPOINTS)[0])
+        if facts.get("max_minutes") is None:  # a resume replaces them by what is left
+            with suppress(UserError):
+                facts["max_minutes"] = measured(read_run_json(run).get("config", {}).get("max_minutes"))
+    return facts
+
+
+def _started(folder: Path, slot: Slot, threads: int) -> list[str]:
+    share = [f"--{name}={threads}" for name in ("learner.threads", "actor.threads") if name not in slot.settings]
+    return ["train", *slot.flags, *share, "--log-dir", str(folder / RUNS / slot.name), "--plain"]
+
+
+def _resumed(run: Path, holder: Holder) -> list[str]:
+    """Return the arguments that continue a run; --max-minutes counts for each invocation, so the rest is passed."""
+    limits = []
+    if holder.max_minutes is not None:
+        left = holder.max_minutes - minutes_trained(run)
+        limits = ["--max-minutes", repr(max(left, LEAST_MINUTES))]
+    return ["resume", str(run), *limits, "--plain"]
+
+
+def minutes_trained(run: Path) -> float:
+    """Return the minutes of training that the newest checkpoint holds."""
+    steps = steps_of(checkpoint_folders(run / CHECKPOINTS)[0])
+    metrics = run / "metrics.jsonl"
+    rows = read_records(metrics) if metrics.is_file() else []
+    times = [measured(row.get("time_s")) or 0.0 for row in rows if (measured(row.get("steps")) or 0) <= steps]
+    return max(times, default=0.0) / 60
+
+
+def _write_to_log(folder: Path, name: str) -> None:
+    """Let all output of this process go to the slot's log, wherever an engine started it."""
+    log = folder / LOGS / f"{name}.log"
+    with explained(UserError, log):
+        make_folder(log.parent)
+        descriptor = open_own(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+
+
+def _train(folder: Path, lease: Lease, arguments: Sequence[str], program: Program) -> int:
+    """Train under a lease, and say in it how that ended."""
+    name = lease.holder.slot
+    log = folder / LOGS / f"{name}.log"
+    begin_bytes = log.stat().st_size
+    progress = Progress(folder, lease.holder)
+    lease.beat_with(progress.facts)
+    try:
+        code = program(arguments)
+    except BaseException as error:
+        lease.end(exit_code=FAILED, reason=plain_text(f"{type(error).__name__}: {error}"), **progress.facts())
+        raise
+    facts = progress.facts()
+    reason = _stop_reason(folder / facts["run"]) if code == DONE and "run" in facts else _last_words(log, begin_bytes)
+    lease.end(exit_code=code, reason=reason, **facts)
+    return code
+
+
+class Progress:
+    """How far an attempt is, by the files of its run."""
+
+    def __init__(self, folder: Path, holder: Holder) -> None:
+        self._folder = folder
+        self._holder = holder
+        self._run = folder / holder.run if holder.run else None
+        self._tail: RecordTail | None = None
+        self._steps = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return the run and its steps, as far as they are known."""
+        if self._run is None and (found := run_folders(self._folder, self._holder.slot)):
+            self._run = found[-1]
+        if self._run is None:
+            return {}
+        if self._tail is None:
+            self._tail = RecordTail(self._run / "metrics.jsonl")
+        self._steps = max(self._steps, newest_steps(self._tail.new_rows(), self._holder.began_unix_s))
+        return {"run": str(self._run.relative_to(self._folder)), "steps": self._steps}
+
+
+def _stop_reason(run: Path) -> str:
+    """Return why a run ended, in the words of its last stop."""
+    events = run / "events.jsonl"
+    rows = read_records(events) if events.is_file() else []
+    return next((plain_text(row.get("reason")) for row in reversed(rows) if row.get("event") == "stop"), "")
+
+
+def _last_words(log: Path, begin_bytes: int) -> str:
+    """Return the last error that this attempt wrote into the log."""
+    with suppress(OSError), open_regular(log) as file:
+        file.seek(max(begin_bytes, log.stat().st_size - LOG_TAIL_BYTES))
+        lines = file.read(LOG_TAIL_BYTES).decode(errors="replace").splitlines()
+        words = [line.removeprefix(SAID) for line in lines if line.startswith(SAID)]
+        return plain_text(words[-1]) if words else ""
+    return ""
