@@ -119,9 +119,10 @@ def _why(
     chosen = f"{concurrency} side by side"
     if asked > concurrency and concurrency < slots:
         chosen += f", not {asked} as asked"
-    elif asked:
+    elif asked == concurrency:
         chosen += " as asked"
-    return f"{chosen}, {threads} thread{'s' * (threads != 1)} each: {cores}{gpu}, {allowed}"
+    later = f"; the disk has no room for all {slots}" if limits["disk"] < slots else ""
+    return f"{chosen}, {threads} thread{'s' * (threads != 1)} each: {cores}{gpu}, {allowed}{later}"
 
 
 def _no_room(what: str, needs: Needs, machine: Machine) -> str:
