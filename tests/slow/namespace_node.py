@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -49,7 +48,7 @@ class Machine:
             "init",
         ]
         self.host = host
-        self._stack = ExitStack()
+        self._started: list[subprocess.Popen[bytes]] = []
         self._holder = subprocess.Popen(
             [*command, host],
             stdin=subprocess.PIPE,
@@ -77,7 +76,7 @@ class Machine:
     def start(self, *args: object, log: Path, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
         """Start a command inside."""
         with log.open("ab") as output:
-            return subprocess.Popen(
+            program = subprocess.Popen(
                 self.command(args),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -85,6 +84,8 @@ class Machine:
                 env={**os.environ, **(variables or {})},
                 start_new_session=True,
             )
+        self._started.append(program)
+        return program
 
     def run(
         self,
@@ -114,6 +115,8 @@ class Machine:
         if self._holder.poll() is None:
             os.kill(self.init_pid, signal.SIGKILL)
             self._holder.wait(timeout=60)
+            for program in self._started:
+                program.wait(timeout=60)
         for stream in (self._holder.stdin, self._holder.stdout):
             if stream is not None:
                 stream.close()
