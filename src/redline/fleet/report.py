@@ -32,6 +32,7 @@ from redline.report.statistics import LEVEL
 
 REPORT_HTML = "report.html"
 MAX_PROBLEMS = 100
+MANY = 10_000_000
 
 FindBaseline = Callable[[Sequence[Work]], Baseline | None]
 
@@ -101,8 +102,8 @@ class FleetReport:
         again = sum(max(result.status.attempt - 1, 0) for result in self.results)
         facts = [
             ("done", f"{self._states.count('done'):,} of {len(self._states):,}", describe_counts(self.results)),
-            ("steps", amount(sum(summary.steps or 0 for summary in summaries)), f"in {len(summaries):,} runs"),
-            ("episodes", amount(sum(summary.episodes for summary in summaries)), "while training"),
+            ("steps", _many(sum(summary.steps or 0 for summary in summaries)), f"in {len(summaries):,} runs"),
+            ("episodes", _many(sum(summary.episodes for summary in summaries)), "while training"),
         ]
         if self.cost is not None:
             total = self.cost.after.to_json()["total"]
@@ -184,6 +185,11 @@ def read_report(
         changes=changes_of(listing, results),
         cost=cost_of(works, hours, concurrency, price_per_hour, baseline),
     )
+
+
+def _many(count: int) -> str:
+    """Return a count that fits into a tile."""
+    return amount(count) if count < MANY else amount(count / 1e6, "million")
 
 
 def _slot_facts(result: Result) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def read_results(
     folder: Path, listing: Listing, *, progress: Callable[[float], None] = lambda share: None
 ) -> list[Result]:
     """Return all slots of all versions; those that are on the newest list come first."""
-    book, listed = Book(folder), {slot.name for slot in listing.slots}
-    slots = sorted(listing.all_slots.values(), key=lambda slot: slot.name not in listed)
+    book, listed = Book(folder), {slot.name: slot for slot in listing.slots}
+    slots = list({**listed, **listing.all_slots}.values())
     since: dict[str, int] = {}
     for number, version in enumerate(listing.versions, start=1):
         for slot in version.slots:

@@ -40,7 +40,7 @@ def score_section(scores: Sequence[Score], colours: Colours) -> Section:
     told = [score for score in scores if score.values]
     if not told:
         return Section("Scores", [Text("No run has a score yet.")], identity="scores", link="scores")
-    parts: list[Part] = [_matrix(scores, colours)]
+    parts: list[Part] = [_matrix(scores)]
     left_out = [
         Cell(result.slot.name, note=result.left_out, is_strong=True)
         for score in scores
@@ -59,30 +59,35 @@ def _games(scores: Sequence[Score]) -> list[str]:
     return list(dict.fromkeys(score.game for score in scores))
 
 
-def _matrix(scores: Sequence[Score], colours: Colours) -> Table:
-    """Return the scores of each game, one column per kind, with those of random play and of a human."""
-    found = {(score.game, score.kind): score for score in scores}
-    has_evaluation = {kind for (_, kind), score in found.items() if score.evaluations}
-    head = ["game", "random", "human"]
-    for kind in colours:
-        head += [kind, "evaluation"] if kind in has_evaluation else [kind]
+def _matrix(scores: Sequence[Score]) -> Table:
+    """Return the scores of the newest list: a row per game, a column per algorithm, and those of random and a human."""
+    found = {(score.game, score.algorithm): score for score in scores if score.is_listed}
+    algorithms = dict.fromkeys(algorithm for _, algorithm in found)
+    evaluated = {algorithm for (_, algorithm), score in found.items() if score.evaluations}
+    columns = {name: (name, f"{name}, evaluation")[: 2 if name in evaluated else 1] for name in algorithms}
     rows: list[list[Content]] = []
-    for game in _games(scores):
-        reference = reference_of(game)
+    for game in dict.fromkeys(game for game, _ in found):
         row: list[Content] = [Cell(game, is_strong=True)]
-        row += [DASH, DASH] if reference is None else [amount(reference["random"]), amount(reference["human"])]
-        for kind in colours:
-            score = found.get((game, kind))
-            row.append(_score(score))
-            row += [_evaluation(score)] if kind in has_evaluation else []
+        for algorithm in algorithms:
+            score = found.get((game, algorithm))
+            row += [_score(score), _evaluation(score)][: len(columns[algorithm])]
+        reference = reference_of(game)
+        row += [DASH if reference is None else _published(reference[who]) for who in ("random", "human")]
         rows.append(row)
+    head = ("game", *(name for names in columns.values() for name in names), "random play", "human")
     return Table("Scores", head, rows, numeric=range(1, len(head)))
+
+
+def _published(score: float) -> str:
+    """Return a reference score with the digits that it was published with."""
+    return f"{score:,.1f}".replace("-", "−")
 
 
 def _score(score: Score | None) -> Content:
     if score is None or score.mean is None:
         return DASH
-    return Cell(amount(score.mean), note=_range(score.interval, len(score.values)), is_strong=True)
+    version = f", v{score.since}" if score.since > 1 else ""
+    return Cell(amount(score.mean), note=_range(score.interval, len(score.values)) + version, is_strong=True)
 
 
 def _evaluation(score: Score | None) -> Content:

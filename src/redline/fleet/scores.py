@@ -29,6 +29,17 @@ class Score:
     results: tuple[Result, ...]  # all of them, also those that don't count
 
     @property
+    def algorithm(self) -> str:
+        """Its algorithm, with its variant: what the versions of a list have in common."""
+        slot = self.results[0].slot
+        return " ".join(filter(None, (slot.algorithm, slot.variant)))
+
+    @property
+    def since(self) -> int:
+        """Version of the list that brought it."""
+        return self.results[0].since
+
+    @property
     def values(self) -> list[float]:
         """The headline scores that count, one per seed."""
         return [result.score for result in counted(self.results) if result.score is not None]
@@ -126,9 +137,7 @@ def overall_of(scores: Sequence[Score]) -> tuple[list[Overall], list[Overall]]:
     found: dict[str, dict[str, list[float]]] = {}
     for score in scores:
         if score.is_listed and (values := score.normalised):
-            slot = score.results[0].slot
-            name = " ".join(filter(None, (slot.algorithm, slot.variant)))
-            found.setdefault(name, {}).setdefault(score.game, []).extend(values)
+            found.setdefault(score.algorithm, {}).setdefault(score.game, []).extend(values)
     games = [set(by_game) for by_game in found.values()]
     common = set.intersection(*games) if games else set()
     if not common or all(names == common for names in games):

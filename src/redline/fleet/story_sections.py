@@ -106,7 +106,7 @@ def _comparison(change: Change) -> list[Part]:
     if change.overall is not None:
         ends = change.overall.interval
         interval = f", 95 % interval {_signed(ends[0])} … {_signed(ends[1])} (bootstrap over seeds)" if ends else ""
-        words = f"Human-normalised, on average over these games: {_signed(change.overall.point)}{interval}."
+        words = f"Human-normalised, on average over these rows: {_signed(change.overall.point)}{interval}."
         parts.append(Text(words))
     return [Section(title, parts)]
 

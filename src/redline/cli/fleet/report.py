@@ -29,7 +29,7 @@ class FleetReportFlags:
 
     dir: Folder
     out: Path | None = None
-    """The page to write, usually report.html in DIR: one file that needs no network. The Markdown file goes beside it."""
+    """The page to write, usually report.html in DIR: one file that needs no network. report.md goes beside it."""
     baseline: Annotated[str | None, tyro.conf.arg(metavar="DIR|RATE")] = None
     """What hours and money are compared with: a rate in --unit, a fleet, or a folder of runs."""
     unit: str | None = None
