@@ -187,6 +187,10 @@ class Lease:
             self._fence.set(FENCE_S)
         self._thread.start()
 
+    def note(self, **facts: Any) -> None:
+        """Say more of this attempt."""
+        self._write(**facts)
+
     def end(self, **facts: Any) -> None:
         """Say how it ended, and let others in."""
         if self._over.is_set():

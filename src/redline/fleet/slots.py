@@ -6,17 +6,19 @@ A row says what a supervisor decided, a lease what became of the newest attempt 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from redline.fleet.lease import Holder, Watcher, read_holder
+from redline.fleet.lease import LEASES, Holder, Watcher, read_holder
 from redline.fleet.listing import Listing, Slot
 from redline.jsonl import RecordTail, Row, measured, plain_text
 
+SUPERVISOR = "supervisor"  # in place of a slot, as the name of a lease
 SLOTS_JSONL, RUNS, LOGS = "slots.jsonl", "runs", "logs"
-LAST_BYTES = 1_000_000  # of the metrics: only the newest row is needed
+STARTING = "starting"  # reason of a slot whose process has no lease yet
+LAST_BYTES = 64_000  # of the metrics: only the newest row is needed
 MOST_FAILURES = 3  # in a row without a new step: the run fails by itself
 MOST_KILLS = 10  # in a row without any step: something outside ends it each time
 DONE, BAD_INPUT = 0, 2  # exit codes of a run
@@ -37,6 +39,8 @@ class SlotStatus:
     mean_return_100: float | None = None
     reason: str = ""  # why it is in that state, or what interrupted it last
     holder: Holder | None = None  # of the newest attempt
+    time_s: float | None = None  # of training, in all attempts
+    remaining_s: float | None = None  # until its nearest limit
 
     def to_json(self) -> dict[str, Any]:
         """Return what `redline fleet status --json` tells."""
@@ -75,58 +79,101 @@ def row_of(status: SlotStatus) -> Row:
 
 
 class Book:
-    """Follows the slots of a fleet; nothing is written."""
+    """Follows the slots of a fleet; nothing is written.
 
-    def __init__(self, folder: Path) -> None:
+    A look at a slot that does not run costs one question to the file system, so that thousands can be followed.
+    """
+
+    def __init__(self, folder: Path, *, is_supervisor: bool = False) -> None:
         self._folder = folder
+        self._is_supervisor = is_supervisor  # it knows best what it has started
         self._watcher = Watcher(folder)
         self._tail = RecordTail(folder / SLOTS_JSONL)
         self._rows: dict[str, Row] = {}
-        self._metrics: dict[Path, RecordTail] = {}
-        self._newest: dict[Path, Row] = {}
+        self._holders: dict[str, tuple[int, Holder | None]] = {}  # when the folder of its leases changed
+        self._metrics: dict[str, Metrics] = {}
 
     def statuses(self, listing: Listing) -> list[SlotStatus]:
         """Return how the slots of a list stand now."""
-        for row in self._tail.new_rows():
-            self._rows[str(row.get("slot"))] = row
+        self._read_rows()
         return [self._status(slot) for slot in listing.slots]
 
     def status(self, slot: Slot) -> SlotStatus:
         """Return how one slot stands now; it may be of an earlier version of the list."""
-        for row in self._tail.new_rows():
-            self._rows[str(row.get("slot"))] = row
+        self._read_rows()
         return self._status(slot)
 
+    def _read_rows(self) -> None:
+        while rows := self._tail.new_rows():
+            self._rows |= {str(row["slot"]): row for row in rows if "slot" in row}
+
     def _status(self, slot: Slot) -> SlotStatus:
-        row, holder = self._rows.get(slot.name, {}), read_holder(self._folder, slot.name)
+        row, holder = self._rows.get(slot.name, {}), self._holder(slot.name)
         state: State = next((name for name in STATES if name == row.get("state")), "waiting")
         reason = plain_text(row.get("reason") or "")
         is_newer = holder is not None and holder.epoch > (measured(row.get("epoch")) or 0)
         if holder is not None and self._watcher.is_alive(holder):
             state, reason = "running", ""
-        elif holder is not None and (is_newer or state == "running"):
-            state, reason = outcome_of(holder, steps_of_run(self._folder, holder))
+        elif holder is not None and (is_newer or (state == "running" and reason != STARTING)):
+            state, reason = outcome_of(holder)
         elif state == "running":  # it was started, and ended before it took the lease
-            state, reason = "waiting", "did not start"
-        run = None if holder is None or not holder.run else self._folder / holder.run
-        newest = {} if run is None else self._newest_row(run)
+            state, reason = ("running", STARTING) if self._is_supervised() else ("waiting", "did not start")
+        metrics = self._metrics_of(holder)
+        if metrics is not None and (state == "running" or metrics.state != state):
+            metrics.read(state)
         return SlotStatus(
             slot=slot,
             state=state,
             attempt=0 if holder is None else holder.attempt,
-            run=run,
-            steps=int(measured(newest.get("steps")) or 0),
-            mean_return_100=measured(newest.get("mean_return_100")),
+            run=None if holder is None or not holder.run else self._folder / holder.run,
+            steps=0 if metrics is None else int(metrics.get("steps") or 0),
+            mean_return_100=None if metrics is None else metrics.get("mean_return_100"),
             reason=reason,
             holder=holder,
+            time_s=None if metrics is None else metrics.get("time_s"),
+            remaining_s=None if metrics is None or state != "running" else metrics.get("remaining_s"),
         )
 
-    def _newest_row(self, run: Path) -> Mapping[str, Any]:
-        if run not in self._metrics:
-            self._metrics[run] = RecordTail(run / "metrics.jsonl", last_bytes=LAST_BYTES)
-        if rows := self._metrics[run].new_rows():
-            self._newest[run] = rows[-1]
-        return self._newest.get(run, {})
+    def _is_supervised(self) -> bool:
+        """Tell whether another process supervises the fleet: what it has started will take its lease."""
+        holder = None if self._is_supervisor else self._holder(SUPERVISOR)
+        return holder is not None and self._watcher.is_alive(holder)
+
+    def _holder(self, name: str) -> Holder | None:
+        """Return the newest holder of a slot; one that has ended stays as it is until there is another."""
+        changed_ns = -1
+        with suppress(OSError):
+            changed_ns = (self._folder / LEASES / name).stat().st_mtime_ns
+        known = self._holders.get(name)
+        if known is None or known[0] != changed_ns or (known[1] is not None and known[1].state == "running"):
+            known = self._holders[name] = (changed_ns, read_holder(self._folder, name) if changed_ns >= 0 else None)
+        return known[1]
+
+    def _metrics_of(self, holder: Holder | None) -> Metrics | None:
+        if holder is None or not holder.run:
+            return None
+        if holder.run not in self._metrics:
+            self._metrics[holder.run] = Metrics(self._folder / holder.run)
+        return self._metrics[holder.run]
+
+
+class Metrics:
+    """The newest row of a run's metrics."""
+
+    def __init__(self, run: Path) -> None:
+        self._tail = RecordTail(run / "metrics.jsonl", last_bytes=LAST_BYTES)
+        self._newest: Row = {}
+        self.state: State | None = None  # of the slot when they were read
+
+    def read(self, state: State) -> None:
+        """Look for newer rows."""
+        self.state = state
+        while rows := self._tail.new_rows():
+            self._newest = rows[-1]
+
+    def get(self, name: str) -> int | float | None:
+        """Return a value of the newest row."""
+        return measured(self._newest.get(name))
 
 
 def read_statuses(folder: Path, listing: Listing) -> list[SlotStatus]:
@@ -134,21 +181,8 @@ def read_statuses(folder: Path, listing: Listing) -> list[SlotStatus]:
     return Book(folder).statuses(listing)
 
 
-def steps_of_run(folder: Path, holder: Holder) -> int:
-    """Return the steps that an attempt reached: its last beat may be older than the newest row of its run."""
-    tail = RecordTail(folder / holder.run / "metrics.jsonl", last_bytes=LAST_BYTES)
-    return max(holder.steps, newest_steps(tail.new_rows(), holder.began_unix_s) if holder.run else 0)
-
-
-def newest_steps(rows: Sequence[Row], began_unix_s: float) -> int:
-    """Return the steps of the newest row, if it was written since; older ones are of earlier attempts."""
-    newest = rows[-1] if rows else {}
-    is_new = (measured(newest.get("unix_s")) or 0.0) >= began_unix_s
-    return int(measured(newest.get("steps")) or 0) if is_new else 0
-
-
-def outcome_of(holder: Holder, steps: int) -> tuple[State, str]:
-    """Return what an attempt that is over makes of its slot, and why; it reached so many steps."""
+def outcome_of(holder: Holder) -> tuple[State, str]:
+    """Return what an attempt that is over makes of its slot, and why."""
     reason = plain_text(holder.reason) or ("killed" if holder.state == "running" else f"exit code {holder.exit_code}")
     if holder.exit_code == DONE:
         return ("stopped", "stopped by Ctrl-C") if holder.reason == "SIGINT" else ("done", reason)
@@ -156,7 +190,7 @@ def outcome_of(holder: Holder, steps: int) -> tuple[State, str]:
         return "given up", reason
     if holder.is_stopped:
         return "stopped", "asked to stop"
-    vain, most = vain_attempts(holder, steps), MOST_FAILURES if failed_itself(holder) else MOST_KILLS
+    vain, most = vain_attempts(holder, holder.steps), MOST_FAILURES if failed_itself(holder) else MOST_KILLS
     if vain >= most:
         return "given up", f"{vain} attempts without a new step, the last: {reason}"
     return "waiting", reason

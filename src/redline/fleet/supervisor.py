@@ -8,25 +8,26 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from redline.errors import UserError
-from redline.files import explained
+from redline.files import explained, free_bytes
 from redline.fleet.engines.base import Engine
 from redline.fleet.health import Health
 from redline.fleet.lease import Lease, Watcher, ask_to_stop
-from redline.fleet.listing import FLEET_JSON, ordered, read_listing
+from redline.fleet.listing import FLEET_JSON, Slot, ordered, read_listing
 from redline.fleet.room import Room
-from redline.fleet.slots import SLOTS_JSONL, STATES, Book, SlotStatus, State, row_of
-from redline.jsonl import RecordWriter
+from redline.fleet.slot_log import SlotLog
+from redline.fleet.slots import SLOTS_JSONL, STATES, SUPERVISOR, Book, SlotStatus, State, row_of
+from redline.fleet.starts import START_S, Starts
+from redline.fleet.time_left import time_left
+from redline.units import size
 
-SUPERVISOR = "supervisor"  # in place of a slot, as the name of a lease
 POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
-START_S = 120.0  # from the placement to the lease
-MOST_STARTS = 3  # in a row without a lease
+LEAST_DISK_BYTES = 200_000_000  # for a run that begins
 STOP_S = 90.0  # for all runs to save themselves
 REPORT_S = 900.0
 
@@ -39,8 +40,8 @@ class Display(Protocol):
     def note(self, text: str) -> None:
         """Show a line."""
 
-    def show(self, statuses: Sequence[SlotStatus], packing: str) -> None:
-        """Show how the slots stand."""
+    def show(self, statuses: Sequence[SlotStatus], packing: str, left_s: float | None) -> None:
+        """Show how the slots stand, why so many run side by side, and how long it will take."""
 
 
 @dataclass(frozen=True)
@@ -51,40 +52,34 @@ class Summary:
     stopped: str | None  # why it was stopped before its end
 
 
-@dataclass(frozen=True)
-class Start:
-    """A runner that was started and has not taken its lease yet."""
-
-    epoch: int  # of the lease before
-    at_s: float
-
-
 def supervise(folder: Path, engine: Engine, display: Display, stop: Stop, *, retry: bool = False) -> Summary:
     """Train all slots of a fleet to their ends, or until told to stop; one supervisor at a time."""
     with Lease.take(folder, SUPERVISOR, watcher=Watcher(folder)) as lease:
         lease.beat_with(dict)
-        with explained(UserError, folder), RecordWriter(folder / SLOTS_JSONL) as log:
+        with explained(UserError, folder), SlotLog(folder / SLOTS_JSONL) as log:
             return Supervisor(folder, engine, display, log).run(stop, retry=retry)
 
 
 class Supervisor:
     """One supervision of a fleet."""
 
-    def __init__(self, folder: Path, engine: Engine, display: Display, log: RecordWriter) -> None:
+    def __init__(self, folder: Path, engine: Engine, display: Display, log: SlotLog) -> None:
         self._folder = folder
         self._engine = engine
         self._display = display
         self._log = log
-        self._book = Book(folder)
+        self._book = Book(folder, is_supervisor=True)
         self._health = Health(folder)
         self._listing = read_listing(folder)
         self._listed = self._list_time()
         self._known: dict[str, tuple[State, int]] = {}  # the state and attempt that was last written down
-        self._starts: dict[str, Start] = {}
-        self._vain_starts: dict[str, int] = {}
+        self._starts = Starts(folder, engine)
+        self._left: dict[str, float] = {}  # slots that left the list, and when
+        self._leave(slot for name, slot in self._listing.all_slots.items() if name not in self._names())
         self._asked: set[tuple[str, int]] = set()  # slots and epochs that were asked to stop
         self._placed_s = -float("inf")
         self._is_stopping = False
+        self._troubles: dict[str, str] = {}  # that are told, and last
         self._room = Room(folder, engine, self._listing.wishes, log)
 
     def run(self, stop: Stop, *, retry: bool) -> Summary:
@@ -95,18 +90,19 @@ class Supervisor:
             statuses = self._look()
             if all(status.state in ("done", "given up", "stopped") for status in statuses) and not self._starts:
                 break
-            self._place(statuses)
+            self._place(statuses, left=self._stop_left())
             if time.monotonic() >= next_health_s:
                 next_health_s = time.monotonic() + HEALTH_S
                 self._tell_health(statuses)
             if time.monotonic() >= next_show_s:
                 next_show_s = time.monotonic() + SHOW_S
-                self._display.show(statuses, self._room.describe())
+                self._show(statuses)
             time.sleep(POLL_S)
         if reason is not None:
             self._stop_all(reason)
         statuses = self._look()
-        self._display.show(statuses, self._room.describe())
+        self._tell_health(statuses)
+        self._show(statuses)
         counts: dict[State, int] = {state: sum(status.state == state for status in statuses) for state in STATES}
         return Summary(counts, reason)
 
@@ -122,31 +118,17 @@ class Supervisor:
         for line in self._engine.poll():
             self._display.note(line)
         self._follow_list()
-        statuses = [self._go_on(self._with_start(status)) for status in self._book.statuses(self._listing)]
+        self._starts.look()
+        found = self._book.statuses(self._listing)
+        statuses = [self._go_on(self._starts.seen_with(status)) for status in found]
         for status in statuses:
             if self._known.get(status.slot.name) != (status.state, status.attempt):
                 self._write(status)
                 if status.state != "waiting" or status.attempt:
                     self._display.note(_describe(status))
+        self._log.flush()
+        self._tell("log", self._log.trouble and f"{SLOTS_JSONL} can't be written: {self._log.trouble}")
         return statuses
-
-    def _with_start(self, status: SlotStatus) -> SlotStatus:
-        """Return a status with what is known of a runner that was started and has no lease yet."""
-        name = status.slot.name
-        if (start := self._starts.get(name)) is None:
-            return status
-        if status.holder is not None and status.holder.epoch > start.epoch:
-            del self._starts[name]
-            self._vain_starts.pop(name, None)
-            return status
-        if time.monotonic() - start.at_s < START_S:
-            return replace(status, state="running", reason="starting")
-        del self._starts[name]
-        self._vain_starts[name] = self._vain_starts.get(name, 0) + 1
-        reason = f"did not start within {START_S:.0f} s: see {self._folder / 'logs' / name}.log"
-        if self._vain_starts[name] >= MOST_STARTS:
-            return replace(status, state="given up", reason=reason)
-        return replace(status, state="waiting", reason=reason)
 
     def _go_on(self, status: SlotStatus) -> SlotStatus:
         """Let a slot wait that was asked to stop, and is on the list again."""
@@ -157,32 +139,75 @@ class Supervisor:
         self._log.write(row_of(status))
         self._known[status.slot.name] = (status.state, status.attempt)
 
-    def _place(self, statuses: Sequence[SlotStatus]) -> None:
-        """Start the next run if there is room for it."""
-        waiting = [status for status in statuses if status.state == "waiting"]
+    def _show(self, statuses: Sequence[SlotStatus]) -> None:
+        self._display.show(statuses, self._room.describe(), time_left(statuses, self._room.concurrency))
+
+    def _place(self, statuses: Sequence[SlotStatus], *, left: int) -> None:
+        """Start the next run if there is room for it; some run that have left the list."""
+        waiting = {status.slot.name: status for status in statuses if status.state == "waiting"}
         running = [status for status in statuses if status.state == "running"]
         if note := self._room.update(running, slots=len(waiting) + len(running)):
             self._display.note(note)
         is_early = time.monotonic() - self._placed_s < self._listing.wishes.stagger_s
-        if not waiting or len(running) >= self._room.concurrency or (running and is_early):
+        ready = [status.slot for name, status in waiting.items() if self._starts.may_start(name)]
+        if not ready or len(running) + left >= self._room.concurrency or (running and is_early) or self._is_disk_full():
             return
-        first = ordered([status.slot for status in waiting], self._listing.wishes.order)[0]
-        (holder,) = (status.holder for status in waiting if status.slot == first)
+        first = ordered(ready, self._listing.wishes.order)[0]
         self._engine.place(first.name, self._room.threads)
         self._placed_s = time.monotonic()
-        self._starts[first.name] = Start(0 if holder is None else holder.epoch, self._placed_s)
+        self._starts.add(waiting[first.name])
+
+    def _is_disk_full(self) -> bool:
+        """Tell whether a run could not even begin: each would be given up."""
+        free = free_bytes(self._folder)
+        is_full = free < LEAST_DISK_BYTES
+        said = (
+            f"{size(free)} are free in {self._folder}, and no run is started below {size(LEAST_DISK_BYTES)}: make room"
+        )
+        self._tell("disk", said if is_full else None)
+        return is_full
+
+    def _tell(self, about: str, trouble: str | None) -> None:
+        """Tell of a trouble once while it lasts."""
+        if trouble is None:
+            self._troubles.pop(about, None)
+        elif about not in self._troubles:
+            self._troubles[about] = trouble
+            self._display.note(trouble)
 
     def _follow_list(self) -> None:
         """Take over a list that was changed: slots that left it are asked to stop, new ones wait."""
-        if self._list_time() == self._listed:
+        try:
+            if (listed := self._list_time()) == self._listed:
+                return
+            before, self._listing, self._listed = self._listing, read_listing(self._folder), listed
+        except (OSError, UserError) as error:
+            self._tell("list", f"the list can't be read, so the one before counts: {error}")
             return
-        before, self._listed = self._listing, self._list_time()
-        self._listing = read_listing(self._folder)
-        names = {slot.name for slot in self._listing.slots}
+        self._tell("list", None)
+        names = self._names()
         self._display.note(f"the list has changed: version {len(self._listing.versions)}, {len(names)} slots")
-        for slot in before.slots:
-            if slot.name not in names:
-                self._ask_to_stop(self._book.status(slot))
+        self._left = {name: at_s for name, at_s in self._left.items() if name not in names}
+        self._leave(slot for slot in before.slots if slot.name not in names)
+
+    def _names(self) -> set[str]:
+        return {slot.name for slot in self._listing.slots}
+
+    def _leave(self, slots: Iterable[Slot]) -> None:
+        self._left |= {slot.name: time.monotonic() for slot in slots}
+
+    def _stop_left(self) -> int:
+        """Ask runs to stop whose slots left the list, also those that begin only now; return how many there are."""
+        count, slots = 0, self._listing.all_slots
+        for name, at_s in list(self._left.items()):
+            status = self._starts.seen_with(self._book.status(slots[name]))
+            if self._ask_to_stop(status):
+                count += 1
+            elif self._known.get(name, ("stopped", 0))[0] == "running":
+                self._write(status)
+            elif time.monotonic() - at_s > START_S:
+                del self._left[name]
+        return count
 
     def _list_time(self) -> tuple[int, int]:
         facts = (self._folder / FLEET_JSON).stat()
@@ -193,8 +218,12 @@ class Supervisor:
         if status.state != "running" or status.holder is None or status.slot.name in self._starts:
             return status.state == "running"
         if (key := (status.slot.name, status.holder.epoch)) not in self._asked:
-            self._asked.add(key)
-            ask_to_stop(self._folder, status.holder)
+            try:
+                ask_to_stop(self._folder, status.holder)
+            except OSError as error:
+                self._tell(f"stop {status.slot.name}", f"{status.slot.name} can't be asked to stop: {error}")
+            else:
+                self._asked.add(key)
         return True
 
     def _stop_all(self, reason: str) -> None:

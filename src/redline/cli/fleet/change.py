@@ -18,7 +18,7 @@ from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
 from redline.fleet.lease import Watcher, read_holder
 from redline.fleet.listing import Listing, Setting, change_listing, changed, check_settings, undone
-from redline.fleet.supervisor import SUPERVISOR
+from redline.fleet.slots import SUPERVISOR
 
 Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME=VALUE")]
 

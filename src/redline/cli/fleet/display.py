@@ -31,7 +31,7 @@ class FleetDisplay:
         """Leave the panel as it is."""
         self._display.finish()
 
-    def show(self, statuses: Sequence[SlotStatus], packing: str, left_s: float | None = None) -> None:
+    def show(self, statuses: Sequence[SlotStatus], packing: str, left_s: float | None) -> None:
         """Redraw the panel, or print a line if the last one is old enough."""
         if isinstance(self._display, LivePanel):
             self._display.draw(render_fleet(self._title, statuses, packing, left_s))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated
 
 import tyro
@@ -10,7 +11,7 @@ import tyro
 from redline.cli.fleet.status import Folder
 from redline.cli.main import FailureError, main
 from redline.cli.parsing import Json, Plain, parse
-from redline.cli.process import SHORT_SPIN
+from redline.cli.process import SHORT_SPIN, choose_spin
 from redline.fleet.lease import LeaseHeldError
 from redline.fleet.runner import run_slot
 from redline.runs.host import usable_cores
@@ -31,9 +32,11 @@ class SlotFlags:
 def run(args: Sequence[str]) -> int:
     """Train a slot, and return the exit code of its run."""
     flags = parse(SlotFlags, args, prog="redline fleet run")
-    if flags.threads < usable_cores():  # others train beside it: their threads need the time that spinning takes
-        for name, value in SHORT_SPIN.items():
-            os.environ.setdefault(name, value)
+    # others may train beside it: their threads need the time that spinning takes
+    spin = SHORT_SPIN if flags.threads < usable_cores() else choose_spin(["train"])
+    for name, value in spin.items():
+        os.environ.setdefault(name, value)
+    import_module("redline.cli.train")  # before the lease: nothing can beat while a library is loaded from a slow disk
     try:
         return run_slot(flags.dir, flags.slot, flags.threads, main)
     except LeaseHeldError as error:

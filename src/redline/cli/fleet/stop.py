@@ -12,8 +12,8 @@ from redline.cli.output import command, print_json
 from redline.cli.parsing import Json, Plain, parse
 from redline.fleet.lease import Watcher, ask_to_stop, read_holder
 from redline.fleet.listing import read_listing
-from redline.fleet.slots import Book
-from redline.fleet.supervisor import STOP_S, SUPERVISOR
+from redline.fleet.slots import SUPERVISOR, Book
+from redline.fleet.supervisor import STOP_S
 
 LOOK_S = 0.25
 MARGIN_S = 10.0  # for the supervisor to end after its runs

@@ -16,6 +16,9 @@ class Engine(Protocol):
     def poll(self) -> list[str]:
         """Return what happened to the engine itself since the last call, in lines."""
 
+    def exit_code(self, slot: str) -> int | None:
+        """Return how the runner of a slot that this engine started last has ended; None if that is not known."""
+
     def cores(self) -> int | None:
         """Return the cores of all machines together; None if those of this machine count."""
 

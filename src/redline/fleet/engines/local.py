@@ -69,8 +69,14 @@ class LocalEngine:
 
     def poll(self) -> list[str]:
         """Let processes that ended go; nothing else can happen to this machine while it lives."""
-        self._started = {slot: process for slot, process in self._started.items() if process.exit_code is None}
+        for process in self._started.values():
+            _ = process.exit_code
         return []
+
+    def exit_code(self, slot: str) -> int | None:
+        """Return how the runner of a slot has ended."""
+        process = self._started.get(slot)
+        return None if process is None else process.exit_code
 
     def cores(self) -> int | None:
         """Leave it to the cores of this machine."""
