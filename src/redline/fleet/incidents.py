@@ -46,6 +46,11 @@ class Incident:
         """What makes two of them the same."""
         return self.about or self.kind, self.slot, self.attempt
 
+    @property
+    def line(self) -> str:
+        """What to show of it."""
+        return ": ".join(filter(None, (self.slot, self.message, self.remedy)))
+
     @classmethod
     def of_run(cls, status: SlotStatus, finding: Finding) -> Incident:
         """Return what is wrong with a run as an incident."""

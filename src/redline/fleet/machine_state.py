@@ -86,7 +86,7 @@ def read_heat() -> Heat | None:
 
 def read_oom_kills(root: Path = CGROUP, membership: Path = MEMBERSHIP, vmstat: Path = VMSTAT) -> int | None:
     """Return how often the kernel has killed for lack of memory: in this control group, else on the machine."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         for line in membership.read_text(encoding="utf-8").splitlines():
             _, controllers, group = line.split(":", 2)
             if controllers and "memory" not in controllers.split(","):

@@ -13,7 +13,7 @@ import msgspec
 
 from redline.files import free_bytes
 from redline.fleet.engines.base import Engine
-from redline.fleet.listing import Slot, Wishes, read_listing
+from redline.fleet.listing import Wishes, read_listing
 from redline.fleet.needs import folder_bytes, gpu_room_bytes, measure_needs, resident_bytes
 from redline.fleet.packing import Machine, Needs, NoRoomError, Packing, choose, together
 from redline.fleet.slots import SLOTS_JSONL, SlotStatus
@@ -28,7 +28,6 @@ LOOK_S = 5.0  # between two looks at runs that were not measured yet
 class Candidate:
     """A run that is to be measured."""
 
-    slot: Slot
     run: Path
     pid: int
 
@@ -40,7 +39,7 @@ class Room:
         self._folder = folder
         self._wishes = wishes
         self._log = log
-        self._cluster_cores = engine.cores()
+        self._engine = engine
         self._slots = len(read_listing(folder).slots)  # of the list: threads must not depend on how many are left
         self._found: Packing | None = None
         self._measured: dict[str, Needs] = {}  # of each kind of run, the first first
@@ -51,39 +50,46 @@ class Room:
     @property
     def concurrency(self) -> int:
         """Runs that may go side by side now; one until it was measured, unless the user says otherwise."""
+        if (cores := self._engine.cores()) is not None:  # now: nodes of a cluster come and go
+            return min(self._wishes.concurrency or cores, cores)
         if self._found is not None:
             return self._found.concurrency
-        return self._wishes.concurrency or self._cluster_cores or 1
+        return self._wishes.concurrency or 1
 
     @property
     def threads(self) -> int:
         """Threads of a run that begins now."""
+        if self._engine.cores() is not None:
+            return 1
         if self._found is not None:
             return self._found.threads
-        if self._cluster_cores is not None:
-            return 1
         return max(1, usable_cores() // min(self._wishes.concurrency or self._slots, usable_cores()))
 
     def describe(self) -> str:
         """Return why so many run side by side, in a line."""
+        if (cores := self._engine.cores()) is not None:
+            return f"{cores} cores answer in the cluster, one for each run"
         if self._found is not None:
             return self._found.why
-        return "" if self._wishes.concurrency or self._cluster_cores else "the first run shows how many fit"
+        return "" if self._wishes.concurrency else "the first run shows how many fit"
 
     def update(self, running: Sequence[SlotStatus], *, slots: int) -> str | None:
         """Look at the runs of each kind that was not measured yet; return a line when the room has changed.
 
         The first must run alone: beside others a run uses fewer cores than it would. `slots` are left to train.
         """
-        if self._cluster_cores is not None or time.monotonic() < self._next_look_s:
+        if self._engine.cores() is not None or time.monotonic() < self._next_look_s:
             return None
         self._next_look_s = time.monotonic() + LOOK_S
         if self._measured or self._wishes.concurrency or len(running) == 1:
-            self._candidates |= {kind: one for kind, one in _candidates(running) if kind not in self._measured}
-        living = {status.holder.pid for status in running if status.holder is not None}
-        news = {kind: needs for kind, one in self._candidates.items() if (needs := _measure(one, living)) is not None}
-        for kind in news:
-            del self._candidates[kind]
+            for kind, one in _candidates(running):
+                if kind not in self._measured:
+                    self._candidates.setdefault(kind, one)
+        living = {status.run for status in running}
+        found = {kind: _measure(one, is_over=one.run not in living) for kind, one in self._candidates.items()}
+        news = {kind: needs for kind, needs in found.items() if needs is not None}
+        over = {kind for kind, one in self._candidates.items() if one.run not in living}
+        self._candidates = {kind: one for kind, one in self._candidates.items() if kind not in over | news.keys()}
         return self._choose(news, [status.run for status in running if status.run is not None]) if news else None
 
     def _choose(self, news: dict[str, Needs], runs: Sequence[Path]) -> str | None:
@@ -120,9 +126,9 @@ def _candidates(running: Sequence[SlotStatus]) -> Iterator[tuple[str, Candidate]
     for status in running:
         if status.run is not None and status.holder is not None:
             kind = json.dumps([status.slot.game, status.slot.algorithm, status.slot.settings], sort_keys=True)
-            yield kind, Candidate(status.slot, status.run, status.holder.pid)
+            yield kind, Candidate(status.run, status.holder.pid)
 
 
-def _measure(candidate: Candidate, living: set[int]) -> Needs | None:
-    """Return what a run takes, also if it is over already."""
-    return measure_needs(candidate.run, candidate.pid if candidate.pid in living else None)
+def _measure(candidate: Candidate, *, is_over: bool) -> Needs | None:
+    """Return what a run takes; None if it can't be told yet."""
+    return measure_needs(candidate.run, None if is_over else candidate.pid)
