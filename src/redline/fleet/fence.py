@@ -19,7 +19,7 @@ class _Timer(ctypes.Structure):
 class Fence:
     """A timer of the kernel, whose SIGALRM ends the process: no code of this process has to run for that."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -28,6 +28,7 @@ class Fence:
             CLOCK_BOOTTIME, None, ctypes.byref(self._timer)
         )
         self._is_made = made == 0
+        self.set(seconds)
 
     def set(self, seconds: float) -> None:
         """End the process after so many seconds, unless this is called again before; 0: never."""

@@ -128,12 +128,12 @@ def ask_to_stop(folder: Path, holder: Holder) -> None:
 class Lease:
     """A lease that this process holds, until it is ended or the process is."""
 
-    def __init__(self, folder: Path, holder: Holder) -> None:
+    def __init__(self, folder: Path, holder: Holder, fence: Fence | None) -> None:
         self._home = folder / LEASES / holder.slot
         self._path = self._home / f"{holder.epoch:06d}.json"
         self.holder = holder
         self._descriptor = open_own(self._path, os.O_WRONLY)
-        self._fence = Fence() if is_shared(folder) else None
+        self._fence = fence
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
@@ -162,17 +162,16 @@ class Lease:
                 began_unix_s=time.time(),
                 **facts,
             )
-            path = home / f"{holder.epoch:06d}.json"
+            fence = Fence(FENCE_S) if is_shared(folder) else None  # from before anybody can see the lease
             try:
-                create_file(path, [encode(holder)])
-            except FileExistsError:
-                raise LeaseHeldError(f"{slot} is trained by a process that was quicker") from None
-            if (newest := _epochs(home)[-1]) != path:  # it slept between looking and making its file
-                path.unlink(missing_ok=True)
-                raise LeaseHeldError(f"{slot} is trained by a process that was quicker: {newest.name}")
+                _create(home, holder)
+            except BaseException:
+                if fence is not None:
+                    fence.set(0.0)
+                raise
             for path in epochs[:-KEPT_EPOCHS]:
                 path.unlink(missing_ok=True)
-            return cls(folder, holder)
+            return cls(folder, holder, fence)
 
     def __enter__(self) -> Self:
         return self
@@ -183,8 +182,6 @@ class Lease:
     def beat_with(self, refresh: Callable[[], Mapping[str, Any]]) -> None:
         """Begin to beat; `refresh` returns the facts that have changed."""
         self._refresh = refresh
-        if self._fence is not None:
-            self._fence.set(FENCE_S)
         self._thread.start()
 
     def note(self, **facts: Any) -> None:
@@ -238,6 +235,18 @@ class Lease:
             if self._fence is not None:
                 os.fsync(self._descriptor)  # others read it from the server
                 self._fence.set(max(0.001, FENCE_S - (time.monotonic() - begun_s)))
+
+
+def _create(home: Path, holder: Holder) -> None:
+    """Make the file of a lease; LeaseHeldError if there is one as new, or a newer one."""
+    path = home / f"{holder.epoch:06d}.json"
+    try:
+        create_file(path, [encode(holder)])
+    except FileExistsError:
+        raise LeaseHeldError(f"{holder.slot} is trained by a process that was quicker") from None
+    if (newest := _epochs(home)[-1]) != path:  # this process slept between looking and making its file
+        path.unlink(missing_ok=True)
+        raise LeaseHeldError(f"{holder.slot} is trained by a process that was quicker: {newest.name}")
 
 
 def describe(holder: Holder) -> str:

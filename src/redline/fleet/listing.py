@@ -29,6 +29,7 @@ MAX_FLEET_BYTES = 64_000_000
 MAX_SLOTS = 10_000
 MAX_VERSIONS = 1_000
 MAX_NAME_CHARACTERS = 40  # of a slot, without seed and version: a run's folder has the name too
+SLOT_NAME = re.compile(r"-s[0-9]+(\.v[0-9]+)?$")
 VERSION_NAME = re.compile(r"\.v[0-9]+$")
 
 # what a training of the slower kind does in a minute
@@ -58,7 +59,7 @@ class Slot(msgspec.Struct, frozen=True):
     variant: str = ""  # name of its settings, where a list has several
 
     def __post_init__(self) -> None:
-        if slug(self.name) != self.name:
+        if slug(self.name) != self.name or not SLOT_NAME.search(self.name):
             raise ValueError(f"{self.name!r} is no name of a slot")
         check_settings(self.settings)
         if ":" in self.game or ":" in str(self.settings.get("recipe", "")):

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import msgspec
 
+from redline.monitor.processes import read_stat
+
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
 MOUNTS = Path("/proc/self/mountinfo")
-START_FIELD = 21  # of /proc/PID/stat, counted from 0
 # file systems that one kernel alone writes to; all others are taken for shared
 OWN_FILE_SYSTEMS = frozenset(
     {
@@ -53,11 +54,8 @@ def start_ticks(pid: int) -> int | None:
 
     No clock that somebody sets has a part in it, and no two processes of one id have the same.
     """
-    with suppress(OSError, ValueError, IndexError, OverflowError):
-        words = Path(f"/proc/{int(pid)}/stat").read_bytes().rpartition(b")")[2].split()
-        if words[0] not in (b"Z", b"X"):
-            return int(words[START_FIELD - 2])  # id and name come before the bracket
-    return None
+    stat = read_stat(pid)
+    return None if stat is None or stat.has_ended else stat.started_ticks
 
 
 def is_alive(pid: int, ticks: int) -> bool:

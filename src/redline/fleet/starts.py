@@ -31,7 +31,7 @@ class Starts:
         self._engine = engine
         self._clock = clock
         self._starts: dict[str, Start] = {}
-        self._ended: dict[str, int] = {}  # exit codes
+        self._ended: dict[str, str] = {}  # how
         self._vain: dict[str, tuple[int, float]] = {}  # how often in a row, and when the last one was seen
 
     def __contains__(self, name: str) -> bool:
@@ -44,6 +44,11 @@ class Starts:
         """Note that the runner of a slot was started."""
         epoch = 0 if status.holder is None else status.holder.epoch
         self._starts[status.slot.name] = Start(epoch, self._clock())
+        self._ended.pop(status.slot.name, None)
+
+    def fail(self, name: str, reason: str) -> None:
+        """Note why the runner of a slot could not even be started."""
+        self._ended[name] = reason
 
     def may_start(self, name: str) -> bool:
         """Tell whether a slot may be started now: what failed at once is given a moment."""
@@ -51,8 +56,10 @@ class Starts:
 
     def look(self) -> None:
         """Ask which runners are over; to be called before the leases are read, for a lease is taken before that."""
-        codes = {name: self._engine.exit_code(name) for name in self._starts}
-        self._ended = {name: code for name, code in codes.items() if code is not None}
+        for name in self._starts:
+            if (code := self._engine.exit_code(name)) is not None:
+                log = self._folder / LOGS / f"{name}.log"
+                self._ended.setdefault(name, f"its process ended with exit code {code}: see {log}")
 
     def seen_with(self, status: SlotStatus) -> SlotStatus:
         """Return a status with what is known of a runner that has no lease yet."""
@@ -63,14 +70,13 @@ class Starts:
             del self._starts[name]
             self._vain.pop(name, None)
             return status
-        code = self._ended.get(name)
-        if code is None and self._clock() - start.at_s < START_S:
+        reason = self._ended.get(name)
+        if reason is None and self._clock() - start.at_s < START_S:
             return replace(status, state="running", reason=STARTING)
         del self._starts[name]
         if status.state == "done":  # by another runner
             return status
         times = self._vain.get(name, (0, 0.0))[0] + 1
         self._vain[name] = times, self._clock()
-        how = f"ended with exit code {code}" if code is not None else f"took no lease within {START_S:.0f} s"
-        reason = f"its process {how}: see {self._folder / LOGS / name}.log"
+        reason = reason or f"it did not begin within {START_S:.0f} s: see {self._folder / LOGS / name}.log"
         return replace(status, state="given up" if times >= MOST_STARTS else "waiting", reason=reason)

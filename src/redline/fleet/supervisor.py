@@ -17,6 +17,7 @@ from redline.errors import UserError
 from redline.files import explained, free_bytes
 from redline.fleet.engines.base import Engine
 from redline.fleet.health import Health
+from redline.fleet.hung import HungRuns, end
 from redline.fleet.lease import Lease, Watcher, ask_to_stop
 from redline.fleet.listing import FLEET_JSON, Slot, ordered, read_listing
 from redline.fleet.room import Room
@@ -24,6 +25,7 @@ from redline.fleet.slot_log import SlotLog
 from redline.fleet.slots import SLOTS_JSONL, STATES, SUPERVISOR, Book, SlotStatus, State, row_of
 from redline.fleet.starts import START_S, Starts
 from redline.fleet.time_left import time_left
+from redline.jsonl import plain_text
 from redline.units import size
 
 POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
@@ -56,7 +58,9 @@ def supervise(folder: Path, engine: Engine, display: Display, stop: Stop, *, ret
     """Train all slots of a fleet to their ends, or until told to stop; one supervisor at a time."""
     with Lease.take(folder, SUPERVISOR, watcher=Watcher(folder)) as lease:
         lease.beat_with(dict)
-        with explained(UserError, folder), SlotLog(folder / SLOTS_JSONL) as log:
+        with explained(UserError, folder):
+            log = SlotLog(folder / SLOTS_JSONL)
+        with log:
             return Supervisor(folder, engine, display, log).run(stop, retry=retry)
 
 
@@ -70,6 +74,7 @@ class Supervisor:
         self._log = log
         self._book = Book(folder, is_supervisor=True)
         self._health = Health(folder)
+        self._hung = HungRuns()
         self._listing = read_listing(folder)
         self._listed = self._list_time()
         self._known: dict[str, tuple[State, int]] = {}  # the state and attempt that was last written down
@@ -153,9 +158,12 @@ class Supervisor:
         if not ready or len(running) + left >= self._room.concurrency or (running and is_early) or self._is_disk_full():
             return
         first = ordered(ready, self._listing.wishes.order)[0]
-        self._engine.place(first.name, self._room.threads)
         self._placed_s = time.monotonic()
         self._starts.add(waiting[first.name])
+        try:
+            self._engine.place(first.name, self._room.threads)
+        except UserError as error:
+            self._starts.fail(first.name, plain_text(error))
 
     def _is_disk_full(self) -> bool:
         """Tell whether a run could not even begin: each would be given up."""
@@ -242,6 +250,10 @@ class Supervisor:
         expected = sum(status.state == "running" for status in statuses)
         for incident in self._health.sample(statuses, expected=expected):
             self._display.note(f"{incident.slot}: {incident.message}" if incident.slot else incident.message)
+        for status in self._hung.find(statuses):
+            if status.holder is not None:
+                self._display.note(f"{status.slot.name}: it hangs and is killed, to go on from its last checkpoint")
+                end(status.holder)
 
 
 def write_report(folder: Path) -> str:
