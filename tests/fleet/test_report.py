@@ -216,6 +216,33 @@ def test_no_text_of_a_file_becomes_markup(tmp_path: Path, capsys: Output) -> Non
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_incident_that_lasts_is_told_with_its_end(tmp_path: Path, capsys: Output) -> None:
+    folder = tmp_path / "fleet"
+    make_fleet(folder)
+    disk = {"row": "incident", "kind": "disk", "slot": "", "attempt": 0, "message": "0.1 MB free", "lasts": True}
+    rows = [
+        {"row": "sample", "unix_s": T0, "supervisor_cpu_s": 5.0, "supervisor_rss_bytes": 7e7},
+        {**disk, "unix_s": T0 + 1},
+        {"row": "over", "unix_s": T0 + 31, "kind": "disk", "slot": "", "attempt": 0},
+        {**disk, "unix_s": T0 + 40},
+        {"row": "incident", "unix_s": T0 + 50, "kind": "crash", "slot": "pong-dqn-s1", "message": "killed"},
+        {"row": "sample", "unix_s": T0 + 60, "supervisor_cpu_s": 5.3, "supervisor_rss_bytes": 8e7},
+        {"row": "sample", "unix_s": T0 + 90, "supervisor_cpu_s": 0.3, "supervisor_rss_bytes": 6e7},  # started again
+        {"row": "sample", "unix_s": T0 + 120, "supervisor_cpu_s": 0.6, "supervisor_rss_bytes": 6e7},
+    ]
+    (folder / "health.jsonl").write_bytes(b"".join(map(encode_row, rows)))
+    found = told(capsys, folder)
+    assert [(row["kind"], row["lasts"], row["over_unix_s"]) for row in found["incidents"]] == [
+        ("disk", True, T0 + 31),
+        ("disk", True, None),
+        ("crash", False, None),
+    ]
+    assert found["supervisor"] == {"core_share": pytest.approx(0.6 / 90), "rss_bytes": 8e7}
+    html, _ = pages(read_report(folder))
+    assert html.count("<small>over at ") == html.count("<small>not over</small>") == 1
+    assert "the supervisor took 0.7 % of a core and at most 80 MB" in html
+
+
 # Changes of the list
 
 

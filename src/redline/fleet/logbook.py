@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from redline.files import reason_of
-from redline.fleet.health import HEALTH_JSONL
+from redline.fleet.health import HEALTH_JSONL, INCIDENT, OVER, ROW, read_incident
 from redline.fleet.slots import SLOTS_JSONL
 from redline.jsonl import Row, iterate_lines, tamed
 from redline.report.rows import moment, number, part, text
@@ -22,7 +22,7 @@ class Logbook:
 
     turns: tuple[Row, ...]  # a slot has a new state
     packing: tuple[str, ...]  # why so many ran side by side, each decision once
-    incidents: tuple[Row, ...]
+    incidents: tuple[Row, ...]  # as `read_incident` has them, and when those that last were over
     supervisor_share: float | None  # of a core
     supervisor_rss_bytes: float | None  # at most
     problems: tuple[str, ...]  # files that can't be read
@@ -39,11 +39,18 @@ def read_logbook(folder: Path) -> Logbook:
         elif text(row, "slot") and text(row, "state"):
             turns.append(row)
     incidents: list[Row] = []
+    lasting: dict[tuple[str, str, float | None], Row] = {}
     costs: list[tuple[float, float, float]] = []  # of the supervisor: time, CPU seconds, memory
     for row in _rows(folder / HEALTH_JSONL, problems):
         cost = moment(row), number(row, "supervisor_cpu_s"), number(row, "supervisor_rss_bytes")
-        if row.get("row") == "incident":
-            incidents.append(row)
+        key = str(row.get("about") or row.get("kind")), str(row.get("slot")), number(row, "attempt")
+        if row.get(ROW) == INCIDENT:
+            lasts = row.get("lasts") is True
+            incidents.append({**read_incident(row), "lasts": lasts, "over_unix_s": None})
+            if lasts:
+                lasting[key] = incidents[-1]
+        elif row.get(ROW) == OVER:
+            lasting.pop(key, {}).update(over_unix_s=moment(row))
         elif cost[0] is not None and cost[1] is not None:
             costs.append((cost[0], cost[1], cost[2] or 0.0))
     return Logbook(

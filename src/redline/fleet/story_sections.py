@@ -195,7 +195,7 @@ def incident_section(logbook: Logbook) -> Section:
         return Section("Incidents", [Text("None on record.")], "incidents", link=link)
     rows = [
         (
-            moment(moment_of(row)),
+            Cell(moment(moment_of(row)), note=_until(row)),
             text(row, "kind") or DASH,
             text(row, "slot") or DASH,
             Cell(text(row, "message") or DASH, note=text(row, "remedy") or ""),
@@ -205,6 +205,11 @@ def incident_section(logbook: Logbook) -> Section:
     lead = f"The newest {MAX_ROWS:,} of {len(found):,}." if len(found) > MAX_ROWS else ""
     table = Table("Incidents", ("when", "kind", "slot", "what happened, and what to do"), rows, css="card long wrap")
     return Section("Incidents", [table], "incidents", lead=lead, link=link)
+
+
+def _until(row: Row) -> str:
+    over_unix_s = moment_of(row, "over_unix_s")
+    return f"over at {moment(over_unix_s)}" if over_unix_s else "not over" if row.get("lasts") else ""
 
 
 # What ran
