@@ -10,7 +10,6 @@ import json
 import os
 import selectors
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
