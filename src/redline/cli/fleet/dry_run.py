@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from redline.cli.flags import parse_train
 from redline.cli.output import Printing, give, print_table
-from redline.cli.plan.time import UNITS, given_speeds, read_number
+from redline.cli.plan.rates import UNITS, given_speeds, read_number
 from redline.envs.game_lists import GameLimit
 from redline.errors import UserError
 from redline.fleet.listing import Listing, Slot, ordered

@@ -12,7 +12,7 @@ import tyro
 from redline.cli.fleet.status import Folder
 from redline.cli.output import give, is_plain, print_table, progress_bar
 from redline.cli.parsing import Json, Plain, parse
-from redline.cli.plan.time import UNITS, given_speeds, read_baseline, read_number, refuse_unused
+from redline.cli.plan.rates import UNITS, given_speeds, read_baseline, read_number, refuse_unused
 from redline.cli.report import write_file
 from redline.envs.game_lists import GameLimit, LimitUnit, known_name
 from redline.errors import UserError
