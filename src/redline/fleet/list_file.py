@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redline.algorithms.catalog import ALGORITHMS, canonical_name
+from redline.algorithms.catalog import ALGORITHMS, canonical_name, find_algorithm
 from redline.envs.game_lists import TEN, GameLimit, parse_games
-from redline.errors import UserError, check_seed, unknown_name
+from redline.errors import UserError, check_range, unknown_name
 from redline.files import read_bounded
 from redline.fleet.listing import ASKED, Part, Setting, Slot, make_slots, read_wish
 from redline.jsonl import plain_text
@@ -26,6 +26,7 @@ SPELLINGS = {"game": "games", "env": "games", "model": "models", "algo": "models
 SPELLINGS |= {"seed": "seeds", "variant": "variants", "run": "runs", "override": "overrides"}
 SPELLINGS |= {"address": "engine.address"}
 LIMITS = ("max-steps", "max-frames", "max-episodes", "max-minutes", "target-return", "target-eval-return", "recipe")
+MAX_SEED = 2**31 - 1
 MAX_SEEDS, MAX_SEEDS_CHARACTERS = 1_000, 40  # in one range
 ASSIGNED = re.compile(r"\s*[\"']?([A-Za-z][\w.-]*)[\"']?\s*=")  # in TOML
 
@@ -92,7 +93,7 @@ def read_seeds(value: object) -> tuple[int, ...]:
         low, high = int(first), int(last or first)
         if not low <= high < low + MAX_SEEDS:
             raise UserError(f"seeds {part.strip()} names no seeds, or more than {MAX_SEEDS}: use a range such as 1-3")
-        check_seed(high)
+        check_range("seeds", high, 0, MAX_SEED)
         seeds += range(low, high + 1)
     return tuple(dict.fromkeys(seeds))
 
@@ -147,6 +148,8 @@ def _models(entry: Table, usual: str) -> list[str]:
     if not names:
         raise UserError("models are empty: name algorithms, such as dqn,ppo")
     known = [known for name in names for known in (ALGORITHMS if name.lower() == ALL else [canonical_name(name)])]
+    for name in known:
+        find_algorithm(name)
     if twice := next((name for name in known if known.count(name) > 1), None):
         raise UserError(f"models has {twice} twice: keep one")
     return known
