@@ -239,7 +239,7 @@ def test_incident_that_lasts_is_told_with_its_end(tmp_path: Path, capsys: Output
     ]
     assert found["supervisor"] == {"core_share": pytest.approx(0.6 / 90), "rss_bytes": 8e7}
     html, _ = pages(read_report(folder))
-    assert html.count("<small>over at ") == html.count("<small>not over</small>") == 1
+    assert html.count("<small>over at ") == html.count("<small>not over when") == 1
     assert "the supervisor took 0.7 % of a core and at most 80 MB" in html
 
 

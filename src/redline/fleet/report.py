@@ -11,19 +11,18 @@ from typing import Any
 from redline.fleet.aggregate import LEVEL as OVERALL_LEVEL
 from redline.fleet.aggregate import Value
 from redline.fleet.cost import Baseline, Cost, Work, cost_of, paid_hours, works_of
+from redline.fleet.list_sections import change_sections, settings_section
 from redline.fleet.listing import Listing, read_listing
 from redline.fleet.logbook import Logbook, read_logbook
-from redline.fleet.results import Result, read_results
+from redline.fleet.results import NOT_READ, Result, read_results
 from redline.fleet.score_sections import colours_of, learning_section, overall_section, score_section
 from redline.fleet.scores import Change, Overall, Score, changes_of, overall_of, scores_of
 from redline.fleet.slots import STATES, State
 from redline.fleet.story_sections import (
-    change_sections,
     cost_notes,
     cost_section,
     describe_counts,
     incident_section,
-    settings_section,
     slot_section,
 )
 from redline.report.markdown import write_markdown
@@ -92,7 +91,7 @@ class FleetReport:
             *change_sections(self.changes, self.listing),
             *learning_section(self.scores, colours),
             cost_section(self.cost),
-            incident_section(self.logbook),
+            incident_section(self.logbook, self.results),
             slot_section(self.results, self.logbook),
             settings_section(self.listing.versions[-1]),
         ]
@@ -129,7 +128,7 @@ class FleetReport:
         told = [
             Cell(result.slot.name, note=problem, is_strong=True)
             for result in self.results
-            if result.finding is not None and result.left_out
+            if result.finding is not None and result.left_out == NOT_READ
             for problem in result.finding.files.problems
         ]
         sentences: list[str | Cell] = [*self.logbook.problems, *told]
@@ -205,6 +204,7 @@ def _slot_facts(result: Result) -> dict[str, Any]:
         "steps": result.status.steps if summary is None or summary.steps is None else summary.steps,
         "hours": None if result.finding is None else result.finding.busy_s / 3600,
         "not_counted": result.left_out or None,
+        "problems": [] if result.finding is None else list(result.finding.files.problems),
     }
 
 

@@ -141,9 +141,15 @@ def busy_spans(clock: RunClock) -> tuple[Span, ...]:
 
 
 def _with_reasons(results: Sequence[Result]) -> list[Result]:
-    """Say of each slot why its score does not count, if it does not; equal seeds count once, as in every report."""
-    pairs = [(found.files, found.summary) for found in (result.finding for result in results) if found is not None]
-    left_out = {run.label: run.why for run in choose_runs(pairs)[1]}
+    """Say of each slot why its score does not count, if it does not; equal seeds count once, as in every report.
+
+    Slots that left the list are only compared with those that took their place, and never counted with them.
+    """
+    left_out: dict[str, str] = {}
+    for is_listed in (True, False):
+        findings = [result.finding for result in results if result.is_listed is is_listed and result.finding]
+        _, without = choose_runs([(found.files, found.summary) for found in findings])
+        left_out |= {run.label: run.why for run in without}
     return [replace(result, left_out=left_out.get(result.slot.name) or _why_not(result)) for result in results]
 
 

@@ -149,7 +149,9 @@ def overall_section(
     """Return the human-normalised aggregates of each algorithm."""
     title, identity, link = "All games together", "overall", "all games"
     if not overall:
-        return Section(title, [Text("No score of a game with reference scores yet.")], identity, link=link)
+        has_reference = any(reference_of(game) is not None for game in _games(scores))
+        why = "No run has a score yet" if has_reference else "No game of the fleet has reference scores"
+        return Section(title, [Text(f"{why}.")], identity, link=link)
     lead = (
         "Human-normalised scores, where random play is 0 and a human 1: median and mean of the games' means, the mean "
         "of the middle half of all runs (IQM), and how far runs fall short of a human (optimality gap: less is "

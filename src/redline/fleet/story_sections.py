@@ -1,14 +1,13 @@
-"""What a page shows of how a fleet went: its slots, hours and money, incidents, and what changes of the list did."""
+"""What a page shows of how a fleet went: hours and money, incidents, and its slots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from redline.fleet.cost import Cost
-from redline.fleet.listing import Listing, Version
+from redline.fleet.incidents import NO_LEARNING
 from redline.fleet.logbook import Logbook
 from redline.fleet.results import Result
-from redline.fleet.scores import Change, GameChange
 from redline.fleet.slots import STATES
 from redline.jsonl import Row, plain_text
 from redline.plan.time import Projection
@@ -32,96 +31,12 @@ from redline.report.rows import number, text
 from redline.report.run_page import headline, newest_evaluation
 
 MAX_ROWS = 1_000  # of a table of what happened, the newest
-MAX_SETTINGS = 12  # of a change, in words
 
 
 def describe_counts(results: Sequence[Result]) -> str:
     """Say how many slots of the newest list are in which state."""
     states = [result.status.state for result in results if result.is_listed]
     return ", ".join(f"{states.count(state)} {state}" for state in STATES if state in states)
-
-
-# Changes of the list
-
-
-def change_sections(changes: Sequence[Change], listing: Listing) -> list[Section]:
-    """Return the versions of the list, and what each change did; nothing for a list that was never changed."""
-    if not changes:
-        return []
-    first = listing.versions[0]
-    rows: list[Sequence[Content]] = [
-        ("1", moment(first.unix_s), str(len(first.slots)), "the first list", first.command)
-    ]
-    for change in changes:
-        version = change.version
-        rows.append(
-            (
-                str(change.number),
-                moment(version.unix_s),
-                str(len(version.slots)),
-                _what(change, listing),
-                version.command,
-            )
-        )
-    head = ("version", "when", "slots", "what changed", "command")
-    parts: list[Part] = [Table("Versions of the list", head, rows, numeric=(0, 2), css="card wrap")]
-    parts += [part for change in changes if change.games for part in _comparison(change)]
-    lead = (
-        "Runs of a version stay when the list changes, so both sides can be compared: the mean of the last 100 "
-        "episodes at the steps that all compared runs have reached, and the 90 % interval of the difference (Welch's "
-        "t; none for fewer than three runs on a side)."
-    )
-    return [Section("Changes of the list", parts, "changes", lead=lead, link="changes")]
-
-
-def _what(change: Change, listing: Listing) -> str:
-    if not change.new_slots:
-        names = {slot.name for slot in change.version.slots}
-        again = (
-            number
-            for number, version in enumerate(listing.versions[: change.number - 1], start=1)
-            if {slot.name for slot in version.slots} == names
-        )
-        return f"undone: the slots of version {next(again, '?')} again"
-    settings = list(change.settings[:MAX_SETTINGS]) + ["…"] * (len(change.settings) > MAX_SETTINGS)
-    return f"{change.new_slots} slots: {', '.join(settings) or 'new on the list'}"
-
-
-def _comparison(change: Change) -> list[Part]:
-    rows = [
-        (
-            game.game,
-            f"{game.old_kind} → {game.new_kind}",
-            amount(game.steps),
-            _side(game.old),
-            _side(game.new),
-            _signed(game.difference),
-            _difference_interval(game),
-        )
-        for game in change.games
-    ]
-    head = ("game", "runs", "at steps", "before", "after", "difference", "90 % interval")
-    title = f"Version {change.number}: {', '.join(change.settings[:MAX_SETTINGS])}"
-    parts: list[Part] = [Table(title, head, rows, numeric=range(2, len(head)))]
-    if change.overall is not None:
-        ends = change.overall.interval
-        interval = f", 95 % interval {_signed(ends[0])} … {_signed(ends[1])} (bootstrap over seeds)" if ends else ""
-        words = f"Human-normalised, on average over these rows: {_signed(change.overall.point)}{interval}."
-        parts.append(Text(words))
-    return [Section(title, parts)]
-
-
-def _side(values: Sequence[float]) -> Content:
-    return Cell(amount(sum(values) / len(values)), note=f"n = {len(values)}") if values else DASH
-
-
-def _signed(value: float | None) -> str:
-    text = amount(value)
-    return text if value is None or value <= 0 or text == DASH else f"+{text}"
-
-
-def _difference_interval(game: GameChange) -> str:
-    return DASH if game.interval is None else f"{_signed(game.interval[0])} … {_signed(game.interval[1])}"
 
 
 # Hours and money
@@ -187,15 +102,16 @@ def cost_notes(cost: Cost) -> tuple[str, ...]:
 # Incidents
 
 
-def incident_section(logbook: Logbook) -> Section:
+def incident_section(logbook: Logbook, results: Sequence[Result]) -> Section:
     """Return every incident, the newest last."""
     found = logbook.incidents
+    running = {result.slot.name for result in results if result.status.state == "running"}
     link = f"incidents ({len(found):,})" if found else "incidents"
     if not found:
         return Section("Incidents", [Text("None on record.")], "incidents", link=link)
     rows = [
         (
-            Cell(moment(moment_of(row)), note=_until(row)),
+            Cell(moment(moment_of(row)), note=_until(row, running)),
             text(row, "kind") or DASH,
             text(row, "slot") or DASH,
             Cell(text(row, "message") or DASH, note=text(row, "remedy") or ""),
@@ -207,9 +123,12 @@ def incident_section(logbook: Logbook) -> Section:
     return Section("Incidents", [table], "incidents", lead=lead, link=link)
 
 
-def _until(row: Row) -> str:
-    over_unix_s = moment_of(row, "over_unix_s")
-    return f"over at {moment(over_unix_s)}" if over_unix_s else "not over" if row.get("lasts") else ""
+def _until(row: Row, running: Collection[str]) -> str:
+    """Say when an incident was over; one of a run that is over needs no word."""
+    if over_unix_s := moment_of(row, "over_unix_s"):
+        return f"over at {moment(over_unix_s)}"
+    is_open = row.get("lasts") and row.get("kind") != NO_LEARNING and (row.get("slot") or "") in {"", *running}
+    return "not over when it was looked at last" if is_open else ""
 
 
 # What ran
@@ -248,7 +167,7 @@ def slot_section(results: Sequence[Result], logbook: Logbook) -> Section:
 
 
 def _supervision(logbook: Logbook) -> list[str]:
-    told = [plain_text(why) for why in logbook.packing]
+    told = [plain_text(why) for why in logbook.packing[-1:]]
     if logbook.supervisor_share is not None:
         memory = "" if not logbook.supervisor_rss_bytes else f" and at most {size(logbook.supervisor_rss_bytes)}"
         told.append(f"the supervisor took {share(logbook.supervisor_share)} of a core{memory}")
@@ -274,27 +193,3 @@ def _turns(turns: Sequence[Row]) -> Section:
     table = Table("Turns of the slots", head, rows, numeric=(3, 4, 6), css="card long")
     note = f"{len(turns):,} turns"
     return Section("Every turn of a slot", [table], "turns", lead=lead, is_folded=True, note=note)
-
-
-def settings_section(version: Version) -> Section:
-    """Return the settings of the newest list, those that all slots share in one row."""
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for slot in version.slots:
-        settings = tuple((name, str(value)) for name, value in slot.settings.items())
-        groups.setdefault(settings, []).append(slot.name)
-    rows = [
-        (
-            _some(names) if len(groups) > 1 else f"all {len(names)}",
-            ", ".join(f"{name} {value}" for name, value in settings) or "the usual ones",
-        )
-        for settings, names in groups.items()
-    ]
-    table = Table("Settings", ("slots", "settings"), rows, css="card long wrap")
-    note = f"{len(version.slots)} slots"
-    return Section(
-        "The list, and its settings", [table, Text(f"Made by: {version.command}")], "list", is_folded=True, note=note
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
