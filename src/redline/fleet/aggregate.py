@@ -3,6 +3,7 @@
 Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (arXiv:2108.13264): runs are
 resampled within each game, so the intervals say how other seeds might have come out, not other games. The paper has
 equally many runs of every game. Where a fleet has not, each run counts once in the IQM, and each game once in the rest.
+A bootstrap of three runs is too narrow: of the intervals that say 95 %, about 85 % then hold the truth.
 """
 
 from __future__ import annotations

@@ -153,10 +153,11 @@ def overall_section(
         why = "No run has a score yet" if has_reference else "No game of the fleet has reference scores"
         return Section(title, [Text(f"{why}.")], identity, link=link)
     lead = (
-        "Human-normalised scores, where random play is 0 and a human 1: median and mean of the games' means, the mean "
-        "of the middle half of all runs (IQM), and how far runs fall short of a human (optimality gap: less is "
-        "better). Intervals: 95 %, stratified bootstrap over seeds as by Agarwal et al. (2021), where every game has "
-        "three runs or more. They say how other seeds might have come out, not other games."
+        "The scores above, human-normalised: random play is 0 and a human 1. Median and mean are of the games' means, "
+        "the IQM is the mean of the middle half of all runs, and the optimality gap says how far runs fall short of a "
+        "human (less is better). Intervals: 95 %, stratified bootstrap over seeds as by Agarwal et al. (2021), where "
+        "every game has three runs or more. They say how other seeds might have come out, not other games; with three "
+        "seeds they are too narrow, with ten about right."
     )
     parts: list[Part] = [
         _overall_table("All games", overall),
