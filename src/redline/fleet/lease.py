@@ -101,6 +101,10 @@ class Watcher:
             return True
         return self._clock() - heard_s < TIMEOUT_S
 
+    def trust(self, slot: str, epoch: int, beat: int) -> None:
+        """Take over from another watcher that a holder has been silent for long enough since this beat."""
+        self._heard[slot] = ((epoch, beat), self._clock() - TIMEOUT_S)
+
 
 def read_holder(folder: Path, slot: str) -> Holder | None:
     """Return what the newest lease of a slot says; None if there is none.

@@ -14,7 +14,7 @@ from redline.errors import UserError, unknown_name
 from redline.files import explained, make_folder, open_own, open_regular, remove_tree
 from redline.fleet.lease import Holder, Lease, LeaseHeldError, Watcher, describe, read_holder
 from redline.fleet.listing import Slot, read_listing
-from redline.fleet.slots import BAD_INPUT, DONE, LAST_BYTES, LOGS, RUNS, outcome_of, vain_attempts
+from redline.fleet.slots import BAD_INPUT, DONE, LAST_BYTES, LOGS, RUNS, SLOTS_JSONL, outcome_of, vain_attempts
 from redline.jsonl import RecordTail, measured, plain_text, read_records
 from redline.runs.directory import RunLock
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, steps_of
@@ -37,6 +37,7 @@ def run_slot(folder: Path, name: str, threads: int, program: Program) -> int:
     if name not in slots:
         raise unknown_name("slot", name, slots)
     watcher = Watcher(folder)
+    _trust_supervisor(folder, name, watcher)
     before = _wait_until_free(folder, name, watcher)
     if before is not None and outcome_of(before)[0] == "done":
         return DONE  # a cluster may start a slot once too often
@@ -119,6 +120,15 @@ def _wait_until_free(folder: Path, name: str, watcher: Watcher) -> Holder | None
             raise LeaseHeldError(f"{name} is trained by {describe(holder)}")
         time.sleep(POLL_S)
     return holder
+
+
+def _trust_supervisor(folder: Path, name: str, watcher: Watcher) -> None:
+    """Need not watch a holder on another machine again that the supervisor has found to be silent."""
+    rows = RecordTail(folder / SLOTS_JSONL, last_bytes=LAST_BYTES).new_rows()
+    row = next((row for row in reversed(rows) if row.get("slot") == name), {})
+    epoch, beat = measured(row.get("epoch")), measured(row.get("beat"))
+    if row.get("state") == "waiting" and epoch is not None and beat is not None:
+        watcher.trust(name, int(epoch), int(beat))
 
 
 def _facts(before: Holder | None) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class SlotStatus:
             "attempt": self.attempt,
             "run": None if self.run is None else str(self.run),
             "steps": self.steps,
+            "time_s": self.time_s,
             "mean_return_100": self.mean_return_100,
             "reason": self.reason,
         }
@@ -67,6 +68,7 @@ def row_of(status: SlotStatus) -> Row:
         "state": status.state,
         "attempt": status.attempt,
         "epoch": 0 if holder is None else holder.epoch,
+        "beat": 0 if holder is None else holder.beat,
         "run": None if holder is None or not holder.run else holder.run,
         "steps": status.steps,
         "host": None if holder is None else holder.place.host,

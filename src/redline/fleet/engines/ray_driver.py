@@ -35,7 +35,8 @@ from redline.fleet.lease import LEASES, read_holder
 
 LOOK_S, ROUND_S = 2.0, 0.2
 CONNECT_S, STRANGER_S, DESCRIBE_S = 5.0, 60.0, 60.0
-MOST_STARTS = 3  # of a slot whose task ends before its runner has taken the lease
+MOST_STARTS = 5  # of a slot whose task ends before its runner has taken the lease
+SUSPECT_S = 30.0  # without new tasks for a node that lost one: Ray notices a lost node after up to 66 s
 ENTERED = 0  # exit code of a stranger who got in
 STRANGER = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
 
@@ -124,6 +125,7 @@ class Driver:
         self._waiting: dict[str, Start] = {}
         self._running: dict[Any, Start] = {}  # by the reference of the task
         self._others: list[str] = []  # slots that ran before this driver began
+        self._suspect_until_s: dict[str, float] = {}  # nodes that have lost a task
         self._describe = ray.remote(num_cpus=0, max_retries=0)(ray_node.describe)
         self._train = ray.remote(max_retries=0)(ray_node.train)
 
@@ -205,7 +207,8 @@ class Driver:
     def _place(self) -> None:
         """Give each waiting slot to the node that has the most free cores."""
         for start in list(self._waiting.values()):
-            free = self._free_cores()
+            now_s, free = time.monotonic(), self._free_cores()
+            free = {key: cores for key, cores in free.items() if self._suspect_until_s.get(key, 0.0) < now_s}
             if not free or free[best := max(free, key=lambda key: free[key])] < start.threads:
                 return
             del self._waiting[start.slot]
@@ -239,6 +242,7 @@ class Driver:
             try:
                 ray.get(reference)
             except RayError as error:
+                self._suspect_until_s[start.node] = time.monotonic() + SUSPECT_S
                 self.tell(note=f"{start.slot}: Ray lost its task: {_line(error)}")
                 again = self._start(start.slot, start.threads, start.starts)
                 if again.epoch == start.epoch and start.starts < MOST_STARTS:
@@ -250,7 +254,7 @@ class Driver:
 
 def _line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1][:200]
+    return lines[-1].partition(". ")[0][:200]
 
 
 def _read_orders(orders: queue.SimpleQueue[str | None]) -> None:
