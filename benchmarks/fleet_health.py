@@ -33,8 +33,7 @@ LOADED_S = 30.0  # after which the supervisor only supervises
 MOST_CORES, MOST_BYTES = 0.01, 100_000_000
 RUNS = 10
 DISK_BYTES, LEFT_BYTES = 400_000_000, 50_000_000
-GAMES = "CartPole-v1,redline/Catch-v0"
-HEALTHY_FLAGS = ("--replay.capacity", "50_000")
+GAME = "CartPole-v1"
 
 # loaded by every Python that finds it on its path: the fault begins in the runners when a file is there
 FAULTS = """
@@ -234,14 +233,17 @@ def _plant(kind: str, flags: Sequence[str], disk: Path | None) -> Row:
 
 def watch_healthy(minutes: float, runs: int) -> Row:
     """Train healthy runs to their end; return what was told meanwhile, and what the supervisor took."""
-    seeds = f"1-{-(-runs // 4)}"
-    flags = ["--games", GAMES, "--model", "dqn,ppo", "--seeds", seeds, "--max-minutes", str(minutes)]
-    flags += ["--concurrency", str(runs), "--stagger-s", "2", *HEALTHY_FLAGS]
+    seeds = f"1-{-(-runs // 2)}"
+    flags = ["--games", GAME, "--model", "dqn,ppo", "--seeds", seeds, "--max-minutes", str(minutes)]
+    flags += ["--concurrency", str(runs), "--stagger-s", "2"]
     with fleet_of(*flags) as fleet:
         pid = fleet.process.pid
         time.sleep(LOADED_S)
-        begin_s, begin = time.monotonic(), read_stat(pid)
-        peak_bytes, last, most_alive = 0, begin, 0
+        begin_s = last_s = time.monotonic()
+        begin = last = read_stat(pid)
+        if begin is None or last is None or begin.has_ended:
+            raise RuntimeError(f"the supervisor ended at once: {tail(fleet.begin.with_name('said.log'))}")
+        peak_bytes = most_alive = 0
         end_s = begin_s + 60.0 * minutes * 2 + END_S
         while (now := read_stat(pid)) is not None and not now.has_ended and time.monotonic() < end_s:
             last, last_s = now, time.monotonic()
@@ -251,8 +253,6 @@ def watch_healthy(minutes: float, runs: int) -> Row:
             if all_over(fleet):
                 break
             time.sleep(5.0)
-        if begin is None or last is None:
-            raise RuntimeError(f"the supervisor ended at once: {tail(fleet.begin.with_name('said.log'))}")
         newest = newest_metrics(fleet)
         return {
             "minutes": (last_s - begin_s) / 60.0,
@@ -314,7 +314,7 @@ def measurement(options: Namespace, planted: Sequence[Row], healthy: Row | None)
             "faults": options.faults,
             "minutes": options.minutes,
             "runs": options.runs,
-            "games": GAMES,
+            "game": GAME,
             "most_s": MOST_S,
             "most_cores": MOST_CORES,
             "most_bytes": MOST_BYTES,

@@ -157,13 +157,13 @@ def test_run_that_learns_nothing_is_named_after_half_of_its_budget(stage: Stage)
     with RecordWriter(stage.folder / "run" / "episodes.jsonl") as writer:
         for value in returns:
             writer.write({"role": "actor", "return": value})
-    stage.row |= {"progress": 0.4, "mean_return_100": -20.3, "episodes": 80}
+    stage.row |= {"progress": 0.4, "mean_return_100": -20.3, "episodes": 160}
     stage.live(30.0)
     assert stage.told == []
     stage.row["progress"] = 0.5
     stage.live(100.0)
     assert [one.message for _, one in stage.told] == [
-        "mean return −20.30 after 50% of its budget, and −20.20 in its first 20 episodes"
+        "mean return −20.30 after 50% of its budget, and −20.20 in its first 30 episodes"
     ]
 
 
@@ -171,7 +171,7 @@ def test_run_that_learns_is_not_named(stage: Stage) -> None:
     with RecordWriter(stage.folder / "run" / "episodes.jsonl") as writer:
         for value in [-21.0, -20.0, -21.0, -19.0, -20.0] * 4:
             writer.write({"role": "actor", "return": value})
-    stage.row |= {"progress": 0.9, "mean_return_100": -18.0, "episodes": 80}
+    stage.row |= {"progress": 0.9, "mean_return_100": -18.0, "episodes": 160}
     stage.live(30.0)
     assert stage.told == []
 

@@ -25,7 +25,7 @@ STOPPED = "T"
 REPLACEMENT_S = 30.0  # a lost worker is replaced within that time
 # learning
 HALF = 0.5
-FIRST_EPISODES = 20
+FIRST_EPISODES = 50  # at most, and at most a third of all: they are played about at random
 LEAST_EPISODES = 10
 RECENT_EPISODES = 100
 DEVIATIONS = 2.0
@@ -146,12 +146,12 @@ def learns_nothing(look: Look, first_returns: Sequence[float]) -> Finding | None
     """Say so if the returns of a run are those of its first episodes although half of its budget is spent."""
     if look.progress is None or look.progress < HALF or look.mean_return is None:
         return None
-    if len(first_returns) < LEAST_EPISODES or look.episodes < FIRST_EPISODES + LEAST_EPISODES:
+    returns = first_returns[: look.episodes // 3]
+    if len(returns) < LEAST_EPISODES:
         return None
-    first = fmean(first_returns)
-    recent = min(look.episodes, RECENT_EPISODES)
-    noise = stdev(first_returns) * sqrt(1 / len(first_returns) + 1 / recent)
+    first = fmean(returns)
+    noise = stdev(returns) * sqrt(1 / len(returns) + 1 / min(look.episodes, RECENT_EPISODES))
     if look.mean_return > first + DEVIATIONS * noise:
         return None
     said = f"mean return {number(look.mean_return)} after {look.progress:.0%} of its budget"
-    return Finding("no-learning", f"{said}, and {number(first)} in its first {len(first_returns)} episodes")
+    return Finding("no-learning", f"{said}, and {number(first)} in its first {len(returns)} episodes")
