@@ -11,6 +11,7 @@ from made_fleets import add_run, end_lease, make_fleet, run_folder
 from made_runs import T0
 
 from redline.cli.main import BAD_INPUT, DONE, main
+from redline.fleet.lease import Lease, Watcher
 from redline.fleet.listing import Listing, Part, changed, make_slots, undone, write_listing
 from redline.fleet.report import FleetReport, read_report
 from redline.jsonl import encode_row
@@ -157,6 +158,21 @@ def test_half_finished_fleet_says_what_is_missing(tmp_path: Path, capsys: Output
         ("dqn, seed 1, done", 10_000),
         ("dqn, seed 2, given up", 2_000),
     ]
+
+
+def test_report_of_a_running_fleet_counts_what_is_there(tmp_path: Path, capsys: Output) -> None:
+    folder = tmp_path / "fleet"
+    done, running, _ = make_fleet(folder).slots
+    add_run(folder, done, [5.0] * 20)
+    add_run(folder, running, [7.0] * 20, seconds=60.0)
+    where = str(run_folder(folder, running).relative_to(folder))
+    with Lease.take(folder, running.name, watcher=Watcher(folder), run=where):
+        found = told(capsys, folder)
+    assert [slot["state"] for slot in found["slots"]] == ["done", "running", "waiting"]
+    assert [slot["score"] for slot in found["slots"]] == [5.0, 7.0, None]
+    assert (found["scores"][0]["mean"], found["scores"][0]["n"]) == (6.0, 2)
+    assert found["slots"][2]["not_counted"] == "it has no run yet"
+    assert "1 waiting, 1 running, 1 done" in (folder / "report.md").read_text()
 
 
 def test_damaged_files_cost_what_they_held(tmp_path: Path, capsys: Output) -> None:

@@ -111,15 +111,15 @@ def incident_section(logbook: Logbook, results: Sequence[Result]) -> Section:
         return Section("Incidents", [Text("None on record.")], "incidents", link=link)
     rows = [
         (
-            Cell(moment(moment_of(row)), note=_until(row, running)),
-            text(row, "kind") or DASH,
-            text(row, "slot") or DASH,
             Cell(text(row, "message") or DASH, note=text(row, "remedy") or ""),
+            text(row, "slot") or DASH,
+            text(row, "kind") or DASH,
+            Cell(moment(moment_of(row)), note=_until(row, running)),
         )
         for row in found[-MAX_ROWS:]
     ]
     lead = f"The newest {MAX_ROWS:,} of {len(found):,}." if len(found) > MAX_ROWS else ""
-    table = Table("Incidents", ("when", "kind", "slot", "what happened, and what to do"), rows, css="card long wrap")
+    table = Table("Incidents", ("what happened, and what to do", "slot", "kind", "when"), rows, css="card long wrap")
     return Section("Incidents", [table], "incidents", lead=lead, link=link)
 
 
