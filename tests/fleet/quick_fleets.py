@@ -53,7 +53,7 @@ class QuickEngine(Engine):
 
     def place(self, slot: str, threads: int) -> None:
         self.placed.append(slot)
-        self._zygote.ask(run=str(self._folder), slot=slot)
+        self._zygote.ask(run=str(self._folder.absolute()), slot=slot)
 
     def poll(self) -> list[str]:
         return []

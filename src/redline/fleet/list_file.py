@@ -16,9 +16,12 @@ from redline.files import read_bounded
 from redline.fleet.listing import ASKED, Part, Setting, Slot, make_slots, read_wish
 from redline.jsonl import plain_text
 from redline.recipes import MAX_BYTES, find_recipe, read_toml
+from redline.runs.manifest import RUN_JSON
+from redline.runs.run_json import read_run_json
 from redline.runtime.config import flatten
 
 ALL = "all"
+MOST_WORDS = 5  # in the name of a fleet
 LISTED = ("games", "models", "seeds", "recipe", "settings", "variants")
 TOP = ("name", *LISTED, "runs", "overrides", *ASKED)
 OVERRIDE = ("games", "models", "variants", "recipe", "settings")
@@ -57,12 +60,30 @@ def read_list(path: Path, typed: Mapping[str, Setting]) -> Asked:
 
 
 def list_of_flags(games: str | None, models: str | None, seeds: str, settings: Mapping[str, Setting]) -> Asked:
-    """Return what flags list."""
-    asked = {"games": games, "models": models, "seeds": seeds}
-    slots = make_slots(_parts({key: value for key, value in asked.items() if value is not None}, settings))
+    """Return what flags list; a recipe or a file of settings names the game and the algorithm where no flag does."""
+    own = dict(settings)
+    game, model = _named_by(own.get("config"))
+    asked = {"games": games or game, "models": models or model, "seeds": seeds, "recipe": own.pop("recipe", None)}
+    slots = make_slots(_parts({key: value for key, value in asked.items() if value is not None}, own))
     words = dict.fromkeys(word for slot in slots for word in (slot.game, slot.algorithm))
-    listed = (TEN,) if games == TEN else ()
-    return Asked("-".join([*listed, *(word for word in words if not listed or word in ALGORITHMS)][:5]), slots)
+    listed = [TEN] if games == TEN else [slots[0].game]
+    listed += [ALL] if models == ALL else [word for word in words if word in ALGORITHMS]
+    others = [word for word in words if word not in ALGORITHMS and word not in listed and games != TEN]
+    return Asked("-".join([*listed, *others][:MOST_WORDS]), slots)
+
+
+def _named_by(config: object) -> tuple[str | None, str | None]:
+    """Return the game and the algorithm that a file of settings names."""
+    if not isinstance(config, str):
+        return None, None
+    path = Path(config)
+    if path.name == RUN_JSON:
+        run = read_run_json(path.parent)
+        return str(run["config"]["env"]["id"]), str(run["algorithm"])
+    content = read_toml(path, "config file")
+    env, model = content.get("env"), content.get("model", content.get("algo"))
+    env = env.get("id") if isinstance(env, Mapping) else env
+    return env if isinstance(env, str) else None, model if isinstance(model, str) else None
 
 
 def line_of(path: Path, message: str) -> str:

@@ -148,7 +148,7 @@ def question_of(flags: StartFlags, settings: Mapping[str, Setting]) -> Question:
     listed = {"--games": flags.games, "--model": flags.model, "--seeds": flags.seeds}
     if flags.file is not None and (typed := [name for name, value in listed.items() if value is not None]):
         raise UserError(f"{flags.file} lists the runs: leave {typed[0]} out, or change the file")
-    if flags.file is None and flags.games is None and "recipe" not in settings:
+    if flags.file is None and flags.games is None and settings.keys().isdisjoint(("recipe", "config")):
         raise UserError("fleet start needs a list: a file (redline fleet start fleet.toml), or --games ten --model ppo")
     file = None if flags.file is None else str(flags.file)
     return Question(file, flags.games, flags.model, flags.seeds, dict(settings))

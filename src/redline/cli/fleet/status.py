@@ -12,7 +12,7 @@ from redline.cli.parsing import Json, Plain, parse
 from redline.fleet.health import read_health
 from redline.fleet.listing import read_listing
 from redline.fleet.slots import STATES, read_statuses
-from redline.units import number
+from redline.units import duration, number
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR", help="The folder of a fleet.")]
 
@@ -41,17 +41,18 @@ def status_of(folder: Path) -> dict[str, Any]:
 
 def show(facts: Mapping[str, Any], *, plain: bool) -> None:
     """Print a table of the slots and a line of counts."""
-    head = ("slot", "state", "attempt", "steps", "mean-100", "reason")
+    head = ("slot", "state", "attempt", "steps", "time", "mean-100", "reason")
     rows = [
         (
             row["slot"],
             row["state"],
             str(row["attempt"]),
             f"{row['steps']:,}",
+            "–" if row["time_s"] is None else duration(row["time_s"]),
             number(row["mean_return_100"]),
             row["reason"],
         )
         for row in facts["slots"]
     ]
-    print_table(head, rows, plain=plain, numeric=(2, 3, 4))
+    print_table(head, rows, plain=plain, numeric=(2, 3, 4, 5))
     print(", ".join(f"{count} {state}" for state, count in facts["counts"].items() if count))

@@ -6,13 +6,14 @@ from pathlib import Path
 from redline.cli.displays import open_display
 from redline.cli.fleet.display import REFRESH_PER_S, FleetDisplay
 from redline.cli.fleet.script import give_script
-from redline.cli.fleet.status import status_of
+from redline.cli.fleet.status import show, status_of
 from redline.cli.main import DONE, FAILED, RESUMABLE, FailureError
-from redline.cli.output import Printing, command, print_json
+from redline.cli.output import Printing, command, give
 from redline.cli.process import StopRequest
 from redline.fleet.engines import open_engine
 from redline.fleet.lease import LeaseHeldError
 from redline.fleet.listing import read_listing
+from redline.fleet.slots import RUNS
 from redline.fleet.supervisor import Summary, supervise, write_report
 
 
@@ -41,10 +42,10 @@ def supervise_and_tell(folder: Path, flags: Printing, *, retry: bool = False) ->
             display.note("writing the report …")
             display.note(write_report(folder))
     display.close()
-    for line in closing_lines(folder, summary):
-        display.note(line)
-    if flags.json:
-        print_json(status_of(folder))
+    give({**status_of(folder), "stopped": summary.stopped}, flags, show)
+    if not flags.json:
+        for line in closing_lines(folder, summary):
+            display.note(line)
     return exit_code(summary)
 
 
@@ -57,8 +58,7 @@ def exit_code(summary: Summary) -> int:
 
 def closing_lines(folder: Path, summary: Summary) -> Sequence[str]:
     """Return what came of a fleet, and what to type next."""
-    counts = ", ".join(f"{count} {state}" for state, count in summary.counts.items() if count)
-    lines = [f"fleet {folder}: {counts}"]
+    lines = [f"fleet {folder}; the runs: {command('report', folder / RUNS)}"]
     if summary.stopped is not None:
         return [*lines, f"stopped: {summary.stopped}; continue with: {command('fleet', 'resume', folder)}"]
     if summary.counts["given up"]:
