@@ -13,9 +13,8 @@ import torch
 from played_runs import content, train
 from safetensors.torch import load_file
 
-from redline.cli.eval import REFERENCES, normalise
 from redline.cli.main import BAD_INPUT, DONE, FAILED, main
-from redline.envs.atari_games import atari_games
+from redline.envs.reference_scores import REFERENCES, normalise
 from redline.envs.vector import reset_seed
 from redline.runs.directory import RunDirectory
 from redline.runs.manifest import NEWEST, find_checkpoint
@@ -198,26 +197,3 @@ def test_an_interrupted_evaluation_reports_nothing(dqn: Path, capsys: Output) ->
     assert out == ""
     assert err.count("\n") == 1
     assert "of 10000 episodes: nothing is reported" in err
-
-
-def test_every_reference_is_of_a_game_that_can_be_played() -> None:
-    assert len(REFERENCES) == 57
-    assert set(REFERENCES) <= set(atari_games())
-
-
-def test_a_human_plays_better_than_random_in_every_game() -> None:
-    assert all(reference["human"] > reference["random"] for reference in REFERENCES.values())
-
-
-@pytest.mark.parametrize(
-    ("game", "score", "normalised"),
-    [
-        ("pong", -20.7, 0.0),
-        ("pong", 14.6, 1.0),
-        ("breakout", 16.1, 0.5),
-        ("breakout", 59.3, 2.0),
-        ("freeway", 0.0, 0.0),
-    ],
-)
-def test_random_play_is_zero_and_a_human_is_one(game: str, score: float, normalised: float) -> None:
-    assert normalise(score, REFERENCES[game]) == pytest.approx(normalised)

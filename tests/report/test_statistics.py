@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 
-from redline.report.statistics import bootstrap_interval, correlate, mean_interval, spearman
+from redline.report.statistics import bootstrap_interval, correlate, difference_interval, mean_interval, spearman
 
 
 def test_an_interval_is_students_over_the_repeats() -> None:
@@ -97,3 +98,17 @@ def test_noise_is_rarely_called_clear() -> None:
     rng = np.random.default_rng(7)
     found = [correlate(list(rng.normal(size=6)), list(rng.normal(size=6)), seed=0) for _ in range(200)]
     assert np.mean([result is not None and result.is_clear for result in found]) < 0.12
+
+
+def test_difference_interval_is_welchs() -> None:
+    low, high = difference_interval([4.0, 6.0, 5.0], [2.0, 2.0, 2.0]) or (0.0, 0.0)
+    half = 2.919986 / 3**0.5  # two degrees of freedom: the other side does not vary
+    assert (low, high) == (pytest.approx(3 - half, abs=1e-5), pytest.approx(3 + half, abs=1e-5))
+    ours = difference_interval([3.0, 5.0, 7.0], [1.0, 2.0, 3.0])
+    theirs = scipy.stats.ttest_ind([3.0, 5.0, 7.0], [1.0, 2.0, 3.0], equal_var=False).confidence_interval(0.9)
+    assert ours == pytest.approx((theirs.low, theirs.high))
+
+
+def test_difference_of_constant_sides_is_certain_and_of_two_values_unknown() -> None:
+    assert difference_interval([4.0] * 3, [1.0] * 3) == (3.0, 3.0)
+    assert difference_interval([4.0] * 2, [1.0] * 3) is None

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import tyro
 
 from redline.algorithms.catalog import (
-    ALGORITHMS,
     PARTS,
     canonical_name,
     find_algorithm,
@@ -31,7 +30,6 @@ TAKEN_OVER = ("clip_norm", "anneal_steps", "anneal_after_steps", "final_share")
 ALL = "all"  # as an algorithm: every one, one after the other
 HELP = ("-h", "--help", "--help-all")
 SEEDS = {"seed": "seed", "seeds": "seeds"}
-MAX_SEEDS, MAX_SEEDS_CHARACTERS = 1_000, 40  # in one range
 # flags whose values decide the defaults of all others, in every spelling
 NAMES = {
     "algo": "algo",
@@ -66,7 +64,7 @@ class TrainFlags:
     job: Annotated[Job, tyro.conf.arg(name="")]
     """What to train."""
     algo: Annotated[str, tyro.conf.arg(aliases=("--model",))] = "dqn"
-    """Algorithm, by name (redline algos lists them), or all: one run of each, and a table at the end."""
+    """Algorithm, by name (redline algos lists them), or all: a fleet with one run of each."""
     network: str | None = None
     """Network: nature, small (of 2013), strided (for small images), mlp or twin (for vectors)."""
     layers: str | None = None
@@ -92,7 +90,7 @@ class TrainFlags:
     config: Path | None = None
     """TOML file of settings with the names of these flags, or the run.json of a run; flags override it."""
     seeds: str | None = None
-    """Several seeds instead of --seed, one run after the other, and a table at the end: 1-3 or 1,5,8."""
+    """Several seeds instead of --seed: a fleet with one run of each. 1-3 or 1,5,8."""
     auto: bool = False
     """Measure for up to two minutes which threads, prefetch and codec are fastest here, then train with them."""
     print_config: bool = False
@@ -210,39 +208,6 @@ def requested_algorithm(args: Sequence[str]) -> str:
 def is_several(args: Sequence[str]) -> bool:
     """Tell whether a command line asks for more than one run: all algorithms, or several seeds."""
     return requested_algorithm(args) == ALL or "seeds" in scan(args, SEEDS)
-
-
-def parse_runs(args: Sequence[str]) -> list[TrainFlags]:
-    """Return the flags of each run: every algorithm with every seed; a flag must suit all of them."""
-    is_all, typed = requested_algorithm(args) == ALL, scan(args, SEEDS)
-    if "seed" in typed and "seeds" in typed:
-        raise UserError("--seed and --seeds were both given: use one of them")
-    refuse_auto(args, "for several runs, measure once: redline plan speed --write speed.toml, then --config speed.toml")
-    algorithms = [["--algo", name] for name in ALGORITHMS] if is_all else [[]]
-    seeds = [["--seed", str(seed)] for seed in read_seeds(typed["seeds"])] if "seeds" in typed else [[]]
-    runs = []
-    for algorithm in algorithms:
-        try:
-            runs += [parse_train([*args, *algorithm, *seed]) for seed in seeds]
-        except UserError as error:
-            if not is_all:
-                raise
-            raise UserError(f"{algorithm[-1]}: {error} (--algo all: every flag must suit every algorithm)") from None
-    return runs
-
-
-def read_seeds(text: str) -> list[int]:
-    """Return the seeds that a list such as 1-3,7 names, each once."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(part) > MAX_SEEDS_CHARACTERS:
-            raise UserError(f"--seeds is {text[:80]!r}: use a range such as 1-3, or a list such as 1,5,8")
-        low, high = int(first), int(last or first)
-        if not low <= high < low + MAX_SEEDS:
-            raise UserError(f"--seeds {part.strip()} names no seeds, or more than {MAX_SEEDS}: use a range such as 1-3")
-        seeds += range(low, high + 1)
-    return list(dict.fromkeys(seeds))
 
 
 def with_parts(job: Job, typed: Mapping[str, str], algo: str) -> Job:

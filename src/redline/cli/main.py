@@ -40,6 +40,8 @@ COMMANDS = {
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process uses of the hardware",
     "report": "make a page of charts from one run, or compare several",
+    "fleet": "train many games, algorithms and seeds from one list, on one machine or many",
+    "cluster": "check a Ray cluster before a fleet trains there",
     "tune": "search for better settings, and check the winner on unused seeds",
     "profile": "find where training time goes, by leaving out one part at a time",
     "bench": "measure speed and memory on this machine, beside its limit",
@@ -91,14 +93,12 @@ def _run(args: list[str]) -> int:
     args = [*map(_with_dashes, args[:end]), *args[end:]]
     as_json = "--json" in args[:end]
     try:
-        # `monitor` must not change the environment of the command that it starts
-        if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
-            for name, value in choose_spin(args).items():
-                os.environ.setdefault(name, value)
+        args = _with_fleet(args)
+        _set_spin(args)
         if not args or args[0] in (*HELP, "-V", "--version"):
             print(f"redline {__version__}" if args and args[0] not in HELP else _help())
             return DONE if args else BAD_INPUT
-        for arg in args[:end]:
+        for arg in args[:end] if args[0] == "monitor" else args:
             if any(category(letter) == "Cc" for letter in arg):  # it would steer the terminal that it is shown on
                 raise UserError(f"{arg!r} holds characters that can't be printed: leave them out")
         if args[0] not in COMMANDS:
@@ -119,6 +119,19 @@ def _run(args: list[str]) -> int:
             raise
         is_bad_name = isinstance(error, OSError) and error.errno in BAD_NAMES
         return refuse(shortage, as_json=as_json, code=BAD_INPUT if is_bad_name else FAILED)
+
+
+def _with_fleet(args: list[str]) -> list[str]:
+    """Return the command that several runs are: `train --seeds 1-5` and `train --model all` start a fleet."""
+    fleet = import_module("redline.cli.several").as_fleet(args[1:]) if args[:1] == ["train"] else None
+    return args if fleet is None else ["fleet", "start", *fleet]
+
+
+def _set_spin(args: list[str]) -> None:
+    # `monitor` must not change the environment of the command that it starts, and a fleet's run comes back here
+    if args[:1] not in (["monitor"], ["fleet"]) and not SHORT_SPIN.keys() <= os.environ.keys():
+        for name, value in choose_spin(args).items():
+            os.environ.setdefault(name, value)
 
 
 def _with_dashes(arg: str) -> str:

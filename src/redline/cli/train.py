@@ -1,12 +1,12 @@
-"""`redline train`: start a run and show it, or several, one after the other; `redline resume`: continue one."""
+"""`redline train`: start a run and show it; `redline resume`: continue one. Several runs are a fleet: `several.py`."""
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import psutil
 import tyro
@@ -17,16 +17,14 @@ from redline.cli.flags import (
     HELP,
     TrainFlags,
     config_of,
-    is_several,
-    parse_runs,
     parse_train,
     refuse_auto,
     refuse_replay_flags,
     scan,
     train_help,
 )
-from redline.cli.main import DONE, FAILED, RESUMABLE, failing
-from redline.cli.output import command, give, print_json, print_table, typed_env
+from redline.cli.main import DONE, RESUMABLE, failing
+from redline.cli.output import command, give, print_json, typed_env
 from redline.cli.parsing import Json, Plain, Run, parse
 from redline.cli.play_videos import video_of_best
 from redline.cli.process import StopRequest, output_error, spin_in_processes
@@ -56,8 +54,6 @@ def run(args: Sequence[str]) -> int:
         print(train_help(args))
         return DONE
     with StopRequest() as stop:
-        if is_several(args):
-            return compare(parse_runs(args), stop)
         flags = parse_train(args)
         if flags.print_config:
             refuse_auto(args, "to get the settings as a file: redline plan speed --write speed.toml")
@@ -187,56 +183,6 @@ def train_to_end(open_session: Callable[[], AnySession], display: LivePanel | Li
 def exit_code(outcome: Outcome) -> int:
     """Return 0 if a run is done, 75 if it was stopped from outside."""
     return RESUMABLE if outcome.reason in ("SIGTERM", "SIGHUP", "output closed") else DONE
-
-
-def compare(runs: Sequence[TrainFlags], stop: StopRequest) -> int:
-    """Train one run after the other and show the results in one table; a failure does not end the rest."""
-    first, code = runs[0], DONE
-    if first.print_config:
-        raise UserError(
-            "--print-config prints the settings of one run: name one algorithm with --model, and one --seed"
-        )
-    results: list[dict[str, Any]] = []
-    for place, flags in enumerate(runs, start=1):
-        title = f"{title_of(flags)} · {place} of {len(runs)}"
-        names = {"algorithm": flags.algo, "seed": flags.job.seed}
-        with open_display(title, first) as display:
-            display.note(title)
-            try:
-                outcome = train_to_end(partial(start, flags, display), display, stop)
-            except (*TRAINING_ERRORS, LearnerLostError, UserError) as error:  # such as a disk that is full by now
-                display.note(f"error: {error}")
-                results.append({**names, "error": str(error)})
-                code = FAILED
-                continue
-        results.append({**names, **summary(outcome)})
-        if stop.reason() is not None or display.is_closed:
-            code = exit_code(outcome) or code
-            break
-    give({"num_runs": len(runs), "runs": results}, first, print_comparison)
-    return code
-
-
-def print_comparison(facts: Mapping[str, Any], *, plain: bool) -> None:
-    """Print what each run reached, in the order of the runs."""
-    head = ("algorithm", "seed", "steps", "time", "steps/s", "updates", "mean-100", "best", "stopped")
-    rows = [
-        (row["algorithm"], str(row["seed"]), *["–"] * 6, f"error: {row['error']}")
-        if "error" in row
-        else (
-            row["algorithm"],
-            str(row["seed"]),
-            f"{row['steps']:,}",
-            duration(row["time_s"]),
-            "–" if row["learning_steps_per_s"] is None else rate(row["learning_steps_per_s"]),
-            f"{row['updates']:,}",
-            number(row["mean_return_100"]),
-            number(row["best_return"], 1),
-            row["reason"],
-        )
-        for row in facts["runs"]
-    ]
-    print_table(head, rows, plain=plain, numeric=range(1, 8))
 
 
 def summary(outcome: Outcome) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Experience: transitions and rollouts, stored for the learner to draw from."""
 
-from redline.replay.backing import ReplayError, available_bytes
+from redline.replay.backing import ReplayError
 from redline.replay.batches import BatchBuffers, BatchLoader, SequenceBuffers, gather, with_burn_in
 from redline.replay.layout import ReplayConfig, ReplayLayout, check_fits, largest_capacity, with_budget
 from redline.replay.memory import ReplayMemory
@@ -16,6 +16,7 @@ from redline.replay.shared_lanes import (
     SharedLanes,
 )
 from redline.replay.snapshot import ReplaySnapshot, restore_memory, take_snapshot, without_damage
+from redline.runs.host import available_bytes
 
 __all__ = [
     "BY_EPISODE",

@@ -1,4 +1,4 @@
-"""Memory from the kernel: room for frames, memory that processes share, and how much is left.
+"""Memory from the kernel: room for frames, and memory that processes share.
 
 Only reserved space is written: touching a page that the machine can't provide kills the process (SIGBUS) instead of
 raising an error. Space is reserved piece by piece, as it is needed, up to a bound known before.
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from redline.errors import UserError
 from redline.files import explained, make_folder
+from redline.runs.host import available_bytes
 from redline.types import Array, IntArray
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG)
@@ -30,53 +30,6 @@ MARGIN_BYTES = 64 * 1024**2  # left to the rest of the machine
 CACHE_LINE_BYTES = 64  # arrays do not share one, so that two writers do not slow each other
 
 Fields = Mapping[str, tuple[tuple[int, ...], str]]  # name → shape, dtype
-
-
-# of each version of control groups: the mount below the root, the files of limit and usage, and the name in memory.stat
-# of file pages in the usage that the kernel can drop
-VERSION_2 = ("", "memory.max", "memory.current", "inactive_file")
-VERSION_1 = ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-
-
-def available_bytes() -> int:
-    """Return the bytes that this process can still get: from the machine or its control groups, whichever is less."""
-    in_machine = int(psutil.virtual_memory().available)
-    in_group = cgroup_available_bytes()
-    return in_machine if in_group is None else min(in_machine, in_group)
-
-
-def cgroup_available_bytes(
-    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
-) -> int | None:
-    """Return the bytes left in the tightest control group of this process; None: no limit."""
-    left = []
-    for line in (_read(membership) or "").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        below_root, *names = VERSION_1 if controllers else VERSION_2
-        mount = root / below_root
-        path = mount / group.lstrip("/")
-        for folder in (path, *path.parents):  # a limit holds for all groups below it
-            left.append(_bytes_left(folder, *names))
-            if folder == mount:
-                break
-    return min((count for count in left if count is not None), default=None)
-
-
-def _bytes_left(folder: Path, limit_name: str, usage_name: str, reclaimable: str) -> int | None:
-    limit, usage = _read(folder / limit_name), _read(folder / usage_name)
-    if limit is None or usage is None or limit.strip() == "max":
-        return None
-    stat = dict(line.split(maxsplit=1) for line in (_read(folder / "memory.stat") or "").splitlines())
-    return max(int(limit) - int(usage) + int(stat.get(reclaimable, 0)), 0)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return None
 
 
 class ReplayError(Exception):

@@ -9,19 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import numpy as np
-
-from redline.report.charts import NUM_COLOURS, Chart, Line, LineChart, Spread, SpreadChart
+from redline.report.bands import Curve, CurveGroup, learning_chart
+from redline.report.charts import Chart, Line, LineChart, Spread, SpreadChart
 from redline.report.parts import DASH, Cell, Content, Table, amount, share, small, span
 from redline.report.relation import Correlation, Group, Relation
-from redline.report.run_charts import AXES, TITLES
 from redline.report.run_page import ShownRun, headline, newest_evaluation, span_words
-from redline.report.run_series import Axis, Series, learning_curve
+from redline.report.run_series import Axis, learning_curve
 from redline.report.run_summary import RunSummary
 
 UNKNOWN = "unknown"
 BY_RUN = "run"  # where runs tell no algorithm
-BAND_POINTS = 200
 MAX_POINTS = 2_000  # of a chart of all runs
 USES = {
     "cpu_share_of_machine": ("CPU", "CPU utilisation, % of the cores it may use", 100.0),
@@ -177,39 +174,14 @@ class Comparison:
 
 def learning_charts(game: Game, axes: tuple[Axis, ...]) -> list[LineChart]:
     """Return a chart per axis with one line per group and a band over the group's runs."""
-    charts = []
-    for axis in axes:
-        groups: dict[str, list[tuple[ShownRun, Series]]] = {}
-        for run in game.runs:
-            curve = learning_curve(run.files, axis)
-            if curve.x:
-                groups.setdefault(game.kind(run), []).append((run, curve))
-        lines = [line for name, found in groups.items() for line in _group_lines(game, name, found)]
-        if lines:
-            title, unit = f"Return against {TITLES[axis]}", "mean of the last 20 episodes, unclipped"
-            charts.append(LineChart(f"return-{axis.replace('_', '-')}", title, unit, AXES[axis], tuple(lines)))
-    return charts
+    return list(filter(None, (learning_chart(axis, _curve_groups(game, axis)) for axis in axes)))
 
 
-def _group_lines(game: Game, name: str, found: Sequence[tuple[ShownRun, Series]]) -> list[Line]:
-    """Return a group's median with its band, or each run where their ranges of x do not overlap."""
-    colour, label = game.colours[name], game.words(name)
-    dash = colour // NUM_COLOURS
-    curves = [curve for _, curve in found]
-    first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
-    if len(curves) == 1 or first >= last:
-        labels = [label if len(found) == 1 and game.by != BY_RUN else run.files.label for run, _ in found]
-        return [
-            Line(label, curve.x, curve.y, colour, dash + place)
-            for place, (label, curve) in enumerate(zip(labels, curves, strict=True))
-        ]
-    x = np.linspace(first, last, BAND_POINTS)
-    values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])  # [runs, points]
-    middle, low, high = np.median(values, axis=0), values.min(0), values.max(0)
-    band = Line(
-        f"{label}, {len(curves)} runs", x.tolist(), middle.tolist(), colour, dash, low=low.tolist(), high=high.tolist()
-    )
-    return [band]
+def _curve_groups(game: Game, axis: Axis) -> list[CurveGroup]:
+    groups: dict[str, list[Curve]] = {}
+    for run in game.runs:
+        groups.setdefault(game.kind(run), []).append((run.files.label, learning_curve(run.files, axis)))
+    return [CurveGroup(game.words(kind), game.colours[kind], curves) for kind, curves in groups.items()]
 
 
 def _group_scores(game: Game) -> Table:

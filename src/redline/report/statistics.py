@@ -48,6 +48,21 @@ def mean_interval(values: Sequence[float], *, floor: float | None = None) -> tup
     return (mean - half if floor is None else max(mean - half, floor)), mean + half
 
 
+def difference_interval(values: Sequence[float], others: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 90 % interval of how much larger the mean of `values` is, by Welch's t; None for fewer than three."""
+    if min(len(values), len(others)) < LEAST_VALUES:
+        return None
+    difference = fmean(values) - fmean(others)
+    shares = [float(scipy.stats.sem(side)) ** 2 for side in (values, others)]
+    if sum(shares) == 0:
+        return difference, difference
+    freedom = sum(shares) ** 2 / sum(
+        part**2 / (len(side) - 1) for part, side in zip(shares, (values, others), strict=True)
+    )
+    half = sum(shares) ** 0.5 * float(scipy.stats.t.ppf((1.0 + LEVEL) / 2.0, freedom))
+    return difference - half, difference + half
+
+
 def bootstrap_interval(values: Sequence[float], *, seed: int) -> tuple[float, float] | None:
     """Return the 90 % bootstrap interval of the mean; None for a single value."""
     if len(values) < 2:

@@ -1,4 +1,4 @@
-"""Facts about the machine, the versions and the command that a run is recorded with."""
+"""Facts about the machine, its free memory, the versions and the command that a run is recorded with."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ import psutil
 
 PACKAGES = ("redline", "torch", "numpy", "ale-py", "gymnasium", "safetensors", "zstandard")
 GIT_TIMEOUT_S = 5.0
+
+# of each version of control groups: the mount below the root, the files of limit and usage, and the name in memory.stat
+# of file pages in the usage that the kernel can drop
+VERSION_2 = ("", "memory.max", "memory.current", "inactive_file")
+VERSION_1 = ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def host_facts() -> dict[str, object]:
@@ -36,6 +41,47 @@ def host_facts() -> dict[str, object]:
 def usable_cores() -> int:
     """Return how many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_bytes() -> int:
+    """Return the bytes that this process can still get: from the machine or its control groups, whichever is less."""
+    in_machine = int(psutil.virtual_memory().available)
+    in_group = cgroup_available_bytes()
+    return in_machine if in_group is None else min(in_machine, in_group)
+
+
+def cgroup_available_bytes(
+    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """Return the bytes left in the tightest control group of this process; None: no limit."""
+    left = []
+    for line in (_read(membership) or "").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        below_root, *names = VERSION_1 if controllers else VERSION_2
+        mount = root / below_root
+        path = mount / group.lstrip("/")
+        for folder in (path, *path.parents):  # a limit holds for all groups below it
+            left.append(_bytes_left(folder, *names))
+            if folder == mount:
+                break
+    return min((count for count in left if count is not None), default=None)
+
+
+def _bytes_left(folder: Path, limit_name: str, usage_name: str, reclaimable: str) -> int | None:
+    limit, usage = _read(folder / limit_name), _read(folder / usage_name)
+    if limit is None or usage is None or limit.strip() == "max":
+        return None
+    stat = dict(line.split(maxsplit=1) for line in (_read(folder / "memory.stat") or "").splitlines())
+    return max(int(limit) - int(usage) + int(stat.get(reclaimable, 0)), 0)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
 
 
 def version(package: str) -> str | None:
