@@ -32,6 +32,7 @@ POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
 LEAST_DISK_BYTES = 200_000_000  # for a run that begins
 STOP_S = 90.0  # for all runs to save themselves
 REPORT_S = 900.0
+SHOWN_ALREADY = ("crash", "given-up")  # incidents that are states of a slot too
 
 Stop = Callable[[], str | None]
 
@@ -249,7 +250,8 @@ class Supervisor:
     def _tell_health(self, statuses: Sequence[SlotStatus]) -> None:
         expected = sum(status.state == "running" for status in statuses)
         for incident in self._health.sample(statuses, expected=expected):
-            self._display.note(f"{incident.slot}: {incident.message}" if incident.slot else incident.message)
+            if incident.kind not in SHOWN_ALREADY:
+                self._display.note(incident.line)
         for status in self._hung.find(statuses):
             if status.holder is not None:
                 self._display.note(f"{status.slot.name}: it hangs and is killed, to go on from its last checkpoint")
