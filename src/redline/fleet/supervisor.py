@@ -93,10 +93,11 @@ class Supervisor:
         self._begin(retry=retry)
         next_show_s = next_health_s = 0.0
         while (reason := stop()) is None:
-            statuses = self._look()
-            if all(status.state in ("done", "given up", "stopped") for status in statuses) and not self._starts:
+            statuses, left = self._look(), self._stop_left()
+            is_over = all(status.state in ("done", "given up", "stopped") for status in statuses)
+            if is_over and not self._starts and not left:
                 break
-            self._place(statuses, left=self._stop_left())
+            self._place(statuses, left=left)
             if time.monotonic() >= next_health_s:
                 next_health_s = time.monotonic() + HEALTH_S
                 self._tell_health(statuses)
@@ -240,7 +241,7 @@ class Supervisor:
         self._is_stopping = True
         self._display.note(f"stopping: {reason}")
         end_s = time.monotonic() + STOP_S
-        while running := [status for status in self._look() if self._ask_to_stop(status)]:
+        while (running := [status for status in self._look() if self._ask_to_stop(status)]) or self._stop_left():
             if time.monotonic() > end_s:
                 names = ", ".join(status.slot.name for status in running)
                 self._display.note(f"after {STOP_S:.0f} s these still run: {names}")

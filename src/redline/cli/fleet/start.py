@@ -12,7 +12,7 @@ import msgspec
 import tyro
 
 from redline.cli.fleet.checking import Question, ask
-from redline.cli.fleet.supervising import supervise_and_tell
+from redline.cli.fleet.supervising import refuse_second_supervisor, supervise_and_tell
 from redline.cli.output import give
 from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
@@ -163,6 +163,7 @@ def freeze(folder: Path, listing: Listing) -> None:
                 f"{folder} is a fleet with another list: use another --dir, or redline fleet change {folder}"
             )
         if before.wishes != listing.wishes:
+            refuse_second_supervisor(folder)
             write_listing(folder, msgspec.structs.replace(before, wishes=listing.wishes))
         return
     with explained(UserError, folder, before="cannot make a fleet: ", after=": use another --dir"):
