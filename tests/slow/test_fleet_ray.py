@@ -140,6 +140,11 @@ def test_cluster_that_must_not_be_used_is_refused(tmp_path: Path) -> None:
             assert f"beta (10.77.0.2) does not see {home}" in refused.stdout + refused.stderr
         assert not list(home.glob(".redline-*"))
 
+        outsider = RayNode(network, "outsider", cores=1, token=token, head=alpha)  # nobody has started Ray there
+        refused = outsider.redline(*check)
+        assert refused.returncode == FAILED
+        assert f"this machine is no node of the Ray cluster at {alpha.cluster}" in refused.stdout
+
         gamma = RayNode(network, "gamma", cores=1, token=None).start()
         refused = gamma.redline("cluster", "check", "--engine.address", gamma.cluster, RAY_AUTH_MODE="token", **wrong)
         assert refused.returncode == FAILED
