@@ -62,7 +62,6 @@ def test_start_status_and_start_again(tmp_path: Path, capsys: Output, monkeypatc
             "attempt",
             "run",
             "steps",
-            "time_s",
             "mean_return_100",
             "reason",
         )

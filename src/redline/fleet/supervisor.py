@@ -32,6 +32,7 @@ POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
 LEAST_DISK_BYTES = 200_000_000  # for a run that begins
 STOP_S = 90.0  # for all runs to save themselves
 REPORT_S = 900.0
+RESUME_STAGGER_S = 2.0  # between the starts of runs that go on
 SHOWN_ALREADY = ("crash", "given-up")  # incidents that are states of a slot too
 
 Stop = Callable[[], str | None]
@@ -155,11 +156,15 @@ class Supervisor:
         running = [status for status in statuses if status.state == "running"]
         if note := self._room.update(running, slots=len(waiting) + len(running)):
             self._display.note(note)
-        is_early = time.monotonic() - self._placed_s < self._listing.wishes.stagger_s
         ready = [status.slot for name, status in waiting.items() if self._starts.may_start(name)]
-        if not ready or len(running) + left >= self._room.concurrency or (running and is_early) or self._is_disk_full():
+        if not ready or len(running) + left >= self._room.concurrency or self._is_disk_full():
             return
         first = ordered(ready, self._listing.wishes.order)[0]
+        stagger_s = self._listing.wishes.stagger_s
+        if waiting[first.name].attempt:  # after a reboot all are to go on soon
+            stagger_s = min(stagger_s, RESUME_STAGGER_S)
+        if running and time.monotonic() - self._placed_s < stagger_s:
+            return
         self._placed_s = time.monotonic()
         self._starts.add(waiting[first.name])
         try:

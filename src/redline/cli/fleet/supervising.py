@@ -6,9 +6,9 @@ from pathlib import Path
 from redline.cli.displays import open_display
 from redline.cli.fleet.display import REFRESH_PER_S, FleetDisplay
 from redline.cli.fleet.script import give_script
-from redline.cli.fleet.status import show, status_of
+from redline.cli.fleet.status import give_status
 from redline.cli.main import DONE, FAILED, RESUMABLE, FailureError
-from redline.cli.output import Printing, command, give
+from redline.cli.output import Printing, command
 from redline.cli.process import StopRequest
 from redline.fleet.engines import open_engine
 from redline.fleet.lease import LeaseHeldError, Watcher, describe, read_holder
@@ -43,7 +43,7 @@ def supervise_and_tell(folder: Path, flags: Printing, *, retry: bool = False) ->
             display.note("writing the report …")
             display.note(write_report(folder))
     display.close()
-    give({**status_of(folder), "stopped": summary.stopped}, flags, show)
+    give_status(folder, flags, stopped=summary.stopped)
     if not flags.json:
         for line in closing_lines(folder, summary):
             display.note(line)
