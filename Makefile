@@ -62,8 +62,9 @@ chromium:
 		echo 'make test-browser needs Chromium: sudo apt-get install chromium' >&2; exit 1; \
 	fi
 
-# two at a time here too: half of the minutes is waiting for what was killed
-test-slow: setup
+# two at a time here too: half of the minutes is waiting for what was killed; with Ray, whose tests need root too
+test-slow:
+	$(MAKE) --no-print-directory setup EXTRAS=ray
 ifeq ($(strip $(ARGS)),)
 	$(MAKE) --jobs 2 --no-print-directory slow-parts slow-faults
 else

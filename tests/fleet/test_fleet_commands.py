@@ -62,7 +62,6 @@ def test_start_status_and_start_again(tmp_path: Path, capsys: Output, monkeypatc
             "attempt",
             "run",
             "steps",
-            "time_s",
             "mean_return_100",
             "reason",
         )
@@ -103,7 +102,9 @@ def test_stop_ends_supervisor_and_runs_wherever_they_are(tmp_path: Path, capsys:
     for name in "ab":
         wait_until_running(tmp_path / "fleet", f"{name}-ppo-s1", steps=3)
     assert main(["fleet", "resume", "fleet"]) == FAILED
-    assert f"fleet is supervised already: supervisor is trained by process {pid}" in capsys.readouterr().err
+    assert f"fleet is supervised already: by process {pid}" in capsys.readouterr().err
+    assert main(["fleet", "resume", "fleet", "--concurrency", "1"]) == FAILED
+    assert read_listing(tmp_path / "fleet").wishes.concurrency == 8
     kill(pid)  # the zygote's supervisor has no handler for a stop: the runs are asked one by one
     assert tell(capsys, "fleet", "stop", "fleet")["counts"]["stopped"] == 2
     assert tell(capsys, "fleet", "stop", "fleet")["counts"]["stopped"] == 2

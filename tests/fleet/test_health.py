@@ -125,6 +125,7 @@ def test_status_tells_the_newest_sample_and_all_incidents(stage: Stage) -> None:
     stage.machine = replace(HEALTHY, disk=Space(0, GB))
     stage.live(60.0)
     health = read_health(stage.folder)
+    assert health["restarts"] == 0
     assert (health["expected"], health["alive"], health["workers_alive"]) == (1, 1, 1)
     assert health["counts"] == {"disk": 1}
     (incident,) = health["incidents"]

@@ -138,6 +138,27 @@ def test_on_a_busy_machine_a_run_wants_more_than_it_gets(run: Path) -> None:
     assert needs.cores == 1.0
 
 
+def test_only_the_time_in_which_it_learnt_counts(run: Path) -> None:
+    moments = [100.0, 110.0, 120.0]
+    (row,) = read_records(run / "metrics.jsonl")[-1:]
+    rewrite(run / "metrics.jsonl", [row | {"unix_s": at, "updates": int(at >= 110.0)} for at in moments])
+    (sample,) = read_records(run / "hardware.jsonl")[-1:]
+    used = {105.0: 0.1, 110.0: 0.1, 115.0: 1.4, 120.0: 1.4}
+    samples = [sample | {"unix_s": at, "interval_s": 5.0, "cpu_cores_used": cores} for at, cores in used.items()]
+    rewrite(run / "hardware.jsonl", [row | {"machine_cpu_cores_used": 0.0} for row in samples])
+    needs = measure_needs(run, None)
+    assert needs is not None
+    assert needs.cores == pytest.approx(1.4)
+
+
+def test_without_any_reading_a_run_counts_as_one_core(run: Path) -> None:
+    rewrite(run / "metrics.jsonl", [{"unix_s": 100.0, "updates": 3, "time_s": 50.0}])
+    (run / "hardware.jsonl").unlink()
+    needs = measure_needs(run, None)
+    assert needs is not None
+    assert needs.cores == 1.0
+
+
 def test_without_a_monitor_the_metrics_tell(run: Path) -> None:
     (run / "hardware.jsonl").unlink()
     (row,) = read_records(run / "metrics.jsonl")[-1:]

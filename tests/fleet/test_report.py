@@ -365,3 +365,8 @@ def test_price_of_the_list_is_exact(small: Path) -> None:
     cost = read_report(small).cost
     assert cost is not None
     assert cost.after.bill.price_per_hour == Decimal("2.0")
+
+
+def test_runs_of_a_fleet_have_pages_of_their_own(small: Path, tmp_path: Path, capsys: Output) -> None:
+    assert main(["report", str(small), "--out", str(tmp_path / "runs.html"), "--json"]) == DONE
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 6

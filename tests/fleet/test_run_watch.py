@@ -184,6 +184,16 @@ def test_warning_of_a_run_is_passed_on_once(stage: Stage) -> None:
     assert [(one.kind, one.message) for _, one in stage.told] == [("warning", "no checkpoint: 3.1 MB free")]
 
 
+def test_last_words_of_a_run_are_passed_on(stage: Stage) -> None:
+    stage.live(30.0)
+    with RecordWriter(stage.folder / "run" / "events.jsonl") as writer:
+        writer.write({"event": "process-lost", "unix_s": 5.0, "role": "actor-1", "why": "killed"})
+    stage.state, stage.processes = "waiting", {}
+    for _ in range(6):
+        stage.look()
+    assert [(one.kind, one.message) for _, one in stage.told] == [("workers", "actor-1 was lost: killed")]
+
+
 def test_hot_gpu_is_told(stage: Stage) -> None:
     with RecordWriter(stage.folder / "run" / "hardware.jsonl") as writer:
         writer.write({"unix_s": 5.0, "gpus": [{"index": 0, "name": "A100", "temperature_c": 93}]})

@@ -24,7 +24,7 @@ STORE_BYTES = 80_000_000
 def skip_without_ray() -> None:
     """Skip a test where Ray is not installed."""
     if find_spec("ray") is None or shutil.which(RAY) is None:
-        pytest.skip("needs ray: pip install 'redline[ray]'")
+        pytest.skip("needs Ray: pip install 'ray>=2.60,<2.61'")
     skip_without_namespaces()
 
 

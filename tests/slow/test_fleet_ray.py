@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ from redline.cli.main import BAD_INPUT, DONE, FAILED
 from redline.fleet.lease import Holder, read_holder
 from waiting import wait_for
 
-STEPS = 20_000
+STEPS, LONG_STEPS = 20_000, 80_000
 SLOTS = [f"cartpole-v1-ppo-s{seed}" for seed in range(1, 7)]
-LIST = ("--games", "CartPole-v1", "--model", "ppo", "--seeds", "1-6", "--max-steps", STEPS)
+LIST = ("--games", "CartPole-v1", "--model", "ppo", "--seeds", "1-6")
 RUNS = ("--checkpoint-minutes", 0.05, "--stagger-s", 1, "--plain")
 CORES = 6  # that each node claims to have: one node takes all runs
 
@@ -29,12 +28,12 @@ pytestmark = pytest.mark.slow
 class Fleet:
     """A fleet under supervision, started on a node of the cluster."""
 
-    def __init__(self, home: Path, node: RayNode, *flags: object) -> None:
+    def __init__(self, home: Path, node: RayNode, steps: int) -> None:
         self.folder = home / "fleet"
         self.log = home / "supervisor.log"
         self._program = node.machine.start(
-            *(sys.executable, "-m", "redline.cli.main", "fleet", "start", *LIST, *RUNS, *flags),
-            *("--engine", "ray", "--engine.address", node.cluster, "--dir", self.folder),
+            *(sys.executable, "-m", "redline.cli.main", "fleet", "start", *LIST, *RUNS),
+            *("--max-steps", steps, "--engine", "ray", "--engine.address", node.cluster, "--dir", self.folder),
             log=self.log,
             variables=node.variables,
         )
@@ -71,7 +70,7 @@ def test_runs_of_a_node_that_is_killed_go_on_at_another_within_a_minute(tmp_path
     with Network(tmp_path) as network:
         alpha = RayNode(network, "alpha", cores=CORES, token=token).start()
         beta = RayNode(network, "beta", cores=CORES, token=token, head=alpha).start()
-        fleet = Fleet(tmp_path, alpha)
+        fleet = Fleet(tmp_path, alpha, STEPS)
         wait_for(lambda: fleet.check_alive() and len(fleet.running_on("beta")) == 3, "three runs train on beta")
         lost = fleet.running_on("beta")
         assert len(fleet.running_on("alpha")) == 3
@@ -94,24 +93,23 @@ def test_runs_outlive_the_head_and_those_that_wait_begin_when_it_is_back(tmp_pat
     with Network(tmp_path) as network:
         alpha = RayNode(network, "alpha", cores=2, token=token).start()
         beta = RayNode(network, "beta", cores=2, token=token, head=alpha).start()
-        fleet = Fleet(tmp_path, alpha)
+        fleet = Fleet(tmp_path, alpha, LONG_STEPS)
         wait_for(
             lambda: fleet.check_alive() and len({**fleet.running_on("alpha"), **fleet.running_on("beta")}) == 4,
             "four runs train",
         )
         before = fleet.holders()
+        assert len(before) == 4
         alpha.kill_ray()
-        killed_s = time.monotonic()
         wait_for(lambda: "does not answer: runs go on" in fleet.said, "the loss of the head is noticed")
         beta.kill_ray()  # as somebody does who starts the cluster again
         alpha.start()
         beta.start()
-        took_s = wait_for(lambda: len(fleet.holders()) > len(before), "another run begins")
+        took_s = wait_for(lambda: len(fleet.holders()) == len(SLOTS), "the runs that waited begin")
         assert {slot: fleet.holders()[slot].epoch for slot in before} == dict.fromkeys(before, 1)  # none began again
         assert took_s < 120
-        assert time.monotonic() - killed_s < 240
         fleet.wait(400)
-    assert check_fleet(fleet.folder, slots=SLOTS, max_steps=STEPS) == dict.fromkeys(SLOTS, 1)
+    assert check_fleet(fleet.folder, slots=SLOTS, max_steps=LONG_STEPS) == dict.fromkeys(SLOTS, 1)
 
 
 def test_cluster_that_must_not_be_used_is_refused(tmp_path: Path) -> None:
@@ -141,6 +139,11 @@ def test_cluster_that_must_not_be_used_is_refused(tmp_path: Path) -> None:
             assert refused.returncode == code, refused.stderr
             assert f"beta (10.77.0.2) does not see {home}" in refused.stdout + refused.stderr
         assert not list(home.glob(".redline-*"))
+
+        outsider = RayNode(network, "outsider", cores=1, token=token, head=alpha)  # nobody has started Ray there
+        refused = outsider.redline(*check)
+        assert refused.returncode == FAILED
+        assert f"this machine is no node of the Ray cluster at {alpha.cluster}" in refused.stdout
 
         gamma = RayNode(network, "gamma", cores=1, token=None).start()
         refused = gamma.redline("cluster", "check", "--engine.address", gamma.cluster, RAY_AUTH_MODE="token", **wrong)

@@ -25,3 +25,9 @@ def test_twenty_kills_at_random_moments_lose_and_double_nothing(env: str) -> Non
 def test_memory_stays_flat_once_the_replay_is_full() -> None:
     done = measure("memory_flat.py")
     assert done.returncode == 0, done.stderr[-3_000:]
+
+
+@pytest.mark.slow
+def test_kills_of_runs_and_supervisor_lose_and_double_nothing() -> None:
+    done = measure("fleet_chaos.py", "--runs", "3", "--kills", "15")
+    assert done.returncode == 0, done.stderr[-3_000:]

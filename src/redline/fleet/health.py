@@ -80,13 +80,15 @@ class Health:
                 available_bytes = machine.memory_available_bytes
                 found = watch.conditions(status, own, time_s=now_s, available_bytes=available_bytes)
                 conditions += [Incident.of_run(status, finding) for finding in found]
-                events += [Incident.of_event(status, finding) for finding in watch.events()]
+        for watch in (*self._watches.values(), *self._ended.values()):
+            events += [Incident.of_event(watch.holder, finding) for finding in watch.events()]
         conditions += self._orphans(table)
         told = [*self._new_events(events), *self._new_conditions(conditions)]
         rows = [{ROW: INCIDENT, **asdict(incident)} for incident in told]
         if now_s - self._sampled_s >= SAMPLE_S:
             self._sampled_s = now_s
-            rows.append(self._sample_row(machine, expected))
+            restarts = sum(max(0, status.attempt - 1) for status in statuses)
+            rows.append({**self._sample_row(machine), "expected": expected, "restarts": restarts})
         self._write(rows)
         return told
 
@@ -165,13 +167,12 @@ class Health:
 
     # What is written
 
-    def _sample_row(self, machine: MachineState, expected: int) -> Row:
+    def _sample_row(self, machine: MachineState) -> Row:
         watches = self._watches
         own = read_stat(os.getpid())
         return {
             ROW: SAMPLE,
             "boot_id": machine.boot_id,
-            "expected": expected,
             "alive": len(watches),
             "workers_expected": sum(watch.workers for watch in watches.values()),
             "workers_alive": sum(watch.workers_alive for watch in watches.values()),
@@ -225,7 +226,7 @@ def read_health(folder: Path) -> dict[str, Any]:
     told = {
         name: newest.get(name)
         for name in (
-            *("unix_s", "expected", "alive", "workers_expected", "workers_alive", "memory_available_bytes"),
+            *("unix_s", "expected", "alive", "restarts", "workers_expected", "workers_alive", "memory_available_bytes"),
             *("disk_free_bytes", "shm_free_bytes", "temperature_c", "supervisor_cpu_s", "supervisor_rss_bytes"),
         )
     }

@@ -58,10 +58,10 @@ class Incident:
         return cls(finding.kind, finding.message, status.slot.name, finding.remedy, attempt, lasts=True)
 
     @classmethod
-    def of_event(cls, status: SlotStatus, finding: Finding) -> Incident:
+    def of_event(cls, holder: Holder, finding: Finding) -> Incident:
         """Return what a run has told as an incident; the same with other numbers is not told again."""
         about = f"{finding.kind}: {NUMBERS.sub('#', finding.message)}"
-        return cls(finding.kind, finding.message, status.slot.name, attempt=status.attempt, about=about)
+        return cls(finding.kind, finding.message, holder.slot, attempt=holder.attempt, about=about)
 
     @classmethod
     def of_orphans(cls, slot: str, holder: Holder, orphans: Sequence[ProcessStat]) -> Incident:

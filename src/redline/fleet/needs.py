@@ -42,8 +42,7 @@ def measure_needs(run: Path, pid: int | None) -> Needs | None:
     except UserError:
         return None
     config = facts.get("config", {})
-    end_unix_s = measured(metrics[-1].get("unix_s")) or 0.0
-    usage = means(hardware, begin_unix_s=end_unix_s - WINDOW_S, end_unix_s=end_unix_s + 1.0)
+    usage = _usage(metrics, hardware)
     replay = _replay(run, metrics[-1], is_on_disk=bool(_setting(config, "replay").get("path")))
     gpu = find_gpu(hardware, device=str(facts.get("device") or "cpu"))
     return Needs(
@@ -78,9 +77,19 @@ def _has_shown(metrics: Sequence[Row]) -> bool:
 # Processors: on a busy machine a run gets less than it wants
 
 
+def _usage(metrics: Sequence[Row], hardware: Sequence[Row]) -> dict[str, float]:
+    """Return the means of what a run has used lately while it learnt."""
+    end_unix_s = _number(metrics[-1], "unix_s")
+    learning = [_number(row, "unix_s") for row in metrics if _number(row, "updates") > 0]
+    begin_unix_s = max(end_unix_s - WINDOW_S, min(learning, default=0.0))
+    if begin_unix_s >= end_unix_s:
+        begin_unix_s = end_unix_s - WINDOW_S
+    return means(hardware, begin_unix_s=begin_unix_s, end_unix_s=end_unix_s + 1.0)
+
+
 def _cores(usage: Mapping[str, float], metrics: Row, hardware: Sequence[Row], pid: int | None) -> float:
-    """Return the cores that a run would use if it had the machine for itself."""
-    used = usage.get("cpu_cores_used", _number(metrics, "cpu_percent") / 100)
+    """Return the cores that a run would use if it had the machine for itself; one if nothing tells."""
+    used = usage.get("cpu_cores_used", _number(metrics, "cpu_percent") / 100) or 1.0
     ran_s = waited_s = 0.0
     for times in _schedule_times(_pids(hardware[-1:]) if pid is not None else ()):
         ran_s, waited_s = ran_s + times[0], waited_s + times[1]

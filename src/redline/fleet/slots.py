@@ -53,7 +53,6 @@ class SlotStatus:
             "attempt": self.attempt,
             "run": None if self.run is None else str(self.run),
             "steps": self.steps,
-            "time_s": self.time_s,
             "mean_return_100": self.mean_return_100,
             "reason": self.reason,
         }

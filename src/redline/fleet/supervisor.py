@@ -32,6 +32,8 @@ POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
 LEAST_DISK_BYTES = 200_000_000  # for a run that begins
 STOP_S = 90.0  # for all runs to save themselves
 REPORT_S = 900.0
+RESUME_STAGGER_S = 2.0  # between the starts of runs that go on
+SHOWN_ALREADY = ("crash", "given-up")  # incidents that are states of a slot too
 
 Stop = Callable[[], str | None]
 
@@ -92,10 +94,11 @@ class Supervisor:
         self._begin(retry=retry)
         next_show_s = next_health_s = 0.0
         while (reason := stop()) is None:
-            statuses = self._look()
-            if all(status.state in ("done", "given up", "stopped") for status in statuses) and not self._starts:
+            statuses, left = self._look(), self._stop_left()
+            is_over = all(status.state in ("done", "given up", "stopped") for status in statuses)
+            if is_over and not self._starts and not left:
                 break
-            self._place(statuses, left=self._stop_left())
+            self._place(statuses, left=left)
             if time.monotonic() >= next_health_s:
                 next_health_s = time.monotonic() + HEALTH_S
                 self._tell_health(statuses)
@@ -153,11 +156,15 @@ class Supervisor:
         running = [status for status in statuses if status.state == "running"]
         if note := self._room.update(running, slots=len(waiting) + len(running)):
             self._display.note(note)
-        is_early = time.monotonic() - self._placed_s < self._listing.wishes.stagger_s
         ready = [status.slot for name, status in waiting.items() if self._starts.may_start(name)]
-        if not ready or len(running) + left >= self._room.concurrency or (running and is_early) or self._is_disk_full():
+        if not ready or len(running) + left >= self._room.concurrency or self._is_disk_full():
             return
         first = ordered(ready, self._listing.wishes.order)[0]
+        stagger_s = self._listing.wishes.stagger_s
+        if waiting[first.name].attempt:  # after a reboot all are to go on soon
+            stagger_s = min(stagger_s, RESUME_STAGGER_S)
+        if running and time.monotonic() - self._placed_s < stagger_s:
+            return
         self._placed_s = time.monotonic()
         self._starts.add(waiting[first.name])
         try:
@@ -239,7 +246,7 @@ class Supervisor:
         self._is_stopping = True
         self._display.note(f"stopping: {reason}")
         end_s = time.monotonic() + STOP_S
-        while running := [status for status in self._look() if self._ask_to_stop(status)]:
+        while (running := [status for status in self._look() if self._ask_to_stop(status)]) or self._stop_left():
             if time.monotonic() > end_s:
                 names = ", ".join(status.slot.name for status in running)
                 self._display.note(f"after {STOP_S:.0f} s these still run: {names}")
@@ -249,7 +256,8 @@ class Supervisor:
     def _tell_health(self, statuses: Sequence[SlotStatus]) -> None:
         expected = sum(status.state == "running" for status in statuses)
         for incident in self._health.sample(statuses, expected=expected):
-            self._display.note(f"{incident.slot}: {incident.message}" if incident.slot else incident.message)
+            if incident.kind not in SHOWN_ALREADY:
+                self._display.note(incident.line)
         for status in self._hung.find(statuses):
             if status.holder is not None:
                 self._display.note(f"{status.slot.name}: it hangs and is killed, to go on from its last checkpoint")

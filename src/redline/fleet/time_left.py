@@ -12,7 +12,7 @@ LEAST_S = 10.0  # of training, before what a run expects is worth anything
 
 
 def time_left(statuses: Sequence[SlotStatus], concurrency: int) -> float | None:
-    """Return the seconds until the last run ends, as one run starts when another ends; None if that is unknown.
+    """Return the seconds until the last run ends, as one run starts when another ends; None if that is unknown, or none is left.
 
     A run that has not begun takes as long as others of its game and algorithm, else its limit in minutes, else as
     long as all others on average.
@@ -28,7 +28,7 @@ def time_left(statuses: Sequence[SlotStatus], concurrency: int) -> float | None:
         left_s = max(0.0, total_s - (status.time_s or 0.0))
         place = ends.index(min(ends))
         ends[place] += left_s
-    return max(ends)
+    return max(ends) or None
 
 
 def _expected_s(status: SlotStatus, statuses: Sequence[SlotStatus], known: dict[str, float]) -> float | None:

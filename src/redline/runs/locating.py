@@ -20,7 +20,7 @@ RUN_FILES = (RUN_JSON, LOCK_NAME, "metrics.jsonl")
 RECORDING_FILES = ("hardware.jsonl", "events.jsonl", "episodes.jsonl")
 LAST = "last"  # in place of a run: the newest one in RUNS
 RUNS = Path("runs")  # where runs are kept by default
-MAX_DEPTH = 4  # a log folder holds games, which hold algorithms, which hold runs
+MAX_DEPTH = 5  # a fleet holds runs by slot, game and algorithm
 
 State = Literal["running", "stopped", "killed"]
 LAST_BYTES = 1_000_000  # of a file of which only the newest rows are needed

@@ -9,7 +9,7 @@ import tyro
 
 from redline.cli.fleet.start import typed_wishes
 from redline.cli.fleet.status import Folder
-from redline.cli.fleet.supervising import supervise_and_tell
+from redline.cli.fleet.supervising import refuse_second_supervisor, supervise_and_tell
 from redline.cli.parsing import Json, Plain, parse
 from redline.fleet.listing import Listing, change_listing
 
@@ -46,5 +46,6 @@ def run(args: Sequence[str]) -> int:
     """Supervise the runs that are left, and return the exit code."""
     flags = parse(ResumeFlags, args, prog="redline fleet resume")
     if wishes := typed_wishes(flags):
+        refuse_second_supervisor(flags.dir)
         change_listing(flags.dir, lambda listing: with_wishes(listing, wishes))
     return supervise_and_tell(flags.dir, flags, retry=flags.retry)

@@ -13,7 +13,7 @@ def give_script(folder: Path, listing: Listing, flags: Printing) -> int:
     """Print the script on stdout, ready for `| sbatch`, and what to do with it on stderr."""
     script = slurm_script(folder, listing)
     if flags.json:
-        print_json({"folder": str(folder), "script": script})
+        print_json({"fleet": str(folder), "script": script})
         return DONE
     print(script, end="")
     look = command("fleet", "status", folder)

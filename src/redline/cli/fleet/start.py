@@ -12,12 +12,10 @@ import msgspec
 import tyro
 
 from redline.cli.fleet.checking import Question, ask
-from redline.cli.fleet.supervising import supervise_and_tell
-from redline.cli.output import give
+from redline.cli.fleet.supervising import refuse_second_supervisor, supervise_and_tell
 from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
 from redline.files import explained, make_folder
-from redline.fleet.engines.slurm import slurm_script
 from redline.fleet.listing import (
     ASKED,
     FLEET_JSON,
@@ -100,8 +98,6 @@ def run(args: Sequence[str]) -> int:
         return give_schedule(listing, flags)
     folder = flags.dir or FLEETS / listing.name
     freeze(folder, listing)
-    if listing.wishes.engine == "slurm":
-        return give({"fleet": folder, "script": slurm_script(folder, read_listing(folder))}, flags, show_script)
     return supervise_and_tell(folder, flags)
 
 
@@ -163,6 +159,7 @@ def freeze(folder: Path, listing: Listing) -> None:
                 f"{folder} is a fleet with another list: use another --dir, or redline fleet change {folder}"
             )
         if before.wishes != listing.wishes:
+            refuse_second_supervisor(folder)
             write_listing(folder, msgspec.structs.replace(before, wishes=listing.wishes))
         return
     with explained(UserError, folder, before="cannot make a fleet: ", after=": use another --dir"):
@@ -170,12 +167,6 @@ def freeze(folder: Path, listing: Listing) -> None:
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty and no fleet: use another --dir")
     write_listing(folder, listing)
-
-
-def show_script(facts: Mapping[str, Any], *, plain: bool) -> None:
-    """Print a script for sbatch, and nothing else on stdout."""
-    del plain
-    print(facts["script"], end="")
 
 
 def typed_wishes(flags: object) -> dict[str, Any]:

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from redline.cli.output import give, print_table
+from redline.cli.output import Printing, give, print_table
 from redline.cli.parsing import Json, Plain, parse
 from redline.fleet.health import read_health
 from redline.fleet.listing import read_listing
-from redline.fleet.slots import STATES, read_statuses
+from redline.fleet.slots import STATES, SlotStatus, State, read_statuses
 from redline.units import duration, number
 
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR", help="The folder of a fleet.")]
@@ -29,30 +29,32 @@ class StatusFlags:
 def run(args: Sequence[str]) -> int:
     """Print how the slots stand."""
     flags = parse(StatusFlags, args, prog="redline fleet status")
-    return give(status_of(flags.dir), flags, show)
+    return give_status(flags.dir, flags)
 
 
-def status_of(folder: Path) -> dict[str, Any]:
-    """Return slots, counts of their states, and what is wrong."""
+def give_status(folder: Path, flags: Printing, **more: object) -> int:
+    """Print how the slots of a fleet stand as a table, or as JSON with more facts."""
     statuses = read_statuses(folder, read_listing(folder))
     counts = {state: sum(status.state == state for status in statuses) for state in STATES}
-    return {"slots": [status.to_json() for status in statuses], "counts": counts, "health": read_health(folder)}
+    slots = [status.to_json() for status in statuses]
+    facts = {"slots": slots, "counts": counts, "health": read_health(folder), **more}
+    return give(facts, flags, lambda _, plain: show(statuses, counts, plain=plain))
 
 
-def show(facts: Mapping[str, Any], *, plain: bool) -> None:
+def show(statuses: Sequence[SlotStatus], counts: Mapping[State, int], *, plain: bool) -> None:
     """Print a table of the slots and a line of counts."""
     head = ("slot", "state", "attempt", "steps", "time", "mean-100", "reason")
     rows = [
         (
-            row["slot"],
-            row["state"],
-            str(row["attempt"]),
-            f"{row['steps']:,}",
-            "–" if row["time_s"] is None else duration(row["time_s"]),
-            number(row["mean_return_100"]),
-            row["reason"],
+            status.slot.name,
+            status.state,
+            str(status.attempt),
+            f"{status.steps:,}",
+            "–" if status.time_s is None else duration(status.time_s),
+            number(status.mean_return_100),
+            status.reason,
         )
-        for row in facts["slots"]
+        for status in statuses
     ]
     print_table(head, rows, plain=plain, numeric=(2, 3, 4, 5))
-    print(", ".join(f"{count} {state}" for state, count in facts["counts"].items() if count))
+    print(", ".join(f"{count} {state}" for state, count in counts.items() if count))

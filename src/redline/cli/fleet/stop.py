@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.cli.fleet.display import counts_of
-from redline.cli.fleet.status import Folder, status_of
+from redline.cli.fleet.status import Folder, give_status
 from redline.cli.main import DONE, FAILED
-from redline.cli.output import command, print_json
+from redline.cli.output import command
 from redline.cli.parsing import Json, Plain, parse
 from redline.fleet.lease import Watcher, ask_to_stop, read_holder
 from redline.fleet.listing import read_listing
@@ -32,16 +31,11 @@ def run(args: Sequence[str]) -> int:
     """Stop a fleet, and return 0 when nothing of it runs any more, else 1."""
     flags = parse(StopFlags, args, prog="redline fleet stop")
     left = stop(flags.dir)
-    if flags.json:
-        print_json(status_of(flags.dir))
-        return FAILED if left else DONE
-    listing = read_listing(flags.dir)
-    print(f"fleet {flags.dir}: {counts_of(Book(flags.dir).statuses(listing))}")
-    if left:
-        print(f"after {STOP_S:.0f} s these still run: {', '.join(left)}")
-        return FAILED
-    print(f"continue with: {command('fleet', 'resume', flags.dir)}")
-    return DONE
+    give_status(flags.dir, flags)
+    if not flags.json:
+        said = f"after {STOP_S:.0f} s these still run: {', '.join(left)}"
+        print(said if left else f"continue with: {command('fleet', 'resume', flags.dir)}")
+    return FAILED if left else DONE
 
 
 def stop(folder: Path) -> list[str]:

@@ -6,14 +6,14 @@ from pathlib import Path
 from redline.cli.displays import open_display
 from redline.cli.fleet.display import REFRESH_PER_S, FleetDisplay
 from redline.cli.fleet.script import give_script
-from redline.cli.fleet.status import show, status_of
+from redline.cli.fleet.status import give_status
 from redline.cli.main import DONE, FAILED, RESUMABLE, FailureError
-from redline.cli.output import Printing, command, give
+from redline.cli.output import Printing, command
 from redline.cli.process import StopRequest
 from redline.fleet.engines import open_engine
-from redline.fleet.lease import LeaseHeldError
+from redline.fleet.lease import LeaseHeldError, Watcher, describe, read_holder
 from redline.fleet.listing import read_listing
-from redline.fleet.slots import RUNS
+from redline.fleet.slots import RUNS, SUPERVISOR
 from redline.fleet.supervisor import Summary, supervise, write_report
 
 
@@ -35,6 +35,7 @@ def supervise_and_tell(folder: Path, flags: Printing, *, retry: bool = False) ->
                 retry=retry,
             )
         except LeaseHeldError as error:
+            refuse_second_supervisor(folder)
             raise FailureError(f"{folder} is supervised already: {error}") from error
         finally:
             engine.close()
@@ -42,11 +43,18 @@ def supervise_and_tell(folder: Path, flags: Printing, *, retry: bool = False) ->
             display.note("writing the report …")
             display.note(write_report(folder))
     display.close()
-    give({**status_of(folder), "stopped": summary.stopped}, flags, show)
+    give_status(folder, flags, stopped=summary.stopped)
     if not flags.json:
         for line in closing_lines(folder, summary):
             display.note(line)
     return exit_code(summary)
+
+
+def refuse_second_supervisor(folder: Path) -> None:
+    """Refuse to change how a fleet is placed under a supervisor that is at work."""
+    holder = read_holder(folder, SUPERVISOR)
+    if holder is not None and Watcher(folder).is_alive(holder):
+        raise FailureError(f"{folder} is supervised already: by {describe(holder)}")
 
 
 def exit_code(summary: Summary) -> int:

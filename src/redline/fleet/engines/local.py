@@ -30,6 +30,11 @@ class LocalProcess:
             )
 
     @property
+    def pid(self) -> int:
+        """Its process id, and that of its session."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
         return self._process.poll()

@@ -19,6 +19,7 @@ from redline.fleet.engines.ray_cluster import (
     name_of,
 )
 from redline.fleet.engines.ray_token import find_token
+from redline.fleet.lease import read_holder
 from redline.fleet.listing import Wishes
 from redline.jsonl import plain_text
 
@@ -56,9 +57,11 @@ class RayEngine:
         self._is_lost = False
         self._lost_s = 0.0
         self._told = ""  # why the cluster was refused, if it was
+        self._placed: dict[str, tuple[int, int]] = {}  # threads, and the epoch of the lease before
 
     def place(self, slot: str, threads: int) -> None:
-        """Let the driver start the runner of a slot; while there is none, the supervisor will ask again."""
+        """Let the driver start the runner of a slot, now or when there is one again."""
+        self._placed[slot] = (threads, self._epoch(slot))
         if self._driver is not None:
             self._driver.order(place=slot, threads=threads)
 
@@ -93,9 +96,18 @@ class RayEngine:
     def _start(self) -> None:
         try:
             self._driver = self._link.open()
+            self._placed = {
+                slot: (threads, at) for slot, (threads, at) in self._placed.items() if self._epoch(slot) == at
+            }
+            for slot, (threads, _) in self._placed.items():  # the driver before took these orders with it
+                self._driver.order(place=slot, threads=threads)
         except (UserError, OSError) as error:  # such as no more processes
             self._lost_s = time.monotonic()
             self._note_once(str(error))
+
+    def _epoch(self, slot: str) -> int:
+        holder = None if self._link.folder is None else read_holder(self._link.folder, slot)
+        return 0 if holder is None else holder.epoch
 
     def _is_silent(self, driver: DriverProcess) -> bool:
         now_s = time.monotonic()

@@ -60,9 +60,9 @@ def check_ray() -> None:
     try:
         found = version("ray")
     except PackageNotFoundError:
-        raise UserError("the engine ray needs Ray: pip install 'redline[ray]'") from None
+        raise UserError("the engine ray needs Ray: pip install 'ray>=2.60,<2.61'") from None
     if not found.startswith(SUPPORTED):
-        raise UserError(f"ray {found} is installed, Redline works with {SUPPORTED}x: pip install 'redline[ray]'")
+        raise UserError(f"ray {found} is installed, Redline works with {SUPPORTED}x: pip install 'ray>=2.60,<2.61'")
 
 
 def check_address(address: str) -> str:

@@ -243,7 +243,7 @@ class Driver:
                 ray.get(reference)
             except RayError as error:
                 self._suspect_until_s[start.node] = time.monotonic() + SUSPECT_S
-                self.tell(note=f"{start.slot}: Ray lost its task: {_line(error)}")
+                self.tell(note=f"{start.slot}: Ray lost its task, which its run may survive: {_line(error)}")
                 again = self._start(start.slot, start.threads, start.starts)
                 if again.epoch == start.epoch and start.starts < MOST_STARTS:
                     self._waiting.setdefault(start.slot, again)
