@@ -60,9 +60,9 @@ def supervise(folder: Path, engine: Engine, display: Display, stop: Stop, *, ret
     """Train all slots of a fleet to their ends, or until told to stop; one supervisor at a time."""
     watcher = Watcher(folder)
     before = read_holder(folder, SUPERVISOR)
-    if before is not None and watcher.is_alive(before):
+    if before is not None and not before.place.shares_pids(watcher.place) and watcher.is_alive(before):
         display.note(f"waiting to see whether {describe(before)} still supervises this fleet …")
-        wait_until_free(folder, SUPERVISOR, watcher)
+    wait_until_free(folder, SUPERVISOR, watcher)
     with Lease.take(folder, SUPERVISOR, watcher=watcher) as lease:
         lease.beat_with(dict)
         with explained(UserError, folder):
