@@ -65,6 +65,12 @@ def test_slow_leak_is_told_in_time(stage: Stage) -> None:
     assert stage.kinds == ["leak"]
 
 
+def test_buffers_that_fill_at_the_start_are_no_leak(stage: Stage) -> None:
+    stage.live(50.0, lambda _: stage.grow(20 * MB))
+    stage.live(300.0)
+    assert stage.told == []
+
+
 def test_step_of_the_memory_is_no_leak(stage: Stage) -> None:
     stage.live(1200.0, lambda time_s: stage.grow(500 * MB if time_s == 600.0 else 0))
     assert stage.told == []
