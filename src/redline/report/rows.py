@@ -13,7 +13,7 @@ from sys import intern
 from typing import Any
 
 from redline.files import reason_of
-from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text, tamed
+from redline.jsonl import LARGEST, SCHEMA, Row, iterate_lines, measured, plain_text, tamed
 from redline.monitor.hardware import COUNTERS, FIELDS, leaves
 
 UNIX_S = (1e9, 1e11)  # a clock that was never set is outside
@@ -201,6 +201,9 @@ def flat_sample(row: Row) -> tuple[Row, int]:
     found: Row = {}
     wrong = 0
     for name, field, value in leaves(row):
+        if type(value) is float and 0.0 <= value < LARGEST:  # nearly all of them
+            found[intern(name)] = value
+            continue
         plain = as_number(value)
         if field == "gpus.*.throttle_reasons" and isinstance(value, list):
             gpu = f"{THROTTLED}{name.split('.')[1]}"
