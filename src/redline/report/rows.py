@@ -173,6 +173,17 @@ def collect(
     return RowFile(rows, [f"{kind}.jsonl: {sentence}." for sentence in told if sentence], is_damaged)
 
 
+def usable_numbers(row: Row, kind: str) -> dict[str, float] | None:
+    """Return the numbers of a row by name; None if the row is of another version or lacks what its file needs."""
+    if row.get("schema", SCHEMA) != SCHEMA:
+        return None
+    if kind == "hardware":
+        found = flat_sample(row)[0]
+    else:
+        found = {key: value for key, value in row.items() if type(value) in (int, float) and -LARGEST < value < LARGEST}
+    return found if _is_usable(found, kind) else None
+
+
 def _skipped(count: int, what: str, which: str = "") -> str:
     if not count:
         return ""
