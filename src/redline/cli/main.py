@@ -40,6 +40,7 @@ COMMANDS = {
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process uses of the hardware",
     "report": "make a page of charts from one run, or compare several",
+    "dashboard": "show runs and fleets in the browser while they go on",
     "tune": "search for better settings, and check the winner on unused seeds",
     "profile": "find where training time goes, by leaving out one part at a time",
     "bench": "measure speed and memory on this machine, beside its limit",

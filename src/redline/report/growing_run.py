@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -217,32 +217,29 @@ class Hardware(_ColumnFile):
 class GrowingRun:
     """All files of one run; `read` goes on where it stopped."""
 
-    def __init__(self, path: Path, kinds: Sequence[Kind] = KINDS) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.metrics = Metrics(path)
         self.episodes = Episodes(path)
         self.events = Events(path)
         self.hardware = Hardware(path)
-        self.files: Mapping[Kind, _File] = {kind: getattr(self, kind) for kind in kinds}
-        self.is_read = False  # to the end, at least once
+        self.files: Mapping[Kind, _File] = {kind: getattr(self, kind) for kind in KINDS}
         self._clock: tuple[object, RunClock] | None = None
 
-    def read(self, *, budget_s: float, created_unix_s: float | None = None) -> bool:
+    def read(self, *, budget_s: float, created_unix_s: float | None = None, kinds: Collection[Kind] = KINDS) -> bool:
         """Read on for about so long; return whether everything that is there was read."""
         end_s = time.monotonic() + budget_s
-        for file in self.files.values():
-            while file.read():
+        for kind in KINDS:
+            while kind in kinds and self.files[kind].read():
                 if time.monotonic() > end_s:
                     return False
-        self.is_read = True
         self._set_clock(created_unix_s)
         return True
 
-    @property
-    def progress(self) -> float:
-        """The share of the bytes that were read, 0 … 1."""
-        sizes = {kind: _size(file.tail.path) for kind, file in self.files.items()}
-        done = sum(min(file.tail.read_bytes, sizes[kind]) for kind, file in self.files.items())
+    def progress(self, kinds: Collection[Kind] = KINDS) -> float:
+        """Return the share of the bytes that were read, 0 … 1."""
+        sizes = {kind: _size(self.files[kind].tail.path) for kind in kinds}
+        done = sum(min(self.files[kind].tail.read_bytes, size) for kind, size in sizes.items())
         return done / max(sum(sizes.values()), 1)
 
     @property
