@@ -94,6 +94,11 @@ class WatchedProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)  # with children that it left behind
             self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def wait_for(self, look: Callable[[], T | None], *, timeout_s: float) -> T:
         """Look again and again until there is something to see, and return it."""
         give_up_s = time.monotonic() + timeout_s

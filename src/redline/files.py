@@ -122,6 +122,18 @@ def replace_file(path: Path, chunks: Iterable[BytesLike]) -> None:
         write_synced(temporary, chunks)
 
 
+def create_file(path: Path, chunks: Iterable[BytesLike]) -> None:
+    """Make a file that is whole as soon as it has its name; FileExistsError if there is one, whoever is quicker."""
+    temporary = path.with_name(f".redline-{secrets.token_hex(8)}.tmp")
+    try:
+        write_synced(temporary, chunks)
+        os.link(temporary, path, follow_symlinks=False)  # one of several that try at once succeeds
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; the file that the caller writes and syncs there becomes `path`, or is removed."""

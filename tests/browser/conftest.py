@@ -1,4 +1,4 @@
-"""A browser for the tests of this folder, and the run directories that the report's tests make."""
+"""A browser for the tests of this folder, and the run directories and fleets that other tests make."""
 
 import shutil
 import sys
@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from redline.cli.main import DONE, main
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
+TESTS = Path(__file__).parent.parent
+sys.path[:0] = [str(TESTS / name) for name in ("browser", "report", "fleet")]
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

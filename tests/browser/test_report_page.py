@@ -1,6 +1,5 @@
 """The report as a browser shows it: drawn, silent, and asking nobody for anything."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from full_runs import HOSTILE, write_broken_run, write_full_run, write_hostile_run
 from PIL import Image
 from playwright.sync_api import Page
+from watching import OPEN_ALL, WIDTHS, assert_drawn, assert_silent, charts, wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -16,28 +16,8 @@ MakeReport = Callable[..., Path]
 OpenPage = Callable[..., Any]
 Folders = pytest.TempPathFactory
 
-PATIENCE_S = 30.0
-OPEN_ALL = "document.querySelectorAll('details').forEach((part) => (part.open = true))"
-# of each line chart: how large it is, and how many pixels of the canvas have a colour of a series
-CHARTS = """[...document.querySelectorAll('figure.lines')].map((figure) => {
-  const canvas = figure.querySelector('canvas');
-  const box = figure.querySelector('.plot').getBoundingClientRect();
-  if (!canvas) return { name: figure.dataset.name, width: box.width, height: box.height, painted: 0 };
-  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-  let painted = 0;
-  for (let place = 0; place < data.length; place += 4) {
-    const [red, green, blue, alpha] = data.subarray(place, place + 4);
-    if (alpha && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) painted++;
-  }
-  return { name: figure.dataset.name, width: canvas.clientWidth, height: canvas.clientHeight, painted };
-})"""
-ALL_DRAWN = (
-    "[...document.querySelectorAll('figure.lines')]"
-    ".every((figure) => figure.plot || figure.querySelector('.plot').textContent)"
-)
 BARS = "[...document.querySelectorAll('.track')].map((track) => track.getBoundingClientRect().width)"
 IDS = "[...document.querySelectorAll('[id]')].map((one) => one.id)"
-WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 LINE_COLOUR = "document.querySelector('figure.lines').plot.series[1].stroke()"
 RANGE = "(({ min, max }) => [min, max])(document.querySelector('figure.lines').plot.scales.x)"
@@ -56,39 +36,6 @@ def several(tmp_path_factory: Folders, make_report: MakeReport) -> Path:
             name = f"{algorithm}-{seed}"
             write_full_run(folder / name, algorithm=algorithm, seed=seed, num_samples=400)
     return make_report(folder)
-
-
-def wait_until(page: Page, condition: str) -> None:
-    """Return when a condition holds; the page's rules forbid what Playwright's own waiting does."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not page.evaluate(condition):
-        assert time.monotonic() < end_s, condition
-        page.wait_for_timeout(20)
-
-
-def charts(page: Page) -> list[dict[str, Any]]:
-    """Return every line chart, after all of them came into view."""
-    page.evaluate(OPEN_ALL)
-    height = page.evaluate("document.documentElement.scrollHeight")
-    size = page.viewport_size
-    assert size is not None
-    page.set_viewport_size({"width": size["width"], "height": height})
-    wait_until(page, ALL_DRAWN)
-    page.wait_for_timeout(100)  # uPlot paints in a microtask after it is made
-    found: list[dict[str, Any]] = page.evaluate(CHARTS)
-    return found
-
-
-def assert_drawn(found: list[dict[str, Any]]) -> None:
-    for chart in found:
-        assert chart["width"] > 250, chart
-        assert chart["height"] > 150, chart
-        assert chart["painted"] > 15, chart
-
-
-def assert_silent(watched: Any, path: Path) -> None:
-    assert watched.complaints == []
-    assert watched.requests == [path.resolve().as_uri()]
 
 
 def middle_of_the_first_chart(page: Page) -> tuple[float, float, float]:

@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import suppress
 
-TRAINING = ("train", "resume", "tune")  # commands that can be stopped and resumed
+TRAINING = ("train", "resume", "tune", "fleet")  # commands that can be stopped and resumed
 exit_code: int | None = None  # of the command, when it is over
 is_object_out = False  # that of --json: what ends the command later adds no other
 interrupted_s = float("-inf")  # when Ctrl-C or another signal last interrupted this command

@@ -34,10 +34,10 @@ class LivePanel(AbstractContextManager["LivePanel"]):
 
     is_closed = False  # a terminal that goes away sends a signal
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, refresh_per_second: float = 4.0) -> None:
         self._title = title
         self._console = Console()
-        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        self._live = Live(console=self._console, refresh_per_second=refresh_per_second, transient=False)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -94,11 +94,11 @@ class Lines(AbstractContextManager["Lines"]):
             self.note(text)
 
 
-def open_display(title: str, flags: Printing) -> LivePanel | Lines:
+def open_display(title: str, flags: Printing, *, refresh_per_second: float = 4.0) -> LivePanel | Lines:
     """Return the live panel in a terminal, else lines; with --json they go to stderr."""
     if flags.json:
         return Lines(sys.stderr)
-    return Lines() if is_plain(flags) else LivePanel(title)
+    return Lines() if is_plain(flags) else LivePanel(title, refresh_per_second)
 
 
 def render_panel(title: str, gauges: Gauges, more: Sequence[Fact] = ()) -> RenderableType:

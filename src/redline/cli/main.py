@@ -41,6 +41,8 @@ COMMANDS = {
     "monitor": "record what any command or process uses of the hardware",
     "report": "make a page of charts from one run, or compare several",
     "dashboard": "show runs and fleets in the browser while they go on",
+    "fleet": "train many games, algorithms and seeds from one list, on one machine or many",
+    "cluster": "check a Ray cluster before a fleet trains there",
     "tune": "search for better settings, and check the winner on unused seeds",
     "profile": "find where training time goes, by leaving out one part at a time",
     "bench": "measure speed and memory on this machine, beside its limit",
@@ -92,8 +94,8 @@ def _run(args: list[str]) -> int:
     args = [*map(_with_dashes, args[:end]), *args[end:]]
     as_json = "--json" in args[:end]
     try:
-        # `monitor` must not change the environment of the command that it starts
-        if args[:1] != ["monitor"] and not SHORT_SPIN.keys() <= os.environ.keys():
+        # `monitor` must not change the environment of the command that it starts, and a fleet's run comes back here
+        if args[:1] not in (["monitor"], ["fleet"]) and not SHORT_SPIN.keys() <= os.environ.keys():
             for name, value in choose_spin(args).items():
                 os.environ.setdefault(name, value)
         if not args or args[0] in (*HELP, "-V", "--version"):

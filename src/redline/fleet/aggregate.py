@@ -95,16 +95,44 @@ def aggregate(scores: Mapping[str, Sequence[float]], *, seed: int) -> Aggregate 
     return Aggregate(games=len(told), runs=sum(map(len, told.values())), values=values, few=few)
 
 
+def difference(
+    before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]], *, seed: int
+) -> Value | None:
+    """Return how much larger the mean over games has become, over those that have both; None if there are none."""
+    games = [game for game, runs in before.items() if len(runs) and len(after.get(game, ()))]
+    if not games:
+        return None
+    sides = [[np.asarray(side[game], dtype=np.float64) for game in games] for side in (before, after)]
+    old, new = (float(mean([runs[np.newaxis] for runs in side])[0]) for side in sides)
+    if any(len(runs) < LEAST_VALUES for side in sides for runs in side):
+        return Value(new - old, None)
+    olds, news = (
+        _resampled(side, {"mean": mean}, np.random.default_rng(seed + place)) for place, side in enumerate(sides)
+    )
+    return Value(new - old, _middle(news["mean"] - olds["mean"]))
+
+
 def _intervals(games: Sequence[Doubles], rng: np.random.Generator) -> dict[str, tuple[float, float]]:
-    """Return the percentile interval of each statistic; runs are drawn with replacement within each game."""
-    found: dict[str, list[Doubles]] = {name: [] for name in STATISTICS}
+    """Return the percentile interval of each statistic."""
+    return {name: _middle(values) for name, values in _resampled(games, STATISTICS, rng).items()}
+
+
+def _resampled(
+    games: Sequence[Doubles], statistics: Mapping[str, Statistic], rng: np.random.Generator
+) -> dict[str, Doubles]:
+    """Return each statistic of many resamples; runs are drawn with replacement within each game."""
+    found: dict[str, list[Doubles]] = {name: [] for name in statistics}
     for _ in range(RESAMPLES // RESAMPLES_AT_ONCE):
         drawn = [runs[rng.integers(len(runs), size=(RESAMPLES_AT_ONCE, len(runs)))] for runs in games]
-        for name, statistic in STATISTICS.items():
+        for name, statistic in statistics.items():
             found[name].append(statistic(drawn))
-    ends = [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0]
-    quantiles = {name: np.quantile(np.concatenate(drawn), ends).tolist() for name, drawn in found.items()}
-    return {name: (low, high) for name, (low, high) in quantiles.items()}
+    return {name: np.concatenate(values) for name, values in found.items()}
+
+
+def _middle(values: Doubles) -> tuple[float, float]:
+    """Return the ends between which 95 % of the values lie."""
+    low, high = np.quantile(values, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
+    return float(low), float(high)
 
 
 def _game_means(scores: Scores) -> Doubles:

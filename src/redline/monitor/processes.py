@@ -30,6 +30,7 @@ class ProcessStat:
     name: str
     state: str
     parent: int
+    session: int  # id of the process that began it
     started_ticks: int  # since boot; with the id, this identifies a process
     cpu_s: float  # its own
     ended_children_cpu_s: float  # of children it has waited for, and theirs
@@ -67,6 +68,7 @@ def read_stat(pid: int) -> ProcessStat | None:
         name=head.partition(b"(")[2].decode(errors="replace"),
         state=fields[0].decode(),
         parent=int(fields[1]),
+        session=int(fields[3]),
         started_ticks=int(fields[19]),
         cpu_s=(user + system) * TICK_S,
         ended_children_cpu_s=(children_user + children_system) * TICK_S,

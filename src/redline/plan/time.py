@@ -299,6 +299,14 @@ class Saving:
     cost: Decimal | None
     percent: Decimal  # of the hours
 
+    def describe(self) -> str:
+        """Say how much faster or slower it is, and what that is in hours, days and money."""
+        way = "less" if self.hours >= 0 else "more"
+        told = [f"{abs(self.hours):,} hours", f"{abs(self.days):,} days"]
+        if self.cost is not None:
+            told.append(f"${abs(self.cost):,}")
+        return f"{self.ratio} × as fast: {', '.join(told)} {way} ({abs(self.percent)} %)"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {name: None if value is None else plain(value) for name, value in vars(self).items()}

@@ -141,6 +141,9 @@ class Section:
     parts: Sequence[Part]
     identity: str = ""
     lead: str = ""
+    link: str = ""  # its name at the top of the page; empty: it is not listed there
+    is_folded: bool = False
+    note: str = ""  # beside the heading of a folded section
 
 
 Part = Text | Table | Tiles | Notice | Grid | Section
@@ -194,7 +197,8 @@ def render(template: str, *, unix_s: float, videos: Sequence[Video] = (), **valu
 
 def render_parts(title: str, subtitle: str, parts: Sequence[Part], *, unix_s: float) -> str:
     """Return a page of parts."""
-    return render("parts.html.j2", unix_s=unix_s, title=title, subtitle=subtitle, links=[], parts=parts)
+    links = [(part.identity, part.link) for part in parts if isinstance(part, Section) and part.link]
+    return render("parts.html.j2", unix_s=unix_s, title=title, subtitle=subtitle, links=links, parts=parts)
 
 
 def _environment() -> Environment:

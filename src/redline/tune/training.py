@@ -1,16 +1,12 @@
 """One run of a search: `redline train` in its own process, followed through the files that it writes."""
 
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redline.files import open_own
+from redline.fleet.engines.local import LocalProcess
 from redline.jsonl import RecordTail, plain_text
 from redline.recipes import write_settings
 from redline.tune.goals import Curve, RunResult
@@ -57,14 +53,7 @@ class Training:
         self._stopped = self._is_late = False
         self._limit_s = time.monotonic() + minutes * 60 + START_AND_STOP_S
         write_settings(home / SETTINGS_TOML, {**launch.settings, **varied})
-        with os.fdopen(open_own(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as log:
-            self._process = subprocess.Popen(
-                [*launch.program, *self._arguments()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the search, which then stops its runs
-            )
+        self._process = LocalProcess([*launch.program, *self._arguments()], self._log)
 
     def _arguments(self) -> Sequence[str]:
         asked = self._study.settings
@@ -90,7 +79,7 @@ class Training:
 
     def has_ended(self) -> bool:
         """Read new rows, stop the run once it has reached the goal, and tell whether it is over."""
-        is_over = self._process.poll() is not None  # asked before the files are read: all rows are there then
+        is_over = self._process.exit_code is not None  # asked before the files are read: all rows are there then
         self._read()
         if not is_over and self.curve.reached is not None:
             self.stop()
@@ -104,21 +93,15 @@ class Training:
         if not self._stopped:
             self._stopped = True
             self._limit_s = time.monotonic() + STOP_S
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+            self._process.stop()
 
     def kill(self) -> None:
         """End the run at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
 
     def wait(self) -> None:
         """Wait until the run is over; kill it at its time limit."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, self._limit_s - time.monotonic()))
-            return
-        self.kill()
-        self._process.wait()
+        self._process.wait(self._limit_s - time.monotonic())
 
     def result(self) -> RunResult:
         """Return the result of the run."""
@@ -126,7 +109,7 @@ class Training:
         return self.curve.result(seed=self.seed, run=run, failure=self._failure())
 
     def _failure(self) -> str:
-        code, has_reached = self._process.returncode, self.curve.reached is not None
+        code, has_reached = self._process.exit_code, self.curve.reached is not None
         if code == DONE or (code == STOPPED and self._stopped):
             is_empty = self.curve.mean is None and not self._stopped
             return "no episode ended: give it more --minutes-per-trial" if is_empty else ""

@@ -16,7 +16,7 @@ from redline.cli.output import give, is_plain, print_facts
 from redline.cli.parsing import parse
 from redline.cli.plan.asked import asked_training, measure_training, refuse_empty, training_defaults
 from redline.cli.plan.disk import disk_plan, play_at_random, replay_disk_bytes
-from redline.cli.plan.time import read_number
+from redline.cli.plan.rates import read_number
 from redline.envs.game_lists import GameLimit, known_name
 from redline.errors import UserError, check_range, unknown_name
 from redline.plan.disk import DiskPlan

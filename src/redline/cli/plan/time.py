@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated
 
 import tyro
@@ -10,8 +10,8 @@ import tyro
 from redline.cli.output import give
 from redline.cli.parsing import Json, Plain, parse
 from redline.cli.plan.asked import refuse_empty
+from redline.cli.plan.rates import MOST, UNITS, given_speeds, read_baseline, read_number, refuse_unused
 from redline.cli.plan.time_table import assumptions, show_plan
-from redline.envs.catalog import resolve
 from redline.envs.game_lists import TEN, GameLimit, parse_games, with_limit
 from redline.errors import UserError, check_range
 from redline.plan.run_speed import RunSpeed, read_run_speed, speeds_by_game
@@ -19,10 +19,8 @@ from redline.plan.time import USUAL_GROWTH, Bill, Interruptions, Projection, Spe
 from redline.runtime.config import Job
 
 SOURCES = "--rate 900 --unit episodes, --measure, or --from RUN"
-UNITS = ("episodes", "steps", "frames")  # of a rate: per hour, per second, per second
 USUAL_RESTART_S = 120.0
 USUAL_SECONDS = 20.0
-MOST = 10**12  # of a rate or a price
 
 
 @dataclass(frozen=True)
@@ -166,13 +164,6 @@ def check_use(flags: PlanTimeFlags, *, has_number: bool) -> None:
     )
 
 
-def refuse_unused(*uses: tuple[str, object, bool, str]) -> None:
-    """Refuse flags that would do nothing: each with its value, whether it has a use, and what would give it one."""
-    for name, value, has_use, use in uses:
-        if value is not None and not has_use:
-            raise UserError(f"{name} does nothing here: leave it out, or add {use}")
-
-
 def asked_games(flags: PlanTimeFlags, runs: Sequence[RunSpeed]) -> tuple[GameLimit, ...]:
     """Return the games with their limits; without --games, those of the runs, or ten."""
     if flags.games is None and runs:
@@ -201,36 +192,6 @@ def asked_interruptions(flags: PlanTimeFlags, runs: Sequence[RunSpeed]) -> Inter
         checkpoint_minutes=flags.checkpoint_minutes or max(of_runs, default=Job.checkpoint_minutes),
         has_notice=not flags.without_notice,
     )
-
-
-def read_number(name: str, text: str, *, or_zero: bool = False) -> Decimal:
-    """Return a finite positive number."""
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        value = Decimal("nan")
-    least = Decimal(0) if or_zero else 1 / Decimal(MOST)
-    if not (value.is_finite() and least <= value <= MOST):
-        raise UserError(f"--{name} is {text[:80]!r}: use a number {'of 0 or more' if or_zero else 'above 0'}")
-    return value
-
-
-def read_baseline(words: Sequence[str]) -> tuple[Decimal | None, Sequence[str]]:
-    """Return a rate, or the names of runs."""
-    try:
-        Decimal(words[0] if len(words) == 1 else "no number")
-    except InvalidOperation:
-        return None, words
-    return read_number("baseline", words[0]), ()
-
-
-def given_speeds(games: Sequence[GameLimit], rate: Decimal, unit: str | None) -> dict[str, Speed]:
-    """Return the same rate for every game."""
-    found = {}
-    for game in games:
-        own = rate / resolve(game.game).frame_skip if unit == "frames" else rate
-        found[game.game] = Speed(own, "episodes/h" if unit == "episodes" else "steps/s", "given", own, own)
-    return found
 
 
 def measured_speeds(games: Sequence[GameLimit], flags: PlanTimeFlags) -> tuple[dict[str, Speed], list[str]]:

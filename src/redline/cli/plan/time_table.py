@@ -20,7 +20,7 @@ def show_plan(
         print("\nafter")
     _show(after, plain=plain)
     if saving is not None:
-        print(f"\n{_saving_words(saving)}")
+        print(f"\n{saving.describe()}")
     for note in notes:
         print(f"assumed: {note}")
 
@@ -73,15 +73,6 @@ def _limit(row: Plain) -> str:
 
 def _thousands(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
-
-
-def _saving_words(saving: Saving) -> str:
-    """Say how much faster or slower it is, and what that is in hours, days and money."""
-    way = "less" if saving.hours >= 0 else "more"
-    told = [f"{abs(saving.hours):,} hours", f"{abs(saving.days):,} days"]
-    if saving.cost is not None:
-        told.append(f"${abs(saving.cost):,}")
-    return f"{saving.ratio} × as fast: {', '.join(told)} {way} ({abs(saving.percent)} %)"
 
 
 # What is assumed
