@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import re
 import time
@@ -69,6 +70,7 @@ class Dashboard:
                 Route("/api/runs/{id}/videos/{episode}", self.video, methods=["GET", "POST"]),
                 Route("/api/runs/{id}/videos/{episode}/file", self.video_file),
                 Route("/api/compare", self.compare),
+                Route("/api/fleets/{id}", self.fleet),
                 Route("/api/links", self.link, methods=["POST"]),
                 Route(LOGIN, self.login),
             ],
@@ -112,6 +114,7 @@ class Dashboard:
                 "whole": version == 0,
                 "runs": changed,
                 "gone": gone,
+                "fleets": self.index.fleet_facts,
                 "now_unix_s": time.time(),
                 "version": __version__,
                 "needs_token": self._guard.needs_token,
@@ -186,6 +189,21 @@ class Dashboard:
         if not all(done):
             return as_json({"progress": sum(view.growing.progress(kinds) for view in views) / len(views)})
         return as_json(compare(views, place))
+
+    async def fleet(self, request: Request) -> Response:
+        """Answer with a fleet; 304 if it is as the page has it."""
+        self.index.refresh()
+        fleet = self.index.fleets.get(request.path_params["id"])
+        if fleet is None:
+            raise HTTPException(404, "there is no such fleet, or it was removed")
+        fleet.look()
+        ids = self.index.ids()
+        found = fleet.to_json(ids, {identity: shown.spark for identity, shown in self.index.runs.items()})
+        told = {name: value for name, value in found.items() if name != "bill"}  # the hours grow by themselves
+        mark = hashlib.blake2b(msgspec.json.encode(told), digest_size=8).hexdigest()
+        if request.query_params.get("mark") == mark:
+            return Response(status_code=304)
+        return as_json(found | {"mark": mark, "now_unix_s": time.time()})
 
     # Tokens
 

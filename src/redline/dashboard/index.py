@@ -14,15 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from redline.dashboard.fleets import MAX_FLEETS, Fleet, find_fleets
 from redline.errors import UserError
 from redline.files import open_regular
+from redline.fleet.slots import RUNS
 from redline.jsonl import MAX_LINE_BYTES, Row, measured, parse_row, plain_text, tamed
 from redline.report.rows import members, moment, setting, text
 from redline.runs.locating import LAST_EVENTS_BYTES, TURNS, FollowedRun, find_recorded
 from redline.runs.run_json import read_run_json
 
 MAX_RUNS = 5_000
-SEARCH_S = 10.0  # between two searches for new runs
+SEARCH_S = 10.0  # between two searches for new runs, at least
+MOST_SEARCHING = 0.003  # of a core
 LOOK_S = 5.0  # between two looks at a run that does not go on
 REFRESH_S = 0.5  # between two looks at runs that go on
 TAIL_BYTES = 65_536
@@ -70,7 +73,9 @@ class Index:
         self.runs: dict[str, Shown] = {}
         self.version = 0
         self.gone: list[tuple[int, str]] = []  # version → id of a run that is no longer there
-        self.fleets: dict[str, Path] = {}
+        self.fleets: dict[str, Fleet] = {}
+        self.fleet_facts: list[Facts] = []
+        self._search_interval_s = SEARCH_S
         self._searched_s = self._refreshed_s = -float("inf")
 
     def refresh(self) -> None:
@@ -78,13 +83,16 @@ class Index:
         now_s = time.monotonic()
         if now_s - self._refreshed_s < REFRESH_S:
             return
-        if now_s - self._searched_s > SEARCH_S:
+        if now_s - self._searched_s > self._search_interval_s:
+            begun_s = time.process_time()
             self._search()
+            self._search_interval_s = max(SEARCH_S, (time.process_time() - begun_s) / MOST_SEARCHING)
             self._searched_s = time.monotonic()
         for shown in self.runs.values():
             if shown.is_running or now_s - shown.looked_s > LOOK_S:
                 shown.looked_s = now_s
                 self._look(shown)
+        self._look_at_fleets()
         self._refreshed_s = time.monotonic()
 
     def get(self, identity: str) -> Shown | None:
@@ -98,32 +106,55 @@ class Index:
             self._look(shown)
         return shown
 
+    def ids(self) -> dict[Path, str]:
+        """Return the id of each run."""
+        return {shown.path: identity for identity, shown in self.runs.items()}
+
     def changed_since(self, version: int) -> tuple[list[Facts], list[str]]:
         """Return the facts of runs that changed since, and the ids of those that are gone."""
         changed = [shown.facts for shown in self.runs.values() if shown.version > version]
         return changed, [identity for at, identity in self.gone if at > version]
 
     def _search(self) -> None:
+        self._find_fleets()
         found = dict(self._found())
         for identity in [known for known in self.runs if known not in found]:
             del self.runs[identity]
             self.version += 1
             self.gone = [*self.gone[-MAX_RUNS:], (self.version, identity)]
         for identity, (path, root, fleet) in found.items():
-            if identity not in self.runs:
+            known = self.runs.get(identity)
+            if known is None or (known.root, known.fleet) != (root, fleet):
                 followed = FollowedRun(path, last_bytes=TAIL_BYTES, last_events_bytes=TAIL_BYTES, follow_links=False)
                 self.runs[identity] = Shown(identity, path, root, fleet, followed)
 
+    def _look_at_fleets(self) -> None:
+        facts = []
+        for identity, fleet in self.fleets.items():
+            fleet.look()
+            facts.append({"id": identity, "name": fleet.name, "counts": fleet.counts})
+        if facts != self.fleet_facts:
+            self.version += 1
+            self.fleet_facts = facts
+
     def _found(self) -> Iterator[tuple[str, tuple[Path, Path, str | None]]]:
+        """Yield each run with its id, the folder that its name is relative to, and its fleet."""
+        roots: list[tuple[Path, Path, str | None]] = [(root, root, None) for root in self.folders]
+        roots += [(fleet.folder / RUNS, fleet.folder.parent, identity) for identity, fleet in self.fleets.items()]
         count = 0
-        for root in self.folders:
-            for path in find_recorded(root) if root.is_dir() else ():
+        for root, names_from, fleet in roots:
+            for path in find_recorded(root) if root.is_dir() and not root.is_symlink() else ():
                 with suppress(OSError, RuntimeError):
                     real = path.resolve()
                     if not real.is_relative_to(root) or count >= MAX_RUNS:  # a link may lead anywhere
                         continue
                     count += 1
-                    yield identity_of(real), (real, root, None)
+                    yield identity_of(real), (real, names_from, fleet)
+
+    def _find_fleets(self) -> None:
+        folders = [path for root in self.folders if root.is_dir() for path in find_fleets(root)][:MAX_FLEETS]
+        found = {identity_of(path): path for path in folders}
+        self.fleets = {identity: self.fleets.get(identity) or Fleet(path) for identity, path in found.items()}
 
     def _look(self, shown: Shown) -> None:
         stamp = _stamp(shown.path)
