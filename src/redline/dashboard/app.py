@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import re
 import time
@@ -13,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,6 +22,7 @@ from redline import __version__
 from redline.dashboard.access import LOGIN, SESSION_S, Guard
 from redline.dashboard.assets import ASSETS, Asset, shell
 from redline.dashboard.compare import MAX_COMPARED, compare
+from redline.dashboard.encoding import encode, mark_of
 from redline.dashboard.index import Index, Shown
 from redline.dashboard.run_rows import BOOT, Window, new_rows
 from redline.dashboard.run_view import RunView
@@ -200,7 +199,7 @@ class Dashboard:
         ids = self.index.ids()
         found = fleet.to_json(ids, {identity: shown.spark for identity, shown in self.index.runs.items()})
         told = {name: value for name, value in found.items() if name != "bill"}  # the hours grow by themselves
-        mark = hashlib.blake2b(msgspec.json.encode(told), digest_size=8).hexdigest()
+        mark = mark_of(told)
         if request.query_params.get("mark") == mark:
             return Response(status_code=304)
         return as_json(found | {"mark": mark, "now_unix_s": time.time()})
@@ -280,8 +279,8 @@ class Dashboard:
 
 
 def as_json(content: Mapping[str, Any]) -> Response:
-    """Return JSON; NaN and infinities become null."""
-    return Response(msgspec.json.encode(content), media_type="application/json", headers={"Cache-Control": "no-store"})
+    """Return JSON that nobody keeps."""
+    return Response(encode(content), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _number(text: str) -> float:

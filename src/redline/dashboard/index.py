@@ -184,11 +184,11 @@ def spark_of(path: Path) -> list[float | None]:
         if size <= SPARK_WHOLE_BYTES:
             rows = [row for line in file.read(SPARK_WHOLE_BYTES).splitlines() if (row := parse_row(line)) is not None]
             step = max(1, len(rows) / SPARK_POINTS)
-            chosen = [rows[int(place * step)] for place in range(min(len(rows), SPARK_POINTS))] + rows[-1:]
+            chosen = [rows[int(place * step)] for place in range(min(len(rows), SPARK_POINTS))]
             return [measured(row.get("mean_return_100")) for row in chosen]
         found: list[float | None] = []
-        for place in range(SPARK_POINTS + 1):
-            file.seek(max(0, (size - TAIL_BYTES // 8) * place // SPARK_POINTS))
+        for place in range(SPARK_POINTS):
+            file.seek(size * place // SPARK_POINTS)
             file.readline(MAX_LINE_BYTES)  # the rest of a row
             row = parse_row(file.readline(MAX_LINE_BYTES))
             found.append(None if row is None else measured(row.get("mean_return_100")))
@@ -245,7 +245,10 @@ def _facts(shown: Shown) -> Facts:
         "how": plain_text(status.how),
         "begun_unix_s": max([*resumed, moment(run, "created_unix_s") or 0.0]) or _made_unix_s(shown.path),
         "heard_unix_s": measured(status.unix_s),
-        "spark": [None if value is None else float(f"{value:.4g}") for value in shown.spark],
+        "spark": [
+            None if value is None else float(f"{value:.4g}")
+            for value in (*shown.spark, measured(row.get("mean_return_100")))
+        ],
         **{name: measured(row.get(name)) for name in READINGS},
     }
 

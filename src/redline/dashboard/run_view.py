@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from redline.dashboard.encoding import mark_of
 from redline.dashboard.index import Shown
 from redline.jsonl import Row, measured, plain_text, tamed
 from redline.report.charts import ShareChart
@@ -67,7 +65,7 @@ class RunView:
         known = self._marked.get(name)
         if known is None or known[0] != basis:
             made = content()
-            mark = hashlib.blake2b(msgspec.json.encode(made), digest_size=8).hexdigest()
+            mark = mark_of(made)
             known = self._marked[name] = (basis, mark, made | {"mark": mark})
         return known[1], known[2]
 
@@ -137,7 +135,7 @@ class RunView:
         ]
         for chart in charts:
             chart["bottom"] = 0.0 if chart["group"] == "speed" else None
-            if chart["name"] == "steps_per_s" and (limit := _measured_speed(self.shown.run_json)) is not None:
+            if chart["name"] == "steps-per-s" and (limit := _measured_speed(self.shown.run_json)) is not None:
                 chart["limit"] = {"value": limit, "label": "measured before the start (--auto)"}
         names = hardware.columns.names
         known = {name for wanted in HARDWARE.values() for one in wanted for name, _ in series_of(one, names)}

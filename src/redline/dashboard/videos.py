@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -57,8 +57,10 @@ class Video:
 class Videos:
     """Makes videos and keeps the newest ones in a private folder until it is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: Callable[[Path, str, Path], Sequence[str]] | None = None) -> None:
+        """Make videos with `redline play`, or with another `command` of run, episode and target."""
         _remove_left()
+        self._command = command or play_command
         self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self._count = 0
         self._videos: dict[tuple[str, str], Video] = {}
@@ -107,13 +109,9 @@ class Videos:
     async def _make(self, video: Video, run: Path, episode: str) -> None:
         async with self._turn:
             video.state = "making"
-            command = [
-                *(sys.executable, "-m", "redline.cli.main", "play", str(run), "--episode", episode),
-                *("--out", str(video.path), "--json"),
-            ]
             try:
                 check_own(run / RECORDINGS.parent, is_folder=True)  # a link may lead out of the run
-                said = await self._run(command)
+                said = await self._run(self._command(run, episode, video.path))
             except Exception as error:  # whatever it was, the page says it
                 video.state, video.why = "failed", plain_text(error) or type(error).__name__
                 return
@@ -153,6 +151,12 @@ class Videos:
             total -= video.size_bytes
             with suppress(OSError):
                 video.path.unlink(missing_ok=True)
+
+
+def play_command(run: Path, episode: str, out: Path) -> list[str]:
+    """Return the command that makes a video of an episode."""
+    play = ["play", str(run), "--episode", episode, "--out", str(out), "--json"]
+    return [sys.executable, "-m", "redline.cli.main", *play]
 
 
 def _take_idle_time() -> None:
