@@ -2,7 +2,6 @@
 
 import signal
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -96,7 +95,6 @@ def test_it_listens_beyond_this_machine_with_a_token_alone(
             urlopen(address, timeout=20)
         with urlopen(Request(address, headers={"Authorization": f"Bearer {token.decode()}"}), timeout=20) as answer:
             assert answer.status == 200
-        print(told, file=sys.stderr)
         send(signal.SIGINT)
 
     args = ["dashboard", tmp_path / "runs", "--host", "0.0.0.0", "--port", "0", "--token-file", tmp_path / "token"]  # noqa: S104

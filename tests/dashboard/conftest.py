@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the modules beside them and those that make runs and fleets, and ask a dashboard."""
+"""Lets the tests of this folder import the modules beside them and those that make runs and fleets."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -22,6 +22,7 @@ from redline.units import money
 
 MAX_EVENTS = 200  # on the page, the newest
 MAX_OTHERS = 24
+WHILE_RUNNING = ("time left", "cost to come")
 FRESH_S = 0.2  # a run that was just read is not read again
 SPEEDS = {
     "steps_per_s": ("Steps per second", "steps/s, over the last 10 s"),
@@ -77,7 +78,7 @@ class RunView:
             "state": status.state,
             "how": plain_text(status.how),
             "heard_unix_s": measured(status.unix_s),
-            "tiles": tiles_of(row, growing),
+            "tiles": tiles_of(row, growing, is_running=status.state == "running"),
             "progress": measured(row.get("progress")),
             **self._recordings(),
             "shares": [
@@ -154,7 +155,7 @@ class RunView:
         return charts
 
 
-def tiles_of(row: Row, growing: GrowingRun) -> list[tuple[str, str, str]]:
+def tiles_of(row: Row, growing: GrowingRun, *, is_running: bool) -> list[tuple[str, str, str]]:
     """Return the figures on top of the page: name, value and note; unknown ones are left out."""
     remaining = _interval(row, span, "remaining_low_s", "remaining_high_s")
     to_come = _interval(row, money, "cost_remaining_low", "cost_remaining_high")
@@ -174,7 +175,7 @@ def tiles_of(row: Row, growing: GrowingRun) -> list[tuple[str, str, str]]:
         ("CPU cores used", amount(None if cores is None else cores / 100.0), "all processes of the run"),
         ("memory", size(memory), "resident, all processes"),
     ]
-    found = [tile for tile in known if tile[1] not in ("–", "")]
+    found = [tile for tile in known if tile[1] not in ("–", "") and (is_running or tile[0] not in WHILE_RUNNING)]
     if not found and len(growing.hardware):
         sample = growing.hardware.newest
         found = [

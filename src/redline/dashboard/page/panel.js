@@ -71,9 +71,17 @@ export class Panel {
     const isLog = this.view.isLog(this.spec.name);
     this.log.ariaPressed = String(isLog);
     this.plot = plotInto(this.holder, chart, { isLog, zoom: this.view.zoom });
-    if (this.spec.pick) this.plot.over.addEventListener("click", () => this.spec.pick(this.plot));
+    if (this.spec.pick) this.listenToClicks();
     this.drawLegend(chart);
     for (const key of this.view.hidden(this.spec.name)) this.toggle(key, false);
+  }
+
+  listenToClicks() {
+    const { plot } = this;
+    let begun = null;
+    plot.over.addEventListener("mousedown", (event) => (begun = event.clientX));
+    // the end of a drag is no click
+    plot.over.addEventListener("click", (event) => begun !== null && Math.abs(event.clientX - begun) < 4 && this.spec.pick(plot));
   }
 
   // shows the part of the axis that the page has zoomed to, or all of it

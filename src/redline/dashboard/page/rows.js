@@ -1,5 +1,6 @@
 // What the page has of a run's files: thinned by the server at first, then row by row.
 const MOST_POINTS = 3000; // of a series, before it is asked for anew
+const NEAR_PX = 60;
 const KINDS = ["metrics", "episodes", "hardware"];
 const BANDS = ["low", "high"];
 
@@ -64,11 +65,15 @@ export class Rows {
     if (known.x.length > MOST_POINTS) known.mark = "";
   }
 
-  // the number of the episode nearest to a place
-  episodeAt(x) {
-    const { x: places, numbers } = this.kinds.episodes;
-    let best = 0;
-    places.forEach((place, at) => { if (Math.abs(place - x) < Math.abs(places[best] - x)) best = at; });
-    return numbers[best];
+  // the number of the episode nearest to the cursor; none if that is far from all
+  episodeAt(plot) {
+    const { x, mean, numbers } = this.kinds.episodes;
+    let [best, least] = [undefined, NEAR_PX];
+    x.forEach((place, at) => {
+      const across = plot.valToPos(place, "x") - plot.cursor.left;
+      const distance = Math.abs(across) < least ? Math.hypot(across, plot.valToPos(mean.return[at], "y") - plot.cursor.top) : Infinity;
+      if (distance < least) [best, least] = [numbers[at], distance];
+    });
+    return best;
   }
 }

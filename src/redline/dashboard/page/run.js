@@ -149,9 +149,8 @@ export function showRun(main, id) {
   }
 
   function pickEpisode(plot) {
-    if (plot.cursor.left < 0) return;
-    const number = rows.episodeAt(plot.posToVal(plot.cursor.left, "x"));
-    if (number) videos.play(String(number));
+    const number = plot.cursor.left < 0 ? undefined : rows.episodeAt(plot);
+    if (number !== undefined && live?.recorded) videos.play(String(number));
   }
 
   function refreshCharts(kinds) {
