@@ -57,7 +57,7 @@ export function showFleet(main, id) {
       ...Object.entries(counts).filter(([state, many]) => many || state === "running").map(([state, many]) => [state, String(many), "runs"]),
       ["time left", span(fleet.left_s), "until the last run ends"],
       ["incidents", String(fleet.incidents.length), open ? `${open} not over` : "all are over"],
-      ["hours", span(bill.hours_s), `in which a run trained, at most ${bill.most} at a time`],
+      ["time trained", span(bill.hours_s), `in which a run trained, at most ${bill.most} at a time`],
       ...(bill.cost ? [["bill so far", bill.cost, bill.price]] : []),
     ]);
     fillGames(fleet.slots);

@@ -23,7 +23,7 @@ export function short(value) {
 
 export function span(seconds) {
   if (!isKnown(seconds)) return DASH;
-  for (const [limit, unit] of SPANS) if (seconds >= 2 * limit) return amount(Number((seconds / limit).toPrecision(2)), unit);
+  for (const [limit, unit] of SPANS) if (seconds >= 2 * limit) return `${(seconds / limit).toFixed(seconds >= 10 * limit ? 0 : 1).replace(".0", "")} ${unit}`;
   return amount(Math.round(seconds), "s");
 }
 
