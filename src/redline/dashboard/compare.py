@@ -19,8 +19,13 @@ from redline.report.run_series import Series
 MAX_COMPARED = 24
 MAX_POINTS = 500  # of a run
 UNKNOWN = "unknown game"
-# settings in which runs of one group may differ: they say when a run ends and where it is kept, not how it learns
-OWN = frozenset({"seed", "log_dir", "max_steps", "max_minutes", "max_frames", "max_episodes", "price_per_hour"})
+# settings in which runs of one group may differ: they say when, where and on what a run trains, not how it learns
+OWN = frozenset(
+    {
+        *("seed", "log_dir", "max_steps", "max_minutes", "max_frames", "max_episodes", "price_per_hour"),
+        *("threads", "device", "hz", "record", "record_values"),
+    }
+)
 UNIT = "mean of the last 100 episodes, unclipped"
 
 
@@ -31,7 +36,7 @@ def compare(views: Sequence[RunView], place: Place) -> dict[str, Any]:
         json.dumps([run.get("algorithm"), part(run, "config")], sort_keys=True, default=str) if run else view.shown.id
         for run, view in zip(runs, views, strict=True)
     ]
-    first = {key: place for place, key in reversed(list(enumerate(keys)))}
+    first = {key: at for at, key in reversed(list(enumerate(keys)))}
     groups = sorted(first, key=lambda key: first[key])
     labels = dict(
         zip(groups, label_runs([(views[first[key]].shown.path.name, runs[first[key]]) for key in groups]), strict=True)
@@ -63,6 +68,10 @@ def curve_of(view: RunView, place: Place) -> Series:
 
 
 def _without_own(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes runs comparable: not the seed, not the limits."""
-    config = {name: value for name, value in part(run, "config").items() if name not in OWN}
-    return {**run, "config": config} if run else {}
+    """Return run.json without the settings in which runs of one group may differ."""
+    return {**run, "config": _pruned(part(run, "config"))} if run else {}
+
+
+def _pruned(settings: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in settings.items() if name not in OWN}
+    return {name: _pruned(value) if isinstance(value, dict) else value for name, value in kept.items()}

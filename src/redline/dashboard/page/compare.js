@@ -32,7 +32,7 @@ export function showComparison(main) {
     looking.now();
   };
   const showRows = kept(rows, (runs) => table({
-    name: "runs", head: ["run", "group", "state", "return, last 100", "best", "steps", "steps/s", ""], numeric: [3, 4, 5, 6],
+    name: "runs", css: "compared", head: ["run", "group", "state", "return, last 100", "best", "steps", "steps/s", ""], numeric: [3, 4, 5, 6],
     rows: runs.map((run) => [
       h("a", { href: `/run/${run.id}` }, run.name), run.group, h("span", { class: `state ${run.state}` }, run.state),
       amount(run.mean_return_100), amount(run.best_return), short(run.steps), short(run.steps_per_s),
