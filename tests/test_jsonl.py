@@ -239,3 +239,22 @@ def test_a_tamed_row_can_be_written_however_deep_it_was() -> None:
 def test_plain_text_is_one_short_line_that_no_terminal_obeys() -> None:
     assert plain_text("\x1b[2J\r\n\u202e\ud800é") == " [2J    é"
     assert plain_text("x" * 500) == "x" * 200 + "…"
+
+
+def test_tail_notices_a_file_that_was_cut_and_grew_again_between_two_looks(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2}\n')
+    tail = RecordTail(path)
+    assert tail.new_rows() == [{"a": 1}, {"a": 2}]
+    assert (tail.beginnings, tail.read_bytes) == (1, 18)
+    path.write_bytes(b'{"a": 1}\n{"a": 7}\n{"a": 8}\n')  # the same inode, and longer than before
+    assert tail.new_rows() == [{"a": 1}, {"a": 7}, {"a": 8}]
+    assert tail.beginnings == 2
+
+
+def test_tail_follows_no_link_if_told_so(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b'{"a": 1}\n')
+    link = tmp_path / "link.jsonl"
+    link.symlink_to("rows.jsonl")
+    assert RecordTail(link).new_rows() == [{"a": 1}]
+    assert RecordTail(link, follow_links=False).new_rows() == []

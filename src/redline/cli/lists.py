@@ -104,7 +104,7 @@ def _results(recipe: Recipe) -> tuple[str, str, str]:
     return f"{len(solved)} of {len(results)}", number(median(solved), 1) if solved else "–", score
 
 
-OPTIONAL = ("tensorboard", "optuna", "av", "pygame-ce", "nvidia-ml-py", "stable-baselines3")
+OPTIONAL = ("tensorboard", "optuna", "starlette", "uvicorn", "av", "pygame-ce", "nvidia-ml-py", "stable-baselines3")
 ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_VISIBLE_DEVICES")
 
 

@@ -40,6 +40,7 @@ COMMANDS = {
     "replay": "look inside the replay memory of a run",
     "monitor": "record what any command or process uses of the hardware",
     "report": "make a page of charts from one run, or compare several",
+    "dashboard": "show runs and fleets in the browser while they go on",
     "fleet": "train many games, algorithms and seeds from one list, on one machine or many",
     "cluster": "check a Ray cluster before a fleet trains there",
     "tune": "search for better settings, and check the winner on unused seeds",

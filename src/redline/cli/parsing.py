@@ -3,7 +3,7 @@
 import contextlib
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -74,6 +74,16 @@ def parse(kind: type[T], args: Sequence[str], *, prog: str, default: T | None = 
             remedy = f"did you mean {close[0]}?" if (close := nearest(unknown[0], known)) else f"see {prog} --help"
             raise UserError(f"unknown option {unknown[0]}: {remedy}")
     raise UserError(_one_line(event, typed, prog))
+
+
+def positionals_first(args: Sequence[str], with_value: Collection[str]) -> list[str]:
+    """Return the arguments with the positional ones before the flags, wherever they were typed."""
+    positionals: list[str] = []
+    flags: list[str] = []
+    for place, arg in enumerate(args):
+        is_value = place > 0 and args[place - 1] in with_value
+        (flags if is_value or arg.startswith("-") else positionals).append(arg)
+    return positionals + flags
 
 
 def help_text(kind: type[T], *, prog: str, default: T | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from redline.cli.output import give, is_plain, print_table, progress_bar
-from redline.cli.parsing import Json, Plain, parse
+from redline.cli.parsing import Json, Plain, parse, positionals_first
 from redline.errors import UserError
 from redline.files import explained, make_folder, replace_file
 from redline.jsonl import encode_row
@@ -46,7 +46,7 @@ class ReportFlags:
 
 
 def run(args: Sequence[str]) -> int:
-    flags = parse(ReportFlags, runs_first(args), default=ReportFlags(), prog="redline report")
+    flags = parse(ReportFlags, positionals_first(args, WITH_VALUE), default=ReportFlags(), prog="redline report")
     if not flags.runs:
         raise UserError(f"report needs a run directory or a folder of runs: {EXAMPLE}")
     is_last = [path == Path(LAST) and not path.exists() for path in flags.runs]
@@ -72,16 +72,6 @@ def run(args: Sequence[str]) -> int:
             "relation": None if relation is None else asdict(relation),
         }
     return give(facts, flags, show)
-
-
-def runs_first(args: Sequence[str]) -> list[str]:
-    """Return the arguments with the runs before the flags, wherever they were typed."""
-    runs: list[str] = []
-    flags: list[str] = []
-    for place, arg in enumerate(args):
-        is_value = place > 0 and args[place - 1] in WITH_VALUE
-        (flags if is_value or arg.startswith("-") else runs).append(arg)
-    return runs + flags
 
 
 def check_targets(flags: ReportFlags, runs: Sequence[RunFiles]) -> None:

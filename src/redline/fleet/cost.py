@@ -17,6 +17,7 @@ from redline.errors import UserError
 from redline.fleet.listing import FLEET_JSON
 from redline.fleet.results import Result, busy_spans
 from redline.fleet.slots import RUNS
+from redline.fleet.spans import union_of
 from redline.plan.run_speed import RunSpeed, read_run_speed
 from redline.plan.time import SECONDS_PER_HOUR, Bill, Projection, Row, Saving, Speed, compare, exact, project
 from redline.plan.time import Span as Hours
@@ -78,18 +79,6 @@ def paid_hours(results: Iterable[Result]) -> tuple[Decimal, int]:
     findings = [result.finding for result in results if result.finding is not None]
     total_s, most = union_of([span for finding in findings for span in finding.busy])
     return exact(total_s) / SECONDS_PER_HOUR, max(most, 1)
-
-
-def union_of(spans: Sequence[Span]) -> tuple[float, int]:
-    """Return the seconds that lie in at least one span, and in how many spans one moment lies at most."""
-    edges = sorted([(begin_s, 1) for begin_s, _ in spans] + [(end_s, -1) for _, end_s in spans])
-    total_s, begun_s, depth, most = 0.0, 0.0, 0, 0
-    for at_s, step in edges:
-        begun_s = at_s if depth == 0 else begun_s
-        depth += step
-        most = max(most, depth)
-        total_s += at_s - begun_s if depth == 0 else 0.0
-    return total_s, most
 
 
 def spent(

@@ -27,13 +27,15 @@ class CurveGroup:
     curves: Sequence[Curve]
 
 
-def learning_chart(axis: Axis, groups: Sequence[CurveGroup], *, name: str = "", title: str = "") -> LineChart | None:
+def learning_chart(
+    axis: Axis, groups: Sequence[CurveGroup], *, name: str = "", title: str = "", unit: str = UNIT
+) -> LineChart | None:
     """Return returns against an axis with one line per group; None if no run has a curve."""
     lines = [line for group in groups for line in _lines(group)]
     if not lines:
         return None
     name = name or f"return-{axis.replace('_', '-')}"
-    return LineChart(name, title or f"Return against {TITLES[axis]}", UNIT, AXES[axis], tuple(lines))
+    return LineChart(name, title or f"Return against {TITLES[axis]}", unit, AXES[axis], tuple(lines))
 
 
 def _lines(group: CurveGroup) -> list[Line]:

@@ -74,7 +74,7 @@ POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:{place}; {media}"
     "base-uri 'none'; form-action 'none'"
 )
-RESOURCES = ("uPlot.LICENSE", "uPlot.iife.min.js", "uPlot.min.css", "page.css", "page.js")
+RESOURCES = ("uPlot.LICENSE", "uPlot.iife.min.js", "uPlot.min.css", "page.css", "charts.js", "page.js")
 REPLACEMENT = "�"  # for characters that a document can't hold: control characters, halves of surrogate pairs
 
 
@@ -180,7 +180,7 @@ def render(template: str, *, unix_s: float, videos: Sequence[Video] = (), **valu
     """Return a page as one file that contains style, scripts and data; only linked `videos` lie outside."""
     package = files("redline.report")
     read = {name: package.joinpath(name).read_text(encoding="utf-8") for name in RESOURCES}
-    scripts = [f"/*\n{read['uPlot.LICENSE']}\n*/\n{read['uPlot.iife.min.js']}", read["page.js"]]
+    scripts = [f"/*\n{read['uPlot.LICENSE']}\n*/\n{read['uPlot.iife.min.js']}", read["charts.js"] + read["page.js"]]
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     place = " 'self' file:" if any(not video.is_embedded for video in videos) else ""
     policy = POLICY.format(

@@ -13,7 +13,7 @@ from sys import intern
 from typing import Any
 
 from redline.files import reason_of
-from redline.jsonl import SCHEMA, Row, iterate_lines, measured, plain_text, tamed
+from redline.jsonl import LARGEST, SCHEMA, Row, iterate_lines, measured, plain_text, tamed
 from redline.monitor.hardware import COUNTERS, FIELDS, leaves
 
 UNIX_S = (1e9, 1e11)  # a clock that was never set is outside
@@ -173,6 +173,17 @@ def collect(
     return RowFile(rows, [f"{kind}.jsonl: {sentence}." for sentence in told if sentence], is_damaged)
 
 
+def usable_numbers(row: Row, kind: str) -> dict[str, float] | None:
+    """Return the numbers of a row by name; None if the row is of another version or lacks what its file needs."""
+    if row.get("schema", SCHEMA) != SCHEMA:
+        return None
+    if kind == "hardware":
+        found = flat_sample(row)[0]
+    else:
+        found = {key: value for key, value in row.items() if type(value) in (int, float) and -LARGEST < value < LARGEST}
+    return found if _is_usable(found, kind) else None
+
+
 def _skipped(count: int, what: str, which: str = "") -> str:
     if not count:
         return ""
@@ -201,6 +212,9 @@ def flat_sample(row: Row) -> tuple[Row, int]:
     found: Row = {}
     wrong = 0
     for name, field, value in leaves(row):
+        if type(value) is float and 0.0 <= value < LARGEST:  # nearly all of them
+            found[intern(name)] = value
+            continue
         plain = as_number(value)
         if field == "gpus.*.throttle_reasons" and isinstance(value, list):
             gpu = f"{THROTTLED}{name.split('.')[1]}"

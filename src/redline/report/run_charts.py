@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -11,7 +11,7 @@ from redline.report.charts import Bar, Line, LineChart, ShareChart, thinned_line
 from redline.report.parts import size_unit
 from redline.report.rows import THROTTLED, number
 from redline.report.run_files import RunFiles
-from redline.report.run_log import PhaseSplit
+from redline.report.run_log import PhaseSplit, ProcessShares
 from redline.report.run_series import Axis, Series, hardware_series, learning_curve, metric_series, speed_series
 
 AXES: Mapping[Axis, str] = {"steps": "steps", "minutes": "minutes", "cpu_s": "CPU seconds", "gpu_s": "GPU seconds"}
@@ -166,7 +166,14 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
         charts.append(
             ShareChart("phases", "Phases of the run", "% of the wall clock", (Bar("run", shares),), rest="rest")
         )
-    waits = {what: WAITS.get(what, f"wait for {what}") for process in split.processes for what in process.waiting}
+    if (chart := process_chart(split.processes)) is not None:
+        charts.append(chart)
+    return charts
+
+
+def process_chart(processes: Sequence[ProcessShares], *, unit: str = "% of training time") -> ShareChart | None:
+    """Return what each process did and waited for; None where no process says."""
+    waits = {what: WAITS.get(what, f"wait for {what}") for process in processes for what in process.waiting}
     bars = tuple(
         Bar(
             process.role,
@@ -176,12 +183,10 @@ def phase_charts(split: PhaseSplit) -> list[ShareChart]:
                 (REST, process.unaccounted),
             ),
         )
-        for process in split.processes[:MAX_BARS]
+        for process in processes[:MAX_BARS]
     )
-    if bars:
-        title, unit = "What each process did", "% of training time; pale: waiting"
-        charts.append(ShareChart("processes-split", title, unit, bars, rest=REST, pale=frozenset(waits.values())))
-    return charts
+    title, pale = "What each process did", frozenset(waits.values())
+    return ShareChart("processes-split", title, f"{unit}; pale: waiting", bars, rest=REST, pale=pale) if bars else None
 
 
 def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
@@ -209,13 +214,21 @@ def hardware_charts(run: RunFiles) -> dict[str, list[LineChart]]:
 def _matching(chart: HardwareChart, series: Mapping[str, Series]) -> list[tuple[str, Line]]:
     """Return the series of a chart, with their names."""
     found: list[tuple[str, Line]] = []
+    for name, text in series_of(chart, series):
+        y = [value * chart.scale for value in series[name].y]
+        found.append((name, Line(text, series[name].x, y, colour=len(found), dash=len(found) // MANY)))
+    return found
+
+
+def series_of(chart: HardwareChart, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the names of the series on a chart, each with its label."""
+    found: list[tuple[str, str]] = []
+    known = list(names)
     for pattern, label in chart.series.items():
         expression = re.compile(re.escape(pattern).replace(r"\*", "(.+)"), re.DOTALL)
-        for name, values in series.items():
+        for name in known:
             if match := expression.fullmatch(name):
-                text = label.replace("{}", match[1]) if match.groups() else label
-                y = [value * chart.scale for value in values.y]
-                found.append((name, Line(text, values.x, y, colour=len(found), dash=len(found) // MANY)))
+                found.append((name, label.replace("{}", match[1]) if match.groups() else label))
     return found
 
 

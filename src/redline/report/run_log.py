@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from redline.runs.run_json import flat_settings
 ADJUSTMENT = re.compile(r"(?P<setting>[^:]*): (?P<requested>.*?) → (?P<effective>.*?)(?: \((?P<why>.*)\))?", re.DOTALL)
 MAX_ADJUSTMENT_CHARACTERS = 2_000
 NO_DETAILS = frozenset({"schema", "event", "unix_s", "time_s", "steps"})
+MAX_ROLES = 200  # of a hostile file
+MAX_PHASES = 200  # of a process
 SHARES_OVER_S = 10.0  # span of the shares in a row of metrics.jsonl
 
 
@@ -64,14 +66,16 @@ def changes_of(run: RunFiles) -> list[Change]:
 
 def event_table(run: RunFiles) -> list[EventLine]:
     """Return all events in the order of the file."""
-    lines = []
-    for row in run.events:
-        unix_s = moment(row)
-        told = {key: value for key, value in row.items() if key not in NO_DETAILS and value is not None}
-        details = [f"{key} {_shown(value)}" for key, value in told.items()]
-        minutes = None if unix_s is None else run.clock.minutes(unix_s)
-        lines.append(EventLine(minutes, number(row, "steps"), one_line(row["event"]), " · ".join(details)))
-    return lines
+    return [event_line(row, run.clock.minutes) for row in run.events]
+
+
+def event_line(row: Row, minutes_of: Callable[[float], float]) -> EventLine:
+    """Return an event as a line of a table."""
+    unix_s = moment(row)
+    told = {key: value for key, value in row.items() if key not in NO_DETAILS and value is not None}
+    details = [f"{one_line(key)} {_shown(value)}" for key, value in told.items()]
+    minutes = None if unix_s is None else minutes_of(unix_s)
+    return EventLine(minutes, number(row, "steps"), one_line(row["event"]), " · ".join(details))
 
 
 def parse_adjustment(adjustment: str, when: str) -> Change:
@@ -196,18 +200,35 @@ def _stalls(events: Sequence[Row]) -> tuple[float, float]:
 
 def process_shares(metrics: Sequence[Row], restarts_s: Sequence[float] = ()) -> list[ProcessShares]:
     """Return the shares of each process over the run, from rows that cover different seconds of training."""
-    sums: dict[str, dict[tuple[str, str], float]] = {}  # role → seconds of each kind and what
-    seconds: dict[str, float] = defaultdict(float)
+    totals = ShareTotals()
     for row, weight_s in _apart(metrics, restarts_s):
-        for process in members(row, "roles"):
+        totals.add(row, weight_s)
+    return totals.shares()
+
+
+class ShareTotals:
+    """Adds up how the processes of a run spent their time, row by row."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, dict[tuple[str, str], float]] = {}  # role → seconds of each kind and what
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def add(self, row: Row, weight_s: float) -> None:
+        """Add a row of metrics.jsonl that stands for so many seconds of training."""
+        for process in members(row, "roles")[:MAX_ROLES]:
             role = text(process, "role") or "unnamed"
-            seconds[role] += weight_s
-            totals = sums.setdefault(role, defaultdict(float))
+            if role not in self._sums and len(self._sums) >= MAX_ROLES:
+                continue
+            self._seconds[role] += weight_s
+            totals = self._sums.setdefault(role, defaultdict(float))
             for kind in ("busy", "waiting"):
                 for what, value in part(process, kind).items():
-                    if (share := as_number(value)) is not None:
-                        totals[kind, what] += weight_s * min(max(share, 0.0), 1.0)
-    return [_process(role, totals, seconds[role]) for role, totals in sums.items()]
+                    if (share := as_number(value)) is not None and len(totals) < MAX_PHASES:
+                        totals[kind, one_line(what)] += weight_s * min(max(share, 0.0), 1.0)
+
+    def shares(self) -> list[ProcessShares]:
+        """Return the shares of each process."""
+        return [_process(role, totals, self._seconds[role]) for role, totals in self._sums.items()]
 
 
 def _apart(metrics: Sequence[Row], restarts_s: Sequence[float]) -> list[tuple[Row, float]]:

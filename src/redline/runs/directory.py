@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import signal
 import time
 import unicodedata
 import weakref
@@ -31,7 +32,7 @@ from redline.files import (
     sync_directory,
     write_all,
 )
-from redline.jsonl import SCHEMA, RecordWriter, cut_after, parse_row, plain_text
+from redline.jsonl import SCHEMA, RecordWriter, Row, cut_after, parse_row, plain_text
 from redline.runs.blocks import BlockWriter, cut_blocks_after, lost_recordings, set_aside
 from redline.runs.manifest import CHECKPOINTS, REPLAY, RUN_JSON
 from redline.runs.run_json import encode_run_json, read_run_json
@@ -237,15 +238,48 @@ def is_held(directory: Path) -> bool | None:
 
     The lock is not tried: a process that wants it at that moment would be refused.
     """
-    try:
-        with open_regular(directory / LOCK_NAME) as file:
-            holder = parse_row(file.read(MAX_LOCK_BYTES)) or {}
-    except OSError:
-        return False
+    holder = _read_holder(directory)
     pid, host = holder.get("pid"), holder.get("host")
     if not isinstance(pid, int):
         return False
     return None if host != platform.node() else _is_alive(pid, holder.get("process_start_unix_s"))
+
+
+def ask_to_stop(directory: Path) -> bool:
+    """Send SIGTERM to the process that writes a run on this host; False if there is none.
+
+    Anybody may have written the name in the lock, so the process must also have that file open.
+    """
+    pid = _read_holder(directory).get("pid")
+    if not isinstance(pid, int) or pid <= 1:
+        return False
+    with suppress(OSError, OverflowError):
+        process = os.pidfd_open(pid)
+        try:
+            # asked now that the process is pinned: nobody else can get its number
+            if is_held(directory) and _has_open(pid, directory / LOCK_NAME):
+                signal.pidfd_send_signal(process, signal.SIGTERM)
+                return True
+        finally:
+            os.close(process)
+    return False
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    wanted = path.lstat()
+    for opened in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if os.path.samestat(opened.stat(), wanted):
+                return True
+    return False
+
+
+def _read_holder(directory: Path) -> Row:
+    try:
+        with open_regular(directory / LOCK_NAME) as file:
+            return parse_row(file.read(MAX_LOCK_BYTES)) or {}
+    except OSError:
+        return {}
 
 
 class SharedLock:

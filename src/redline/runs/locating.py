@@ -120,16 +120,25 @@ class Status:
 class FollowedRun:
     """The newest rows of a run's records; nothing is written and no lock is taken."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        last_bytes: int = LAST_BYTES,
+        last_events_bytes: int = LAST_EVENTS_BYTES,
+        follow_links: bool = True,
+    ) -> None:
         self.path = path
         self.metrics: Row | None = None
         self.hardware: Row | None = None
         self.pss_bytes: float | None = None  # in some rows only
         self.status = Status("running", "", None)
         self._tails = {
-            name: RecordTail(path / f"{name}.jsonl", last_bytes=LAST_BYTES) for name in ("metrics", "hardware")
+            name: RecordTail(path / f"{name}.jsonl", last_bytes=last_bytes, follow_links=follow_links)
+            for name in ("metrics", "hardware")
         }
-        self._events = RecordTail(path / "events.jsonl", last_bytes=LAST_EVENTS_BYTES)
+        events = path / "events.jsonl"
+        self._events = RecordTail(events, last_bytes=last_events_bytes, follow_links=follow_links)
         self._asked: Mapping[str, Any] = {}
         self._turn: Row = {}
         self._monitor_turn: Row = {}
