@@ -18,7 +18,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 OWN_FILE_SYSTEMS = frozenset(
     {
         *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs", "tmpfs", "ramfs"),
-        *("overlay", "aufs", "vfat", "exfat", "ntfs3"),
+        *("overlay", "aufs", "vfat", "exfat", "ntfs3", "fuseblk", "ecryptfs", "nilfs2"),
     }
 )
 
