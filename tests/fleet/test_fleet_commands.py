@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from quick_fleets import QuickEngine, Zygote, begun, kill, make_fleet, wait_until_running
 
-from redline.cli.fleet import supervising
+from redline.cli.fleet import checking, supervising
 from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, main
-from redline.fleet.listing import read_listing
+from redline.errors import UserError
+from redline.fleet.listing import Slot, read_listing
 from redline.fleet.slots import STATES
 
 Output = pytest.CaptureFixture[str]
@@ -205,6 +206,24 @@ def test_bad_input_is_one_line_and_writes_nothing(
     (tmp_path / "fleet.toml").write_text("games = 'pong'")
     refused(["fleet", *args], said)
     assert [path.name for path in tmp_path.iterdir()] == ["fleet.toml"]
+
+
+def test_a_list_is_checked_in_a_process_that_loads_torch_instead_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "HEAVY", "not loaded here")
+    question = checking.Question(games="CartPole-v1", models="ppo", seeds="1-2", settings={"lr": 0.1})
+    found = checking.ask(question)
+    assert [slot.settings for slot in found.slots] == [{"optimizer.lr": 0.1}] * 2
+    with pytest.raises(UserError, match=r"^CartPole-v1 ppo: unknown option --batch-sze: did you mean --batch-size"):
+        checking.ask(checking.Question(games="CartPole-v1", models="ppo", settings={"batch-sze": 3}))
+
+
+def test_a_setting_that_is_true_or_false_is_the_flag_that_says_so() -> None:
+    slot = Slot("pong-dqn-s1", "pong", "dqn", 1, {"returns.clip-rewards": False, "record-values": True})
+    assert checking.Checker()(slot).settings == {"returns.no-clip-rewards": True, "record-values": True}
+    usual = Slot("pong-dqn-s1", "pong", "dqn", 1, {"returns.clip-rewards": True, "record-values": False})
+    assert checking.Checker()(usual).settings == {}
 
 
 def test_the_help_tells_what_there_is(capsys: Output) -> None:

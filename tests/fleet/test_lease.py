@@ -52,7 +52,7 @@ def put(folder: Path, holder: Holder) -> Path:
 def test_of_many_that_want_a_lease_at_once_one_gets_it(tmp_path: Path, zygote: Zygote) -> None:
     for number in range(8):
         at_s = time.monotonic() + 0.05
-        folder = tmp_path / str(number)
+        (folder := tmp_path / str(number)).mkdir()
         pids = [zygote.ask(take=str(folder), slot="slot", at_s=at_s, hold_s=1.0) for _ in range(6)]
         wait_for((folder / "leases" / "slot" / "000001.json").exists, "somebody has it")
         wait_for(lambda: sum(start_ticks(pid) is not None for pid in pids) == 1, "the others are refused")  # noqa: B023
@@ -242,7 +242,19 @@ def test_a_lease_names_no_run_outside_its_fleet(tmp_path: Path, run: str) -> Non
     assert found.run == ""
 
 
-def test_a_folder_that_can_not_be_made_is_an_error_in_one_line(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_leases_is_an_error_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "leases").write_text("")
-    with pytest.raises(UserError, match=r"^cannot take the lease: "):
+    with pytest.raises(UserError, match=r"leases is a file, not a folder of Redline: move it away"):
         Lease.take(tmp_path, "slot", watcher=Watcher(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["leases", "leases/slot"])
+def test_no_lease_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = tmp_path / "fleet"
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(UserError, match="is a link, not a folder of Redline"):
+        Lease.take(folder, "slot", watcher=Watcher(folder))
+    assert list(elsewhere.iterdir()) == []

@@ -266,6 +266,20 @@ def test_a_list_that_cannot_be_read_any_more_does_not_end_the_supervision(tmp_pa
     assert sum("the one before counts" in note for note in display.notes) == 1
 
 
+@pytest.mark.parametrize("name", ["runs", "runs/game-ppo-s1", "runs/game-ppo-s1/game"])
+def test_no_run_is_trained_behind_a_link(tmp_path: Path, zygote: Zygote, name: str) -> None:
+    listing = make_fleet(tmp_path, {"game": ["done"]})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    train(tmp_path, zygote)
+    status = statuses_of(tmp_path, listing)["game"]
+    assert (status.state, status.attempt) == ("given up", 1)
+    assert status.reason.startswith(f"{tmp_path / name} is a link, not a folder of Redline")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert begun(tmp_path) == []
+
+
 def test_a_full_disk_costs_rows_until_there_is_room_again(small_disk: Path) -> None:
     with SlotLog(small_disk / SLOTS_JSONL) as log:
         log.write({"slot": "a", "number": 0})

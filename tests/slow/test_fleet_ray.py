@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,6 +57,12 @@ class Fleet:
     def check_alive(self) -> bool:
         assert self._program.poll() is None, self.said
         return True
+
+    def kill_supervisor(self) -> None:
+        """End the supervisor alone by SIGKILL: it is a child of the program that entered the namespaces, or is that."""
+        for process in (psutil.Process(self._program.pid), *psutil.Process(self._program.pid).children()):
+            process.kill()
+        self._program.wait(timeout=60)
 
     def wait(self, timeout_s: float) -> None:
         try:
@@ -109,6 +116,20 @@ def test_runs_outlive_the_head_and_those_that_wait_begin_when_it_is_back(tmp_pat
         assert {slot: fleet.holders()[slot].epoch for slot in before} == dict.fromkeys(before, 1)  # none began again
         assert took_s < 120
         fleet.wait(400)
+    assert check_fleet(fleet.folder, slots=SLOTS, max_steps=LONG_STEPS) == dict.fromkeys(SLOTS, 1)
+
+
+def test_runs_outlive_their_supervisor_and_another_machine_supervises_them(tmp_path: Path) -> None:
+    skip_without_ray()
+    token = make_token(tmp_path / "token")
+    with Network(tmp_path) as network:
+        alpha = RayNode(network, "alpha", cores=3, token=token).start()
+        beta = RayNode(network, "beta", cores=3, token=token, head=alpha).start()
+        fleet = Fleet(tmp_path, alpha, LONG_STEPS)
+        wait_for(lambda: fleet.check_alive() and len(fleet.running_on("beta")) == 3, "three runs train on beta")
+        fleet.kill_supervisor()
+        resumed = beta.redline("fleet", "resume", fleet.folder, "--plain")
+        assert resumed.returncode == DONE, resumed.stdout + resumed.stderr
     assert check_fleet(fleet.folder, slots=SLOTS, max_steps=LONG_STEPS) == dict.fromkeys(SLOTS, 1)
 
 

@@ -25,7 +25,15 @@ import msgspec
 import psutil
 
 from redline.errors import DamagedError, UserError
-from redline.files import create_file, explained, make_folder, open_own, read_bounded, remove_temporary, replace_file
+from redline.files import (
+    create_file,
+    explained,
+    make_own_folder,
+    open_own,
+    read_bounded,
+    remove_temporary,
+    replace_file,
+)
 from redline.fleet.fence import Fence
 from redline.fleet.place import Place, here, is_alive, is_shared, start_ticks
 from redline.jsonl import SCHEMA, plain_text
@@ -151,7 +159,8 @@ class Lease:
         """
         home = folder / LEASES / slot
         with explained(UserError, home, before="cannot take the lease: "):
-            make_folder(home)
+            make_own_folder(home.parent)
+            make_own_folder(home)
             remove_temporary(home, idle_s=LEFTOVER_S)
             before, epochs = read_holder(folder, slot), _epochs(home)
             if before is not None and watcher.is_alive(before):
@@ -251,6 +260,20 @@ def _create(home: Path, holder: Holder) -> None:
     if (newest := _epochs(home)[-1]) != path:  # this process slept between looking and making its file
         path.unlink(missing_ok=True)
         raise LeaseHeldError(f"{holder.slot} is trained by a process that was quicker: {newest.name}")
+
+
+def wait_until_free(folder: Path, name: str, watcher: Watcher) -> Holder | None:
+    """Return the former holder of a lease; LeaseHeldError if it lives, for which one on another machine is watched."""
+    first = read_holder(folder, name)
+    while (holder := read_holder(folder, name)) is not None and watcher.is_alive(holder):
+        if (
+            first is None
+            or holder.place.shares_pids(watcher.place)
+            or (holder.epoch, holder.beat) != (first.epoch, first.beat)
+        ):
+            raise LeaseHeldError(f"{name} is trained by {describe(holder)}")
+        time.sleep(LOOK_S)
+    return holder
 
 
 def describe(holder: Holder) -> str:

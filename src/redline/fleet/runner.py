@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import UserError, unknown_name
-from redline.files import explained, make_folder, open_own, open_regular, remove_tree
-from redline.fleet.lease import Holder, Lease, LeaseHeldError, Watcher, describe, read_holder
+from redline.files import check_folders, check_own, explained, make_folder, open_own, open_regular, remove_tree
+from redline.fleet.lease import Holder, Lease, Watcher, wait_until_free
 from redline.fleet.listing import Slot, read_listing
 from redline.fleet.slots import BAD_INPUT, DONE, LAST_BYTES, LOGS, RUNS, SLOTS_JSONL, outcome_of, vain_attempts
 from redline.jsonl import RecordTail, measured, plain_text, read_records
@@ -38,7 +38,7 @@ def run_slot(folder: Path, name: str, threads: int, program: Program) -> int:
         raise unknown_name("slot", name, slots)
     watcher = Watcher(folder)
     _trust_supervisor(folder, name, watcher)
-    before = _wait_until_free(folder, name, watcher)
+    before = wait_until_free(folder, name, watcher)
     if before is not None and outcome_of(before)[0] == "done":
         return DONE  # a cluster may start a slot once too often
     lease = Lease.take(folder, name, watcher=watcher, threads=threads, **_facts(before))
@@ -61,6 +61,9 @@ def _words_of(error: BaseException) -> str:
 
 def _train(folder: Path, lease: Lease, slot: Slot, progress: Progress, program: Program) -> tuple[int, str]:
     """Train under a lease; return the exit code, and why it ended."""
+    for place in (folder / RUNS, folder / RUNS / slot.name):
+        check_own(place, is_folder=True)
+    check_folders(folder / RUNS / slot.name)  # a run is trained in one of them
     run = newest_run(folder, slot.name)  # only the holder may remove what is of no use
     if run is None:
         arguments = _started(folder, slot, lease.holder.threads)
@@ -106,20 +109,6 @@ def run_folders(folder: Path, name: str) -> list[Path]:
     """Return the run directories of a slot, the newest last."""
     found = (path for path in (folder / RUNS / name).glob("*/*/*") if path.is_dir() and not path.is_symlink())
     return sorted(found, key=lambda path: path.name)
-
-
-def _wait_until_free(folder: Path, name: str, watcher: Watcher) -> Holder | None:
-    """Return the former holder of a lease; LeaseHeldError if it lives, for which one on another machine is watched."""
-    first = read_holder(folder, name)
-    while (holder := read_holder(folder, name)) is not None and watcher.is_alive(holder):
-        if (
-            first is None
-            or holder.place.shares_pids(watcher.place)
-            or (holder.epoch, holder.beat) != (first.epoch, first.beat)
-        ):
-            raise LeaseHeldError(f"{name} is trained by {describe(holder)}")
-        time.sleep(POLL_S)
-    return holder
 
 
 def _trust_supervisor(folder: Path, name: str, watcher: Watcher) -> None:

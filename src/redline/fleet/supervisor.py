@@ -18,7 +18,7 @@ from redline.files import explained, free_bytes
 from redline.fleet.engines.base import Engine
 from redline.fleet.health import Health
 from redline.fleet.hung import HungRuns, end
-from redline.fleet.lease import Lease, Watcher, ask_to_stop
+from redline.fleet.lease import Lease, Watcher, ask_to_stop, describe, read_holder, wait_until_free
 from redline.fleet.listing import FLEET_JSON, Slot, ordered, read_listing
 from redline.fleet.room import Room
 from redline.fleet.slot_log import SlotLog
@@ -58,7 +58,12 @@ class Summary:
 
 def supervise(folder: Path, engine: Engine, display: Display, stop: Stop, *, retry: bool = False) -> Summary:
     """Train all slots of a fleet to their ends, or until told to stop; one supervisor at a time."""
-    with Lease.take(folder, SUPERVISOR, watcher=Watcher(folder)) as lease:
+    watcher = Watcher(folder)
+    before = read_holder(folder, SUPERVISOR)
+    if before is not None and not before.place.shares_pids(watcher.place) and watcher.is_alive(before):
+        display.note(f"waiting to see whether {describe(before)} still supervises this fleet …")
+    wait_until_free(folder, SUPERVISOR, watcher)
+    with Lease.take(folder, SUPERVISOR, watcher=watcher) as lease:
         lease.beat_with(dict)
         with explained(UserError, folder):
             log = SlotLog(folder / SLOTS_JSONL)

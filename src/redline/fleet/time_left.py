@@ -12,7 +12,7 @@ LEAST_S = 10.0  # of training, before what a run expects is worth anything
 
 
 def time_left(statuses: Sequence[SlotStatus], concurrency: int) -> float | None:
-    """Return the seconds until the last run ends, as one run starts when another ends; None if that is unknown, or none is left.
+    """Return the seconds until the last run ends, as one starts when another ends; None if none is left, or unknown.
 
     A run that has not begun takes as long as others of its game and algorithm, else its limit in minutes, else as
     long as all others on average.

@@ -230,6 +230,27 @@ def test_node_proves_that_it_sees_the_folder_and_says_so_if_not(tmp_path: Path) 
         assert json.loads(ray_node.describe(str(tmp_path), name, nonce))["folder"] == f"does not see {tmp_path}"
 
 
+def test_node_with_another_version_without_token_or_with_another_folder_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        (folder / "probe").write_text("nonce")
+
+    def problem(home: Path, **changed: Any) -> str:
+        facts = json.loads(ray_node.describe(str(home), "probe", "nonce")) | changed
+        return ray_node.problem_of(facts, here, "nonce")
+
+    assert problem(here) == ""
+    assert [path.name for path in here.iterdir()] == ["probe"]
+    assert problem(there) == f"writes into another folder than {here}"
+    assert "has torch 1.0, this machine" in problem(here, versions=ray_node.versions() | {"torch": "1.0"})
+    assert problem(here, auth_mode="") == "was started without RAY_AUTH_MODE=token"
+    assert problem(here, folder="does not see it") == "does not see it"
+
+
 def test_runner_has_a_session_of_its_own_and_nothing_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = f"echo $RAY_JOB_ID-$OMP_NUM_THREADS-$KEPT >{tmp_path}/said; ps -o sid= -p $$ >{tmp_path}/session; echo out"
     monkeypatch.setattr(ray_node, "command_of", lambda folder, slot, threads: ["/bin/sh", "-c", script])

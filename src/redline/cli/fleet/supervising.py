@@ -11,7 +11,7 @@ from redline.cli.main import DONE, FAILED, RESUMABLE, FailureError
 from redline.cli.output import Printing, command
 from redline.cli.process import StopRequest
 from redline.fleet.engines import open_engine
-from redline.fleet.lease import LeaseHeldError, Watcher, describe, read_holder
+from redline.fleet.lease import LeaseHeldError, Watcher, describe, read_holder, wait_until_free
 from redline.fleet.listing import read_listing
 from redline.fleet.slots import RUNS, SUPERVISOR
 from redline.fleet.supervisor import Summary, supervise, write_report
@@ -52,9 +52,12 @@ def supervise_and_tell(folder: Path, flags: Printing, *, retry: bool = False) ->
 
 def refuse_second_supervisor(folder: Path) -> None:
     """Refuse to change how a fleet is placed under a supervisor that is at work."""
-    holder = read_holder(folder, SUPERVISOR)
-    if holder is not None and Watcher(folder).is_alive(holder):
-        raise FailureError(f"{folder} is supervised already: by {describe(holder)}")
+    try:
+        wait_until_free(folder, SUPERVISOR, Watcher(folder))
+    except LeaseHeldError:
+        holder = read_holder(folder, SUPERVISOR)
+        who = "another process" if holder is None else describe(holder)
+        raise FailureError(f"{folder} is supervised already: by {who}") from None
 
 
 def exit_code(summary: Summary) -> int:

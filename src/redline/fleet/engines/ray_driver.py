@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from ray._raylet import GcsClient
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from redline.errors import UserError
-from redline.files import read_bounded, remove_tree, replace_file
+from redline.files import remove_tree, replace_file
 from redline.fleet.engines import ray_node
 from redline.fleet.engines.ray_token import MODE, TOKEN_MODE, VALUE
 from redline.fleet.lease import LEASES, read_holder
@@ -37,6 +37,7 @@ LOOK_S, ROUND_S = 2.0, 0.2
 CONNECT_S, STRANGER_S, DESCRIBE_S = 5.0, 60.0, 60.0
 MOST_STARTS = 5  # of a slot whose task ends before its runner has taken the lease
 SUSPECT_S = 30.0  # without new tasks for a node that lost one: Ray notices a lost node after up to 66 s
+RAYLET = "raylet"  # the process of Ray that each node has
 ENTERED = 0  # exit code of a stranger who got in
 STRANGER = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
 
@@ -106,13 +107,13 @@ def connect(address: str) -> None:
     except (RayError, RuntimeError, OSError) as error:
         raise RefusedError(f"no Ray head of this version answers at {address}: {_line(error)}") from None
     check_strangers(address)
+    no_node = f"this machine is no node of the Ray cluster at {address}: ray start --address={address} makes it one"
+    if not any(process.info["name"] == RAYLET for process in psutil.process_iter(["name"])):
+        raise RefusedError(no_node)  # Ray would look for it for more than a minute
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:
-        raise RefusedError(
-            f"this machine is no node of the Ray cluster at {address}: ray start --address={address} makes it one"
-            f" ({_line(error)})"
-        ) from None
+        raise RefusedError(f"{no_node} ({_line(error)})") from None
 
 
 class Driver:
@@ -176,29 +177,11 @@ class Driver:
         facts: dict[str, Any] = {"host": str(found.get("NodeManagerHostname"))}
         try:
             facts = json.loads(ray.get(reference, timeout=0))
-            problem = self._problem(facts, secret)
+            problem = ray_node.problem_of(facts, self._folder, secret)
         except Exception as error:  # whatever the node's own Python makes of it
             problem = f"can't run Redline: {_line(error)}"
         cores = int(found.get("Resources", {}).get("CPU", 0))
         return Node(key, str(found.get("NodeManagerAddress")), cores, facts, problem)
-
-    def _problem(self, facts: Mapping[str, Any], secret: str) -> str:
-        """Return why a node can't be used."""
-        own = ray_node.versions()
-        for name, number in facts["versions"].items():
-            if number != own.get(name):
-                return f"has {name} {number}, this machine {own.get(name)}"
-        if facts["auth_mode"] != TOKEN_MODE:
-            return f"was started without {MODE}={TOKEN_MODE}"
-        if self._folder is None or facts["folder"]:
-            return str(facts.get("folder", ""))
-        answer = self._folder / Path(facts["answer"]).name
-        try:
-            is_same = read_bounded(answer, max_bytes=ray_node.MAX_PROBE_BYTES).decode(errors="replace") == secret
-        except (OSError, UserError):
-            is_same = False
-        remove_tree(answer)
-        return "" if is_same else f"writes into another folder than {self._folder}"
 
     def _start(self, slot: str, threads: int, starts: int = 0) -> Start:
         holder = None if self._folder is None else read_holder(self._folder, slot)

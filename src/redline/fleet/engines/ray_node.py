@@ -6,6 +6,7 @@ import platform
 import secrets
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import psutil
 
 from redline import __version__
 from redline.errors import UserError
-from redline.files import make_folder, open_own, read_bounded, replace_file
+from redline.files import make_folder, open_own, read_bounded, remove_tree, replace_file
 from redline.fleet.engines.base import command_of
-from redline.fleet.engines.ray_token import MODE
+from redline.fleet.engines.ray_token import MODE, TOKEN_MODE
 from redline.fleet.place import is_alive, start_ticks
 from redline.fleet.slots import LOGS
 from redline.runs.host import usable_cores
@@ -65,6 +66,25 @@ def _answer(folder: Path, probe: str, secret: str) -> dict[str, str]:
     except (OSError, UserError):
         return {"folder": f"can't write into {folder}"}
     return {"folder": "", "answer": answer}
+
+
+def problem_of(facts: Mapping[str, Any], folder: Path | None, secret: str) -> str:
+    """Return why the machine that asked can't use a node, by what the node told; empty if it can."""
+    own = versions()
+    for name, number in facts["versions"].items():
+        if number != own.get(name):
+            return f"has {name} {number}, this machine {own.get(name)}"
+    if facts["auth_mode"] != TOKEN_MODE:
+        return f"was started without {MODE}={TOKEN_MODE}"
+    if folder is None or facts["folder"]:
+        return str(facts.get("folder", ""))
+    answer = folder / Path(facts["answer"]).name
+    try:
+        is_same = read_bounded(answer, max_bytes=MAX_PROBE_BYTES).decode(errors="replace") == secret
+    except (OSError, UserError):
+        is_same = False
+    remove_tree(answer)
+    return "" if is_same else f"writes into another folder than {folder}"
 
 
 def train(folder: str, slot: str, threads: int) -> None:
