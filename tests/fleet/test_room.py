@@ -87,6 +87,18 @@ def test_the_next_supervisor_knows_what_was_measured(
     assert read_records(tmp_path / SLOTS_JSONL) == rows
 
 
+def test_a_resume_with_other_wishes_counts_anew_with_what_was_measured(
+    tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]
+) -> None:
+    machine[tmp_path / "a"] = SMALL
+    Room(tmp_path, LocalEngine(tmp_path), Wishes(concurrency=1), log).update(running(tmp_path, "a"), slots=6)
+    for asked, found in ((3, 3), (1, 1), (0, 4)):
+        after = Room(tmp_path, LocalEngine(tmp_path), Wishes(concurrency=asked), log)
+        assert after.update([], slots=6) == after.describe()
+        assert after.concurrency == found
+        assert after.update([], slots=6) is None
+
+
 def test_another_kind_of_run_that_takes_more_leaves_less_room(
     tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]
 ) -> None:
