@@ -46,6 +46,13 @@ def test_long_names_keep_their_seeds_apart() -> None:
     assert all(len(slot.name) <= 60 for slot in slots)
 
 
+def test_long_names_keep_games_and_variants_apart() -> None:
+    parts = [Part(("MontezumaRevenge",), ("rainbow",), (1,), {}, f"the-learning-rate-is-{word}") for word in ("a", "b")]
+    names = [slot.name for slot in make_slots(parts)]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 43 for name in names)
+
+
 def test_flags_are_those_of_redline_train() -> None:
     settings = {"lr": 0.1, "record-values": True, "sizes": [1, 2], "max-steps": "None"}
     assert Slot("a-s1", "pong", "dqn", 3, settings).flags == [

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -294,8 +295,11 @@ def _changed_slot(slot: Slot, settings: Mapping[str, Setting], version: int) -> 
 
 
 def _name(game: str, algorithm: str, variant: str, seed: int) -> str:
-    words = slug("-".join(filter(None, (game, algorithm, variant))))
-    return f"{words[:MAX_NAME_CHARACTERS].rstrip('-._')}-s{seed}"
+    told = "-".join(filter(None, (game, algorithm, variant)))
+    words = slug(told)
+    if len(words) > MAX_NAME_CHARACTERS:  # two long names may begin alike: a checksum of the whole parts them
+        words = f"{words[: MAX_NAME_CHARACTERS - 9].rstrip('-._')}-{zlib.crc32(told.encode()):08x}"
+    return f"{words}-s{seed}"
 
 
 def _words(slot: Slot) -> set[str]:
