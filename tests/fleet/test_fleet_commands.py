@@ -12,8 +12,10 @@ from quick_fleets import QuickEngine, Zygote, begun, kill, make_fleet, wait_unti
 from redline.cli.fleet import checking, supervising
 from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, main
 from redline.errors import UserError
+from redline.fleet.health import HEALTH_JSONL
 from redline.fleet.listing import Slot, read_listing
 from redline.fleet.slots import STATES
+from redline.jsonl import RecordWriter
 
 Output = pytest.CaptureFixture[str]
 Refused = Callable[[Sequence[str], str], None]
@@ -75,6 +77,17 @@ def test_start_status_and_start_again(tmp_path: Path, capsys: Output, monkeypatc
     assert "is a fleet with another list: use another --dir" in capsys.readouterr().err
     assert main(["fleet", "status", str(folder)]) == DONE
     assert capsys.readouterr().out.splitlines()[-1] == "4 done"
+
+
+def test_status_shows_the_newest_incidents(tmp_path: Path, capsys: Output) -> None:
+    make_fleet(tmp_path, {"a": ["done"]})
+    with RecordWriter(tmp_path / HEALTH_JSONL) as writer:
+        for number in range(7):
+            writer.write({"row": "incident", "kind": "leak", "slot": "a", "message": f"leak {number}", "unix_s": 1e300})
+    assert main(["fleet", "status", str(tmp_path)]) == DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-6] == "7 incidents, the newest:"
+    assert [line.rpartition("  ")[2] for line in lines[-5:]] == [f"a: leak {number}" for number in range(2, 7)]
 
 
 @pytest.mark.usefixtures("quick_engine")
