@@ -121,8 +121,8 @@ class Room:
         for row in read_records(path) if path.is_file() else []:
             if PACKING in row:
                 with suppress(msgspec.ValidationError):
-                    self._found = msgspec.convert(row[PACKING], Packing)
-                    self._measured[str(row.get(KIND))] = msgspec.convert(row.get(NEEDS), Needs)
+                    found, needs = msgspec.convert(row[PACKING], Packing), msgspec.convert(row.get(NEEDS), Needs)
+                    self._found, self._measured[str(row.get(KIND))] = found, needs
 
 
 def _candidates(running: Sequence[SlotStatus]) -> Iterator[tuple[str, Candidate]]:
