@@ -171,7 +171,8 @@ def judge(folder: Path, truth: Path) -> tuple[list[str], dict[str, int]]:
         faults += [f"{name}: {fault}" for fault in audit(status.run)]
         whole = expected[name]
         weights = weights_digest(status.run, status.steps)
-        is_equal = None is not weights == (whole.run and weights_digest(whole.run, whole.steps))
+        expected_weights = None if whole.run is None else weights_digest(whole.run, whole.steps)
+        is_equal = weights is not None and weights == expected_weights
         faults += [] if is_equal else [f"{name} ends with other weights than an undisturbed run"]
         episodes = len(read_records(status.run / "episodes.jsonl"))
         for key, value in (("attempts", status.attempt), ("steps", status.steps), ("episodes", episodes)):

@@ -24,5 +24,6 @@ def zygote() -> Iterator[Zygote]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a supervisor look often, and not at the machine."""
     monkeypatch.setattr(supervisor, "POLL_S", 0.02)
+    monkeypatch.setattr(supervisor, "LONGEST_POLL_S", 0.02)
     monkeypatch.setattr(supervisor, "HEALTH_S", 1e9)
     monkeypatch.setattr(starts, "PAUSE_S", 0.1)

@@ -41,6 +41,8 @@ def train(folder: Path, slot: str, arguments: Sequence[str]) -> int:
     _append(folder / BEGUN, {"slot": slot, "pid": os.getpid(), "steps": steps, "plan": plan})
     if plan == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if plan == "hang":
+        signal.pause()
     if plan in ("bad", "fail"):
         os.write(2, f"redline: it is {plan}\n".encode())
         return 2 if plan == "bad" else 1
@@ -158,7 +160,8 @@ class Silent:
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries what ends
     lease.LOOK_S = runner.POLL_S = LINE_S
-    supervisor.POLL_S, supervisor.HEALTH_S = LINE_S, 1e9
+    supervisor.POLL_S = supervisor.LONGEST_POLL_S = LINE_S
+    supervisor.HEALTH_S = 1e9
     reader, writer = os.pipe()
     selector = selectors.DefaultSelector()
     for descriptor in (0, reader):

@@ -65,7 +65,7 @@ def set_budget(run: Path, num_bytes: int | None) -> None:
 def test_a_run_that_is_over_tells_what_it_took(run: Path) -> None:
     needs = measure_needs(run, None)
     assert needs is not None
-    assert 0.1 < needs.cores <= usable_cores() + 0.5
+    assert 0.0 < needs.cores <= usable_cores() + 0.5
     assert 50_000_000 < needs.memory_bytes < 5_000_000_000
     assert needs.replay_capacity == CAPACITY
     assert needs.gpu_share is needs.gpu_memory_bytes is None
@@ -161,13 +161,12 @@ def test_without_any_reading_a_run_counts_as_one_core(run: Path) -> None:
 
 def test_without_a_monitor_the_metrics_tell(run: Path) -> None:
     (run / "hardware.jsonl").unlink()
-    rows = read_records(run / "metrics.jsonl")
-    row = rows[-1] = rows[-1] | {"cpu_percent": 80.0}  # a busy machine may have left it nothing at last
-    rewrite(run / "metrics.jsonl", rows)
+    (row,) = read_records(run / "metrics.jsonl")[-1:]
+    rewrite(run / "metrics.jsonl", [row | {"cpu_percent": 70.0, "rss_bytes": 3 * GIB}])
     needs = measure_needs(run, None)
     assert needs is not None
-    assert needs.cores == pytest.approx(0.8)
-    assert needs.memory_bytes >= row["rss_bytes"]
+    assert needs.cores == pytest.approx(0.7)
+    assert needs.memory_bytes >= 3 * GIB
 
 
 @pytest.mark.parametrize("damage", ["metrics.jsonl", "run.json", "checkpoints"])

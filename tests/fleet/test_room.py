@@ -64,6 +64,25 @@ def test_one_run_goes_alone_until_it_was_measured(
     assert found.update(running(tmp_path, "a", "b"), slots=5) is None
 
 
+def test_runs_side_by_side_do_not_tell_how_many_cores_one_uses(
+    tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]
+) -> None:
+    machine |= {tmp_path / "a": SMALL, tmp_path / "b": SMALL}
+    found = Room(tmp_path, LocalEngine(tmp_path), Wishes(), log)
+    assert found.update(running(tmp_path, "a", "b"), slots=6) is None  # of a supervisor that is gone
+    assert found.concurrency == 1
+    assert found.update(running(tmp_path, "b"), slots=5) is not None
+
+
+def test_a_kind_that_changes_nothing_is_not_told(tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]) -> None:
+    machine |= {tmp_path / "a": SMALL, tmp_path / "b": SMALL}
+    found = Room(tmp_path, LocalEngine(tmp_path), Wishes(), log)
+    found.update(running(tmp_path, "a"), slots=6)
+    other = Slot("pong-dqn-s1", "pong", "dqn", 1, {})
+    assert found.update([*running(tmp_path, "a"), *running(tmp_path, "b", slot=other)], slots=6) is None
+    assert len([row for row in read_records(tmp_path / SLOTS_JSONL) if "needs" in row]) == 2
+
+
 def test_a_run_that_was_too_short_is_measured_when_it_is_over(
     tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]
 ) -> None:

@@ -71,6 +71,12 @@ def test_slow_leak_is_told_in_time(stage: Stage) -> None:
     assert stage.kinds == ["leak"]
 
 
+def test_buffers_that_fill_at_the_start_are_no_leak(stage: Stage) -> None:
+    stage.live(50.0, lambda _: stage.grow(20 * MB))
+    stage.live(300.0)
+    assert stage.told == []
+
+
 def test_step_of_the_memory_is_no_leak(stage: Stage) -> None:
     stage.live(1200.0, lambda time_s: stage.grow(500 * MB if time_s == 600.0 else 0))
     assert stage.told == []
@@ -163,13 +169,13 @@ def test_run_that_learns_nothing_is_named_after_half_of_its_budget(stage: Stage)
     with RecordWriter(stage.folder / "run" / "episodes.jsonl") as writer:
         for value in returns:
             writer.write({"role": "actor", "return": value})
-    stage.row |= {"progress": 0.4, "mean_return_100": -20.3, "episodes": 160}
+    stage.row |= {"progress": 0.4, "mean_return_100": -20.1, "episodes": 160}
     stage.live(30.0)
     assert stage.told == []
     stage.row["progress"] = 0.5
     stage.live(100.0)
     assert [one.message for _, one in stage.told] == [
-        "mean return −20.30 after 50% of its budget, and −20.20 in its first 30 episodes"
+        "mean return −20.10 after 50% of its budget, and −20.20 in its first 30 episodes"
     ]
 
 
@@ -188,6 +194,14 @@ def test_warning_of_a_run_is_passed_on_once(stage: Stage) -> None:
             writer.write({"event": "warning", "unix_s": 5.0, "message": f"no checkpoint: {free} MB free"})
         stage.live(30.0)
     assert [(one.kind, one.message) for _, one in stage.told] == [("warning", "no checkpoint: 3.1 MB free")]
+
+
+def test_warning_of_an_earlier_attempt_is_not_told_again(stage: Stage) -> None:
+    with RecordWriter(stage.folder / "run" / "events.jsonl") as writer:
+        writer.write({"event": "warning", "unix_s": 5.0, "message": "no checkpoint"})
+    stage.holder = msgspec.structs.replace(HOLDER, began_unix_s=6.0)
+    stage.live(30.0)
+    assert stage.told == []
 
 
 def test_last_words_of_a_run_are_passed_on(stage: Stage) -> None:

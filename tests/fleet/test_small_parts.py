@@ -30,6 +30,7 @@ MOUNTS = r"""
 25 22 0:31 / /mnt rw - ext4 /dev/vdc rw
 26 22 0:32 / /mnt rw - fuse.sshfs host:/ rw
 27 22 0:33 / /host rw - 9p share rw
+29 22 0:35 / /mnt/диск rw - cifs //server/share rw
 28 22 0:34 / /scratch rw shared:5 master:1 - tmpfs tmpfs rw
 broken line
 """.strip()
@@ -44,7 +45,8 @@ broken line
         ("/home/own disk/fleet", False),
         ("/mnt/fleet", True),
         ("/host", True),
-        ("/scratch/x", False),
+        ("/mnt/диск/fleet", True),
+        ("/scratch/диск", False),
     ],
 )
 def test_other_machines_see_what_is_not_on_a_disk_of_this_one(

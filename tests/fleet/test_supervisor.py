@@ -20,7 +20,7 @@ from quick_fleets import (
     wait_until_running,
 )
 
-from redline.fleet import supervisor
+from redline.fleet import hung, supervisor
 from redline.fleet.lease import LeaseHeldError, encode, read_holder
 from redline.fleet.listing import change_listing, changed, new_listing, read_listing, undone, write_listing
 from redline.fleet.place import Place
@@ -235,6 +235,19 @@ def test_runners_that_never_take_their_lease_are_given_up(tmp_path: Path, zygote
     status = statuses_of(tmp_path, listing)["game"]
     assert (status.state, len(engine.placed)) == ("given up", 3)
     assert status.reason.startswith("its process ended with exit code 127: see ")
+
+
+def test_a_run_that_hangs_is_killed_and_goes_on(
+    tmp_path: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "HEALTH_S", 0.2)
+    monkeypatch.setattr(hung, "QUIET_S", 0.1)
+    monkeypatch.setattr(hung, "HUNG_S", 0.5)
+    listing = make_fleet(tmp_path, {"game": ["hang", "done"]})
+    _, display = train(tmp_path, zygote)
+    status = statuses_of(tmp_path, listing)["game"]
+    assert (status.state, status.attempt) == ("done", 2)
+    assert "game-ppo-s1: it hangs and is killed, to go on from its last checkpoint" in display.notes
 
 
 def test_nothing_is_started_on_a_full_disk(tmp_path: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:

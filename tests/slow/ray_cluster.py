@@ -111,4 +111,4 @@ class RayNode:
     def redline(self, *args: object, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Run `redline …` on this machine."""
         command = [sys.executable, "-m", "redline.cli.main", *args]
-        return self.machine.run(*command, variables={**self.variables, **variables}, timeout_s=300)
+        return self.machine.run(*command, variables={**self.variables, **variables}, timeout_s=900)

@@ -17,7 +17,7 @@ from redline.cli.main import BAD_INPUT, DONE, FAILED
 from redline.fleet.lease import Holder, read_holder
 from waiting import wait_for
 
-STEPS, LONG_STEPS = 20_000, 80_000
+STEPS, MORE_STEPS, LONG_STEPS = 20_000, 30_000, 80_000
 SLOTS = [f"cartpole-v1-ppo-s{seed}" for seed in range(1, 7)]
 LIST = ("--games", "CartPole-v1", "--model", "ppo", "--seeds", "1-6")
 RUNS = ("--checkpoint-minutes", 0.05, "--stagger-s", 1, "--plain")
@@ -125,12 +125,12 @@ def test_runs_outlive_their_supervisor_and_another_machine_supervises_them(tmp_p
     with Network(tmp_path) as network:
         alpha = RayNode(network, "alpha", cores=3, token=token).start()
         beta = RayNode(network, "beta", cores=3, token=token, head=alpha).start()
-        fleet = Fleet(tmp_path, alpha, LONG_STEPS)
+        fleet = Fleet(tmp_path, alpha, MORE_STEPS)
         wait_for(lambda: fleet.check_alive() and len(fleet.running_on("beta")) == 3, "three runs train on beta")
         fleet.kill_supervisor()
         resumed = beta.redline("fleet", "resume", fleet.folder, "--plain")
         assert resumed.returncode == DONE, resumed.stdout + resumed.stderr
-    assert check_fleet(fleet.folder, slots=SLOTS, max_steps=LONG_STEPS) == dict.fromkeys(SLOTS, 1)
+    assert check_fleet(fleet.folder, slots=SLOTS, max_steps=MORE_STEPS) == dict.fromkeys(SLOTS, 1)
 
 
 def test_cluster_that_must_not_be_used_is_refused(tmp_path: Path) -> None:

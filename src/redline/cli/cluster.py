@@ -15,6 +15,7 @@ from redline.fleet.engines.ray_cluster import Cluster, inspect
 from redline.jsonl import measured, plain_text
 from redline.units import size
 
+SUBJECTS = {"check": "is it reached, and are versions, token and folder right?"}
 VERSIONS = ("redline", "python", "torch", "ray")
 
 
@@ -35,7 +36,7 @@ class CheckFlags:
 
 def run(args: Sequence[str]) -> int:
     """Do what the first word names, and return the exit code."""
-    return run_subject("cluster", args, {"check": (_check, "is it reached, and are versions, token and folder right?")})
+    return run_subject("cluster", args, {name: (_check, summary) for name, summary in SUBJECTS.items()})
 
 
 def _check(args: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ A file is a block of fixed size that is written in place: a full disk does not s
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -243,7 +244,8 @@ class Lease:
         with self._lock:
             begun_s = time.monotonic()
             holder = msgspec.structs.replace(self.holder, **facts)
-            os.pwrite(self._descriptor, encode(holder), 0)
+            if os.pwrite(self._descriptor, encode(holder), 0) != BLOCK_BYTES:
+                raise OSError(errno.EIO, "a lease was written in part", str(self._path))
             self.holder = holder
             if self._fence is not None:
                 os.fsync(self._descriptor)  # others read it from the server

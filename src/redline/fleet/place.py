@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from redline.monitor.processes import read_stat
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
 MOUNTS = Path("/proc/self/mountinfo")
+ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # in a path there: a blank is \040
 # file systems that one kernel alone writes to; all others are taken for shared
 OWN_FILE_SYSTEMS = frozenset(
     {
         *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs", "tmpfs", "ramfs"),
-        *("overlay", "aufs", "vfat", "exfat", "ntfs3"),
+        *("overlay", "aufs", "vfat", "exfat", "ntfs3", "fuseblk", "ecryptfs", "nilfs2"),
     }
 )
 
@@ -73,16 +75,16 @@ def _file_system(folder: Path) -> str:
     """Return the kind of file system that holds a folder; empty if that can't be read."""
     place, longest, kind = os.path.realpath(folder), -1, ""
     try:
-        lines = MOUNTS.read_bytes().decode(errors="surrogateescape").splitlines()
+        lines = MOUNTS.read_bytes().splitlines()
     except OSError:
         return ""
     for line in lines:
-        before, _, after = line.partition(" - ")
+        before, _, after = line.partition(b" - ")
         words = before.split()
         if len(words) < 5 or not after:
             continue
-        mount = words[4].encode("latin-1", "surrogateescape").decode("unicode_escape", "replace")  # a blank is \040
+        mount = os.fsdecode(ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), words[4]))
         is_above = place == mount or place.startswith(mount.rstrip("/") + "/")
         if is_above and len(mount) >= longest:  # of several mounted at one place the last counts
-            longest, kind = len(mount), after.split()[0]
+            longest, kind = len(mount), after.split()[0].decode(errors="replace")
     return kind

@@ -29,6 +29,7 @@ from redline.jsonl import plain_text
 from redline.units import size
 
 POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
+MOST_SHARE, LONGEST_POLL_S = 0.01, 5.0  # of a core that looking at thousands of slots may take
 LEAST_DISK_BYTES = 200_000_000  # for a run that begins
 STOP_S = 90.0  # for all runs to save themselves
 REPORT_S = 900.0
@@ -99,6 +100,7 @@ class Supervisor:
         self._begin(retry=retry)
         next_show_s = next_health_s = 0.0
         while (reason := stop()) is None:
+            begun_cpu_s = time.process_time()
             statuses, left = self._look(), self._stop_left()
             is_over = all(status.state in ("done", "given up", "stopped") for status in statuses)
             if is_over and not self._starts and not left:
@@ -110,7 +112,8 @@ class Supervisor:
             if time.monotonic() >= next_show_s:
                 next_show_s = time.monotonic() + SHOW_S
                 self._show(statuses)
-            time.sleep(POLL_S)
+            spent_s = time.process_time() - begun_cpu_s
+            time.sleep(min(max(POLL_S, spent_s / MOST_SHARE), LONGEST_POLL_S))
         if reason is not None:
             self._stop_all(reason)
         statuses = self._look()

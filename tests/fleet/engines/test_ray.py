@@ -166,6 +166,9 @@ def test_nodes_that_come_and_go_are_told_and_counted(engine: tuple[RayEngine, li
     driver.said = [{"nodes": [ALPHA, BLIND]}]
     assert fleet.poll() == ["the node beta (10.0.0.2) is left out: it does not see /fleet"]
     assert fleet.cores() == 4
+    driver.said = [{"nodes": [ALPHA, BETA]}]
+    assert fleet.poll() == ["the node beta (10.0.0.2) is there"]
+    assert fleet.cores() == 6
 
 
 def test_lost_driver_is_replaced_and_gets_the_orders_that_nobody_has_carried_out(
@@ -186,6 +189,24 @@ def test_lost_driver_is_replaced_and_gets_the_orders_that_nobody_has_carried_out
     assert fleet.poll() == []
     assert drivers[2].orders == [{"place": "lost", "threads": 1}]
     assert fleet.poll()[0] == "the Ray cluster at 10.0.0.1:6379 answers again: 4 cores"
+
+
+def test_node_that_may_be_lost_is_left_out_and_one_that_is_wrong_refuses_the_cluster(
+    token: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = {**BETA, "problem": ray_node.UNANSWERED}
+    drivers = [Driver(), Driver(), Driver()]
+    clusters = [Cluster([ALPHA, silent]), Cluster([silent]), Cluster([silent, {**ALPHA, "problem": "has ray 2.1"}])]
+    monkeypatch.setattr(Link, "open", lambda link: drivers.pop())
+    monkeypatch.setattr(ray, "check_ray", lambda: None)
+    monkeypatch.setattr(ray, "first_word", lambda driver, address: clusters.pop(0))
+    wishes = Wishes(engine="ray", address="alpha:6379")
+    engine = open_engine(tmp_path, wishes)
+    assert engine.poll() == ["the node beta (10.0.0.2) is left out: it does not answer"]
+    assert engine.cores() == 4
+    for message in ("does not answer", "alpha .* has ray 2.1"):
+        with pytest.raises(UserError, match=message):
+            open_engine(tmp_path, wishes)
 
 
 def test_driver_that_says_nothing_any_more_is_given_up(engine: tuple[RayEngine, list[Driver]]) -> None:

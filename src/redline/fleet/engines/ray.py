@@ -18,6 +18,7 @@ from redline.fleet.engines.ray_cluster import (
     first_word,
     name_of,
 )
+from redline.fleet.engines.ray_node import UNANSWERED
 from redline.fleet.engines.ray_token import find_token
 from redline.fleet.lease import read_holder
 from redline.fleet.listing import Wishes
@@ -36,14 +37,21 @@ def open_ray(folder: Path, wishes: Wishes) -> RayEngine:
     link = Link(address, folder, token.variables)
     driver = link.open()
     found = first_word(driver, address)
-    if found.problems:
+    silent = [f"the node {name_of(node)} is left out: it {UNANSWERED}" for node in found.nodes if is_silent(node)]
+    if found.refused or not found.cores or len(found.problems) > len(silent):
         driver.close()
+        problem = next((each for each in found.problems if UNANSWERED not in each), found.problems[0])
         raise UserError(
             found.refused
-            or f"the Ray cluster at {address} can't train this fleet: {found.problems[0]};"
+            or f"the Ray cluster at {address} can't train this fleet: {problem};"
             f" redline cluster check --engine.address {address} --dir {folder} shows all nodes"
         )
-    return RayEngine(link, driver, found, [token.note] if token.note else [])
+    return RayEngine(link, driver, found, [*filter(None, [token.note]), *silent])
+
+
+def is_silent(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node may be lost, which Ray notices late: that is no reason to refuse the others."""
+    return node.get("problem") == UNANSWERED
 
 
 class RayEngine:
@@ -128,9 +136,9 @@ class RayEngine:
             self._is_lost, self._told = False, ""
         before, now = ({name_of(node): node for node in each.nodes} for each in (self._cluster, cluster))
         self._notes += [f"the node {name} is lost" for name in before if name not in now]
-        for name in now:
-            if name not in before:
-                problem = plain_text(now[name].get("problem") or "")
+        for name, node in now.items():
+            problem = plain_text(node.get("problem") or "")
+            if name not in before or bool(before[name].get("problem")) != bool(problem):
                 self._notes.append(f"the node {name} {f'is left out: it {problem}' if problem else 'is there'}")
         self._cluster = cluster
 

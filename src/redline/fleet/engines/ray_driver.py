@@ -32,9 +32,11 @@ from redline.files import remove_tree, replace_file
 from redline.fleet.engines import ray_node
 from redline.fleet.engines.ray_token import MODE, TOKEN_MODE, VALUE
 from redline.fleet.lease import LEASES, read_holder
+from redline.fleet.slots import SUPERVISOR
 
 LOOK_S, ROUND_S = 2.0, 0.2
 CONNECT_S, STRANGER_S, DESCRIBE_S = 5.0, 60.0, 60.0
+AGAIN_S = 30.0  # until a node that could not be used is asked again
 MOST_STARTS = 5  # of a slot whose task ends before its runner has taken the lease
 SUSPECT_S = 30.0  # without new tasks for a node that lost one: Ray notices a lost node after up to 66 s
 RAYLET = "raylet"  # the process of Ray that each node has
@@ -55,10 +57,21 @@ class Node:
     cores: int
     facts: Mapping[str, Any]
     problem: str  # why nothing is placed there; empty if it can be used
+    told_s: float
 
     def to_json(self) -> dict[str, Any]:
         """Return it for the supervisor."""
         return {"node": self.address, "ray_cores": self.cores, "problem": self.problem, **self.facts}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a node was asked."""
+
+    reference: Any  # of the task
+    probe: str  # file that it must find
+    secret: str
+    asked_s: float
 
 
 @dataclass
@@ -123,6 +136,8 @@ class Driver:
         self._folder = folder
         self._voice = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8")
         self._nodes: dict[str, Node] = {}
+        self._questions: dict[str, Question] = {}  # that nodes have not answered yet
+        self._has_told = False
         self._waiting: dict[str, Start] = {}
         self._running: dict[Any, Start] = {}  # by the reference of the task
         self._others: list[str] = []  # slots that ran before this driver began
@@ -137,12 +152,19 @@ class Driver:
     def run(self, orders: queue.SimpleQueue[str | None]) -> None:
         """Do as the supervisor says until it hangs up."""
         if self._folder is not None and (self._folder / LEASES).is_dir():
-            self._others = [path.name for path in (self._folder / LEASES).iterdir()]
+            self._others = [path.name for path in (self._folder / LEASES).iterdir() if path.name != SUPERVISOR]
+        try:
+            self._follow(orders)
+        finally:
+            for question in self._questions.values():
+                self._forget(question)
+
+    def _follow(self, orders: queue.SimpleQueue[str | None]) -> None:
         next_look_s = 0.0
         while True:
             if time.monotonic() >= next_look_s:
                 self.look()
-                next_look_s = time.monotonic() + LOOK_S
+                next_look_s = time.monotonic() + (LOOK_S if self._has_told else ROUND_S)
             with suppress(queue.Empty):
                 if (order := orders.get(timeout=ROUND_S)) is None:
                     return
@@ -152,36 +174,48 @@ class Driver:
             self._place()
 
     def look(self) -> None:
-        """Look which nodes there are, and tell."""
+        """Look which nodes there are; tell once all that were there at first have said what they are."""
+        now_s = time.monotonic()
         found = {facts["NodeID"]: facts for facts in ray.nodes() if facts["Alive"]}
-        new = [key for key in found if key not in self._nodes]
-        known = self._describe_nodes({key: found[key] for key in new}) if new else {}
-        self._nodes = {key: self._nodes.get(key) or known[key] for key in found}
-        self.tell(nodes=[node.to_json() for node in self._nodes.values()])
+        for key in found.keys() - self._questions.keys():
+            known = self._nodes.get(key)
+            if known is None or (known.problem and now_s - known.told_s > AGAIN_S):
+                self._questions[key] = self._ask(key, now_s)
+        for key, question in list(self._questions.items()):
+            is_answered = bool(ray.wait([question.reference], timeout=0)[0])
+            if key not in found or is_answered or now_s - question.asked_s > DESCRIBE_S:
+                del self._questions[key]
+                self._forget(question)
+                if key in found:
+                    self._nodes[key] = self._read_node(found[key], key, question, is_answered=is_answered)
+        self._nodes = {key: node for key, node in self._nodes.items() if key in found}
+        if self._has_told or not self._questions:
+            self.tell(nodes=[node.to_json() for node in self._nodes.values()])
+            self._has_told = True
 
-    def _describe_nodes(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
-        """Ask new nodes what they are, and whether they see the folder."""
-        folder = "" if self._folder is None else str(self._folder)
+    def _ask(self, key: str, now_s: float) -> Question:
+        """Ask a node what it is, and whether it sees the folder."""
         probe, secret = f".redline-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)
         if self._folder is not None:
             replace_file(self._folder / probe, [secret.encode()])
-        try:
-            asked = {key: self._on(self._describe, key).remote(folder, probe, secret) for key in found}
-            ray.wait(list(asked.values()), num_returns=len(asked), timeout=DESCRIBE_S)
-            return {key: self._read_node(found[key], key, reference, secret) for key, reference in asked.items()}
-        finally:
-            if self._folder is not None:
-                remove_tree(self._folder / probe)
+        folder = "" if self._folder is None else str(self._folder)
+        return Question(self._on(self._describe, key).remote(folder, probe, secret), probe, secret, now_s)
 
-    def _read_node(self, found: Mapping[str, Any], key: str, reference: Any, secret: str) -> Node:
+    def _forget(self, question: Question) -> None:
+        if self._folder is not None:
+            remove_tree(self._folder / question.probe)
+
+    def _read_node(self, found: Mapping[str, Any], key: str, question: Question, *, is_answered: bool) -> Node:
         facts: dict[str, Any] = {"host": str(found.get("NodeManagerHostname"))}
-        try:
-            facts = json.loads(ray.get(reference, timeout=0))
-            problem = ray_node.problem_of(facts, self._folder, secret)
-        except Exception as error:  # whatever the node's own Python makes of it
-            problem = f"can't run Redline: {_line(error)}"
+        problem = ray_node.UNANSWERED
+        if is_answered:
+            try:
+                facts = json.loads(ray.get(question.reference))
+                problem = ray_node.problem_of(facts, self._folder, question.secret)
+            except RayError as error:  # such as a Python without Redline
+                problem = f"can't run Redline: {_line(error)}"
         cores = int(found.get("Resources", {}).get("CPU", 0))
-        return Node(key, str(found.get("NodeManagerAddress")), cores, facts, problem)
+        return Node(key, str(found.get("NodeManagerAddress")), cores, facts, problem, time.monotonic())
 
     def _start(self, slot: str, threads: int, starts: int = 0) -> Start:
         holder = None if self._folder is None else read_holder(self._folder, slot)

@@ -24,6 +24,7 @@ from redline.runs.host import usable_cores
 
 POLL_S = 0.5
 MAX_PROBE_BYTES = 200
+UNANSWERED = "does not answer"  # why a node is left out that may be lost
 # the runner is no child of Ray's worker, which takes its children with it, and its session is its own
 START = '"$@" >&2 </dev/null & echo $!'
 
