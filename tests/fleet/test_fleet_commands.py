@@ -144,6 +144,8 @@ def test_a_change_is_checked_by_the_parser_of_train_before_anything_is_written(
         (("--set", "batch-size"), "write NAME=VALUE"),
         (("--set", "seed=3"), "seed is no setting of a run in a fleet"),
         (("--only", "pong", "--set", "lr=1"), "--only names 'pong', which is not in the fleet"),
+        (("--only", ",", "--set", "lr=1"), "--only is empty"),
+        (("--set", "max-steps=30"), "max-steps: these runs have that already, so nothing changes"),
         (("--undo",), "there is no change to undo"),
         (("--undo", "--set", "lr=1"), "leave --only and --set out"),
         ((), "fleet change needs a setting"),

@@ -213,6 +213,8 @@ def changed(listing: Listing, only: Sequence[str], settings: Mapping[str, Settin
         _changed_slot(slot, settings, number) if not only or not _words(slot).isdisjoint(only) else slot
         for slot in listing.slots
     ]
+    if slots == list(listing.slots):
+        raise UserError(f"{', '.join(settings)}: these runs have that already, so nothing changes")
     return _with_version(listing, slots, command, undo_to=len(listing.versions) - 1)
 
 
@@ -290,8 +292,11 @@ def _with_version(listing: Listing, slots: Sequence[Slot], command: str, *, undo
 
 
 def _changed_slot(slot: Slot, settings: Mapping[str, Setting], version: int) -> Slot:
+    """Return the successor of a slot; a slot that has these settings already stays, and its run goes on."""
+    if (after := {**slot.settings, **settings}) == slot.settings:
+        return slot
     stem = VERSION_NAME.sub("", slot.name)
-    return msgspec.structs.replace(slot, name=f"{stem}.v{version}", settings={**slot.settings, **settings})
+    return msgspec.structs.replace(slot, name=f"{stem}.v{version}", settings=after)
 
 
 def _name(game: str, algorithm: str, variant: str, seed: int) -> str:
