@@ -204,6 +204,7 @@ def test_a_schedule_has_hours_and_money(tmp_path: Path, capsys: Output) -> None:
         (("start", "--games", "pong", "--log-dir", "x"), "log-dir is no setting of a run in a fleet"),
         (("start", "--games", "pong", "--concurrency", "0"), "concurrency is '0': use auto"),
         (("start", "--games", "pong", "--engine", "dask"), "engine is 'dask': use local, ray or slurm"),
+        (("start", "--games", "pong", "--engine", "ray"), "--engine.address is missing: use HOST:PORT"),
         (("start", "--games", "pong", "--dry-run", "--unit", "episodes"), "--unit does nothing here"),
         (("start", "--games", "pong", "--dir", "."), ". is not empty and no fleet: use another --dir"),
         (("status", "."), ". is not a fleet: fleet.json: no such file or directory"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,6 +97,8 @@ def run(args: Sequence[str]) -> int:
         from redline.cli.fleet.dry_run import give_schedule
 
         return give_schedule(listing, flags)
+    if listing.wishes.engine == "ray":
+        import_module("redline.fleet.engines.ray_cluster").check_address(listing.wishes.address)
     folder = flags.dir or FLEETS / listing.name
     freeze(folder, listing)
     return supervise_and_tell(folder, flags)
