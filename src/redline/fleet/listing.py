@@ -39,6 +39,7 @@ LIMITS_PER_MINUTE = {"max-minutes": 1.0, "max-steps": 10_000.0, "max-frames": 40
 EngineName = Literal["local", "ray", "slurm"]
 Order = Literal["longest-first", "as-listed", "shortest-first"]
 Setting = str | int | float | bool | list[str | int | float]
+Write = Callable[[Path, list[bytes]], None]
 SETTING_NAME = re.compile(r"[a-z][a-z0-9]*([.-][a-z0-9]+)*", re.ASCII)
 # flags of `redline train` that belong to the fleet, or make sense for one run alone
 NO_SETTINGS = frozenset(
@@ -264,11 +265,11 @@ def read_listing(folder: Path) -> Listing:
     return listing
 
 
-def write_listing(folder: Path, listing: Listing) -> None:
-    """Replace `fleet.json`."""
+def write_listing(folder: Path, listing: Listing, *, write: Write = replace_file) -> None:
+    """Write `fleet.json`: in place of an older one, or by `create_file` where there must be none."""
     content = {"schema": SCHEMA, "redline": __version__, "fleet": msgspec.to_builtins(listing)}
     with explained(UserError, folder, before="cannot write the fleet's list: "):
-        replace_file(folder / FLEET_JSON, [(json.dumps(as_json_value(content), indent=1) + "\n").encode()])
+        write(folder / FLEET_JSON, [(json.dumps(as_json_value(content), indent=1) + "\n").encode()])
 
 
 def change_listing(folder: Path, change: Callable[[Listing], Listing]) -> tuple[Listing, Listing]:

@@ -16,7 +16,7 @@ from redline.cli.fleet.checking import Question, ask
 from redline.cli.fleet.supervising import refuse_second_supervisor, supervise_and_tell
 from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
-from redline.files import explained, make_folder
+from redline.files import create_file, explained, make_folder
 from redline.fleet.listing import (
     ASKED,
     FLEET_JSON,
@@ -169,7 +169,7 @@ def freeze(folder: Path, listing: Listing) -> None:
         make_folder(folder, mode=0o700)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty and no fleet: use another --dir")
-    write_listing(folder, listing)
+    write_listing(folder, listing, write=create_file)  # another start may be quicker
 
 
 def typed_wishes(flags: object) -> dict[str, Any]:
