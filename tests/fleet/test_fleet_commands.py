@@ -12,8 +12,10 @@ from quick_fleets import QuickEngine, Zygote, begun, kill, make_fleet, wait_unti
 from redline.cli.fleet import checking, supervising
 from redline.cli.main import BAD_INPUT, DONE, FAILED, RESUMABLE, main
 from redline.errors import UserError
+from redline.fleet.health import HEALTH_JSONL
 from redline.fleet.listing import Slot, read_listing
 from redline.fleet.slots import STATES
+from redline.jsonl import RecordWriter
 
 Output = pytest.CaptureFixture[str]
 Refused = Callable[[Sequence[str], str], None]
@@ -77,6 +79,17 @@ def test_start_status_and_start_again(tmp_path: Path, capsys: Output, monkeypatc
     assert capsys.readouterr().out.splitlines()[-1] == "4 done"
 
 
+def test_status_shows_the_newest_incidents(tmp_path: Path, capsys: Output) -> None:
+    make_fleet(tmp_path, {"a": ["done"]})
+    with RecordWriter(tmp_path / HEALTH_JSONL) as writer:
+        for number in range(7):
+            writer.write({"row": "incident", "kind": "leak", "slot": "a", "message": f"leak {number}", "unix_s": 1e300})
+    assert main(["fleet", "status", str(tmp_path)]) == DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-6] == "7 incidents, the newest:"
+    assert [line.rpartition("  ")[2] for line in lines[-5:]] == [f"a: leak {number}" for number in range(2, 7)]
+
+
 @pytest.mark.usefixtures("quick_engine")
 def test_ctrl_c_saves_all_runs_and_a_resume_ends_them(
     tmp_path: Path, capsys: Output, main_beside: Callable[..., int]
@@ -131,6 +144,8 @@ def test_a_change_is_checked_by_the_parser_of_train_before_anything_is_written(
         (("--set", "batch-size"), "write NAME=VALUE"),
         (("--set", "seed=3"), "seed is no setting of a run in a fleet"),
         (("--only", "pong", "--set", "lr=1"), "--only names 'pong', which is not in the fleet"),
+        (("--only", ",", "--set", "lr=1"), "--only is empty"),
+        (("--set", "max-steps=30"), "max-steps: these runs have that already, so nothing changes"),
         (("--undo",), "there is no change to undo"),
         (("--undo", "--set", "lr=1"), "leave --only and --set out"),
         ((), "fleet change needs a setting"),
@@ -189,6 +204,7 @@ def test_a_schedule_has_hours_and_money(tmp_path: Path, capsys: Output) -> None:
         (("start", "--games", "pong", "--log-dir", "x"), "log-dir is no setting of a run in a fleet"),
         (("start", "--games", "pong", "--concurrency", "0"), "concurrency is '0': use auto"),
         (("start", "--games", "pong", "--engine", "dask"), "engine is 'dask': use local, ray or slurm"),
+        (("start", "--games", "pong", "--engine", "ray"), "--engine.address is missing: use HOST:PORT"),
         (("start", "--games", "pong", "--dry-run", "--unit", "episodes"), "--unit does nothing here"),
         (("start", "--games", "pong", "--dir", "."), ". is not empty and no fleet: use another --dir"),
         (("status", "."), ". is not a fleet: fleet.json: no such file or directory"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UserError
-from redline.fleet.list_file import Asked, list_of_flags, read_list, read_seeds
+from redline.fleet.list_file import Asked, line_of, list_of_flags, read_list, read_seeds
 from redline.fleet.listing import Setting
 
 WHOLE = """
@@ -117,6 +117,8 @@ def test_a_fleet_is_named_after_its_list() -> None:
         ("games = 'pong'\nrecipe = 'pongg'", r"line 2: unknown recipe 'pongg'"),
         ("games = 'pong'\nname = 3", r"line 2: name is 3: write it in quotes"),
         ("games = 'pong'\nmodel = 'dqn'\nalgo = 'ppo'", r"mean the same: keep one"),
+        ("games = 'pong'\nseeds = []", r"line 2: seeds are empty: use a range"),
+        ("games = 'pong'\n[[overrides]]\ngames = 'breakout'", r"fleet.toml: overrides 1 fits no run of the fleet"),
         ("games = 3", r"line 1: games is 3: write names in quotes"),
         ("games = ''", r"line 1: games are empty"),
         ("games = ", r"is not TOML"),
@@ -126,6 +128,14 @@ def test_a_mistake_is_told_in_one_line_with_its_place(tmp_path: Path, text: str,
     with pytest.raises(UserError, match=said) as error:
         read(tmp_path, text)
     assert "\n" not in str(error.value)
+
+
+def test_an_option_that_train_does_not_know_is_told_with_its_line_not_that_of_the_one_that_it_resembles(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text("[settings]\nbatch-size = 32\nbatch_sze = 64\n")
+    assert line_of(path, "pong dqn: unknown option --batch-sze: did you mean --batch-size?") == " line 3"
 
 
 @pytest.mark.parametrize(

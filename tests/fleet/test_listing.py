@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UserError
+from redline.files import create_file
 from redline.fleet.listing import (
     FLEET_JSON,
     MAX_SLOTS,
@@ -44,6 +45,20 @@ def test_long_names_keep_their_seeds_apart() -> None:
     slots = make_slots([Part(("mypkg/" + "VeryLong" * 20,), ("quantile-rainbow",), (1, 12, 2**31 - 1), {})])
     assert [slot.name.rpartition("-")[2] for slot in slots] == ["s1", "s12", f"s{2**31 - 1}"]
     assert all(len(slot.name) <= 60 for slot in slots)
+
+
+def test_long_names_keep_games_and_variants_apart() -> None:
+    parts = [Part(("MontezumaRevenge",), ("rainbow",), (1,), {}, f"the-learning-rate-is-{word}") for word in ("a", "b")]
+    names = [slot.name for slot in make_slots(parts)]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 43 for name in names)
+
+
+def test_of_two_starts_in_one_folder_the_slower_one_replaces_nothing(tmp_path: Path) -> None:
+    write_listing(tmp_path, listing_of(PART), write=create_file)
+    with pytest.raises(UserError, match=r"^cannot write the fleet's list: [^\n]+ exists"):
+        write_listing(tmp_path, new_listing("other", Wishes(), make_slots([PART]), "x"), write=create_file)
+    assert read_listing(tmp_path).name == "test"
 
 
 def test_flags_are_those_of_redline_train() -> None:

@@ -213,6 +213,14 @@ def test_gpu_memory_of_a_run_is_that_of_its_own_processes(gpus: list[dict[str, A
     assert (second.own_bytes, second.room_bytes, second.share) == (2 * GIB, 16 * GIB, 0.03)
 
 
+def test_a_gpu_that_somebody_made_up_does_no_harm() -> None:
+    made_up = {"index": 0, "memory_total_bytes": 8, "processes": [{"pid": [100], "memory_bytes": 3}, {"pid": {}}]}
+    for device in ("cuda:x", "cuda:" + "9" * 5_000, "cuda:²"):
+        use = find_gpu(hardware([made_up], 100), device=device)
+        assert use is not None
+        assert (use.own_bytes, use.room_bytes) == (0, 8)
+
+
 def test_in_a_container_that_does_not_see_its_numbers_all_of_the_memory_counts(gpus: list[dict[str, Any]]) -> None:
     use = find_gpu(hardware(gpus, 4_242), device="cuda:0")
     assert use is not None

@@ -186,8 +186,8 @@ def test_damaged_files_cost_what_they_held(tmp_path: Path, capsys: Output) -> No
     found = told(capsys, folder)
     assert [slot["not_counted"] for slot in found["slots"]] == [None, "its run can't be read", "its run can't be read"]
     assert found["problems"] == [
-        "slots.jsonl: 1 lines can't be read and are left out",
-        "health.jsonl: 1 lines can't be read and are left out",
+        "slots.jsonl: lines left out because they can't be read: 1",
+        "health.jsonl: lines left out because they can't be read: 1",
     ]
     assert len(found["incidents"]) == 1
     html, _ = pages(read_report(folder))

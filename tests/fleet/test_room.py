@@ -106,6 +106,18 @@ def test_the_next_supervisor_knows_what_was_measured(
     assert read_records(tmp_path / SLOTS_JSONL) == rows
 
 
+def test_a_resume_with_other_wishes_counts_anew_with_what_was_measured(
+    tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]
+) -> None:
+    machine[tmp_path / "a"] = SMALL
+    Room(tmp_path, LocalEngine(tmp_path), Wishes(concurrency=1), log).update(running(tmp_path, "a"), slots=6)
+    for asked, found in ((3, 3), (1, 1), (0, 4)):
+        after = Room(tmp_path, LocalEngine(tmp_path), Wishes(concurrency=asked), log)
+        assert after.update([], slots=6) == after.describe()
+        assert after.concurrency == found
+        assert after.update([], slots=6) is None
+
+
 def test_another_kind_of_run_that_takes_more_leaves_less_room(
     tmp_path: Path, log: RecordWriter, machine: dict[Path, Needs]
 ) -> None:
@@ -161,4 +173,4 @@ def test_a_damaged_row_is_as_none(tmp_path: Path, log: RecordWriter) -> None:
     for packing in ({"concurrency": "many"}, [], {"concurrency": 3, "threads": 1, "why": "so"}):
         log.write({"packing": packing, "kind": "x", "needs": {"cores": None}})
     found = Room(tmp_path, LocalEngine(tmp_path), Wishes(), log)
-    assert found.concurrency in (1, 3)
+    assert found.concurrency == 1

@@ -34,6 +34,12 @@ def test_healthy_hours_are_quiet(stage: Stage) -> None:
     assert stage.told == []
 
 
+def test_roles_that_somebody_made_up_do_no_harm(stage: Stage) -> None:
+    stage.row |= {"roles": [{"pid": [1]}, {"pid": {}}, {}, 3]}
+    stage.live(60.0)
+    assert stage.kinds == ["workers"]
+
+
 def test_leak_is_told_within_a_minute_and_once(stage: Stage) -> None:
     stage.live(600.0)
     begun_s = stage.now_s

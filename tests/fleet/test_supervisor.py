@@ -22,7 +22,7 @@ from quick_fleets import (
 
 from redline.fleet import hung, supervisor
 from redline.fleet.lease import LeaseHeldError, encode, read_holder
-from redline.fleet.listing import change_listing, changed, read_listing, undone
+from redline.fleet.listing import change_listing, changed, new_listing, read_listing, undone, write_listing
 from redline.fleet.place import Place
 from redline.fleet.slot_log import SlotLog
 from redline.fleet.slots import SLOTS_JSONL
@@ -277,6 +277,18 @@ def test_a_list_that_cannot_be_read_any_more_does_not_end_the_supervision(tmp_pa
     summary, display = train(tmp_path, zygote, stop=stop)
     assert (summary.counts["done"], statuses_of(tmp_path, listing)["game"].attempt) == (1, 2)
     assert sum("the one before counts" in note for note in display.notes) == 1
+
+
+def test_a_list_that_has_forgotten_a_slot_does_not_end_the_supervision(tmp_path: Path, zygote: Zygote) -> None:
+    listing = make_fleet(tmp_path, {"forgotten": ["endless"], "kept": ["endless", "done"]})
+    pid = zygote.ask(supervise=str(tmp_path))
+    for name in ("forgotten", "kept"):
+        wait_until_running(tmp_path, f"{name}-ppo-s1", steps=3)
+    write_listing(tmp_path, new_listing("quick", listing.wishes, listing.slots[1:], "by hand"))
+    wait_for(lambda: statuses_of(tmp_path, listing)["forgotten"].state == "stopped", "it is stopped")
+    assert Path(f"/proc/{pid}").exists()
+    kill(wait_until_running(tmp_path, "kept-ppo-s1"))
+    wait_for(lambda: statuses_of(tmp_path, listing)["kept"].state == "done", "the other run is done")
 
 
 @pytest.mark.parametrize("name", ["runs", "runs/game-ppo-s1", "runs/game-ppo-s1/game"])

@@ -88,21 +88,24 @@ def _named_by(config: object) -> tuple[str | None, str | None]:
 
 def line_of(path: Path, message: str) -> str:
     """Return ` line N` if one line of a file sets what a message is about; empty if that is unclear."""
-    told = message.replace("_", "-")
+    told = message.replace("_", "-").replace("--", " ")
     found: dict[str, list[int]] = {}
     with suppress(OSError, UserError):
         content = read_bounded(path, max_bytes=MAX_BYTES, follow_links=True).decode(errors="replace")
         for number, line in enumerate(content.splitlines(), 1):
             if assigned := ASSIGNED.match(line):
                 found.setdefault(assigned[1].replace("_", "-"), []).append(number)
-    for key in sorted(found, key=len, reverse=True):  # the longest: it says most
-        if re.search(rf"(?<![\w-]){re.escape(key)}(?![\w-])", told):
-            return f" line {found[key][0]}" if len(found[key]) == 1 else ""
-    return ""
+    hits = {key: re.search(rf"(?<![\w-]){re.escape(key)}(?![\w-])", told) for key in found}
+    # a message begins with what is wrong; of those that begin there, the longest says most
+    places = {key: (hit.start(), -len(key)) for key, hit in hits.items() if hit is not None}
+    lines = found[min(places, key=places.__getitem__)] if places else []
+    return f" line {lines[0]}" if len(lines) == 1 else ""
 
 
 def read_seeds(value: object) -> tuple[int, ...]:
     """Return the seeds of a number, a list of numbers, or a text such as 1-3,7, each once."""
+    if value == []:
+        raise UserError("seeds are empty: use a range such as 1-3")
     if isinstance(value, list):
         return tuple(dict.fromkeys(seed for item in value for seed in read_seeds(item)))
     seeds: list[int] = []
@@ -125,6 +128,7 @@ def _parts(content: Table, typed: Mapping[str, Setting]) -> Iterator[Part]:
     runs: list[Table] = [
         _merged(content, _checked(table, LISTED, f"runs {number}: ")) for number, table in _tables(content, "runs")
     ]
+    unused = set(range(len(overrides)))
     for entry in runs or [content]:
         recipe = None if (name := _text(entry, "recipe")) is None else find_recipe(name)
         usual = None if recipe is None or recipe.game == "any" else recipe.game
@@ -134,13 +138,16 @@ def _parts(content: Table, typed: Mapping[str, Setting]) -> Iterator[Part]:
                 for variant, varied in variants.items():
                     settings: dict[str, Setting] = {} if name is None else {"recipe": name}
                     settings |= _settings(entry) | varied
-                    for override in overrides:
+                    for place, override in enumerate(overrides):
                         if _suits(override, game.game, algorithm, variant):
+                            unused.discard(place)
                             settings |= _own_recipe(override) | _settings(override)
                     settings |= typed
                     limit = _limit(game, settings, is_asked=is_asked)
                     seeds = read_seeds(entry.get("seeds", 1))
                     yield Part((game.game,), (algorithm,), seeds, {**limit, **settings}, variant)
+    if unused:
+        raise UserError(f"overrides {min(unused) + 1} fits no run of the fleet: correct what it names")
 
 
 def _limit(game: GameLimit, settings: Mapping[str, Setting], *, is_asked: bool) -> dict[str, Setting]:

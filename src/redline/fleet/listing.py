@@ -10,6 +10,7 @@ import json
 import math
 import re
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ LIMITS_PER_MINUTE = {"max-minutes": 1.0, "max-steps": 10_000.0, "max-frames": 40
 EngineName = Literal["local", "ray", "slurm"]
 Order = Literal["longest-first", "as-listed", "shortest-first"]
 Setting = str | int | float | bool | list[str | int | float]
+Write = Callable[[Path, list[bytes]], None]
 SETTING_NAME = re.compile(r"[a-z][a-z0-9]*([.-][a-z0-9]+)*", re.ASCII)
 # flags of `redline train` that belong to the fleet, or make sense for one run alone
 NO_SETTINGS = frozenset(
@@ -212,6 +214,8 @@ def changed(listing: Listing, only: Sequence[str], settings: Mapping[str, Settin
         _changed_slot(slot, settings, number) if not only or not _words(slot).isdisjoint(only) else slot
         for slot in listing.slots
     ]
+    if slots == list(listing.slots):
+        raise UserError(f"{', '.join(settings)}: these runs have that already, so nothing changes")
     return _with_version(listing, slots, command, undo_to=len(listing.versions) - 1)
 
 
@@ -261,11 +265,11 @@ def read_listing(folder: Path) -> Listing:
     return listing
 
 
-def write_listing(folder: Path, listing: Listing) -> None:
-    """Replace `fleet.json`."""
+def write_listing(folder: Path, listing: Listing, *, write: Write = replace_file) -> None:
+    """Write `fleet.json`: in place of an older one, or by `create_file` where there must be none."""
     content = {"schema": SCHEMA, "redline": __version__, "fleet": msgspec.to_builtins(listing)}
     with explained(UserError, folder, before="cannot write the fleet's list: "):
-        replace_file(folder / FLEET_JSON, [(json.dumps(as_json_value(content), indent=1) + "\n").encode()])
+        write(folder / FLEET_JSON, [(json.dumps(as_json_value(content), indent=1) + "\n").encode()])
 
 
 def change_listing(folder: Path, change: Callable[[Listing], Listing]) -> tuple[Listing, Listing]:
@@ -289,13 +293,19 @@ def _with_version(listing: Listing, slots: Sequence[Slot], command: str, *, undo
 
 
 def _changed_slot(slot: Slot, settings: Mapping[str, Setting], version: int) -> Slot:
+    """Return the successor of a slot; a slot that has these settings already stays, and its run goes on."""
+    if (after := {**slot.settings, **settings}) == slot.settings:
+        return slot
     stem = VERSION_NAME.sub("", slot.name)
-    return msgspec.structs.replace(slot, name=f"{stem}.v{version}", settings={**slot.settings, **settings})
+    return msgspec.structs.replace(slot, name=f"{stem}.v{version}", settings=after)
 
 
 def _name(game: str, algorithm: str, variant: str, seed: int) -> str:
-    words = slug("-".join(filter(None, (game, algorithm, variant))))
-    return f"{words[:MAX_NAME_CHARACTERS].rstrip('-._')}-s{seed}"
+    told = "-".join(filter(None, (game, algorithm, variant)))
+    words = slug(told)
+    if len(words) > MAX_NAME_CHARACTERS:  # two long names may begin alike: a checksum of the whole parts them
+        words = f"{words[: MAX_NAME_CHARACTERS - 9].rstrip('-._')}-{zlib.crc32(told.encode()):08x}"
+    return f"{words}-s{seed}"
 
 
 def _words(slot: Slot) -> set[str]:

@@ -85,4 +85,4 @@ def _rows(path: Path, problems: list[str]) -> Iterator[Row]:
     except OSError as error:
         problems.append(f"{path.name} can't be read: {reason_of(error)}")
     if unreadable:
-        problems.append(f"{path.name}: {unreadable:,} lines can't be read and are left out")
+        problems.append(f"{path.name}: lines left out because they can't be read: {unreadable:,}")

@@ -29,6 +29,7 @@ LEAST_CPU_S = 1.0  # over which a share of waiting means something
 BUSY = 0.9  # of the cores: nobody knows what a run would have used that is over
 KEPT_CHECKPOINTS = 5  # the newest three, the best, and the one that is being written
 LEAST_PROGRESS = 0.001
+MAX_DIGITS = 4  # of a GPU's number
 PROC = Path("/proc")
 
 
@@ -197,14 +198,20 @@ def find_gpu(hardware: Sequence[Row], *, device: str) -> GpuUse | None:
     """Return the use of the GPU on which a run computes; None if it uses none, or nothing tells."""
     if not device.startswith("cuda"):
         return None
-    pids, index = _pids(hardware), int(device.partition(":")[2] or 0)
+    number = device.partition(":")[2]
+    pids, index = (
+        _pids(hardware),
+        int(number) if number.isascii() and number.isdecimal() and len(number) <= MAX_DIGITS else 0,
+    )
     rows = [gpu for row in hardware for gpu in _rows(row.get("gpus")) if gpu.get("index") == index]
     known = [gpu for gpu in rows if _number(gpu, "memory_total_bytes") > 0]
     if not known:
         return None
     used_bytes = _number(known[-1], "memory_used_bytes")
     own = [
-        _number(process, "memory_bytes") for process in _rows(known[-1].get("processes")) if process.get("pid") in pids
+        _number(process, "memory_bytes")
+        for process in _rows(known[-1].get("processes"))
+        if isinstance(pid := process.get("pid"), int) and pid in pids
     ]
     own_bytes = sum(own) or used_bytes  # a container does not see its own process ids there
     shares = [_number(gpu, "utilisation_percent") / 100 for gpu in rows if "utilisation_percent" in gpu]

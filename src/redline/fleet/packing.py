@@ -115,7 +115,7 @@ def _why(
     cores = f"one run uses {needs.cores:.1f} of {machine.cores} cores"
     gpu = "" if needs.gpu_share is None else f" and {needs.gpu_share:.0%} of the GPU"
     first, *others = limits.items()
-    allowed = ", ".join([f"{first[0]} allows {first[1]}", *(f"{name} {most}" for name, most in others)])
+    allowed = ", ".join([f"{first[0]} allows {first[1]:,}", *(f"{name} {most:,}" for name, most in others)])
     chosen = f"{concurrency} side by side"
     if asked > concurrency and concurrency < slots:
         chosen += f", not {asked} as asked"

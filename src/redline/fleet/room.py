@@ -42,6 +42,7 @@ class Room:
         self._engine = engine
         self._slots = len(read_listing(folder).slots)  # of the list: threads must not depend on how many are left
         self._found: Packing | None = None
+        self._is_chosen = False  # by this supervisor: an earlier one may have had other wishes, or another machine
         self._measured: dict[str, Needs] = {}  # of each kind of run, the first first
         self._candidates: dict[str, Candidate] = {}
         self._next_look_s = 0.0
@@ -90,11 +91,13 @@ class Room:
         news = {kind: needs for kind, needs in found.items() if needs is not None}
         over = {kind for kind, one in self._candidates.items() if one.run not in living}
         self._candidates = {kind: one for kind, one in self._candidates.items() if kind not in over | news.keys()}
-        return self._choose(news, [status.run for status in running if status.run is not None]) if news else None
+        if not news and (self._is_chosen or not self._measured):
+            return None
+        return self._choose(news, [status.run for status in running if status.run is not None])
 
     def _choose(self, news: dict[str, Needs], runs: Sequence[Path]) -> str | None:
-        """Count with what was measured now; return a line if that changes the room."""
-        before, self._measured = self._found, self._measured | news
+        """Count with what was measured, now or by an earlier supervisor; return a line if that changes the room."""
+        before, self._measured, self._is_chosen = self._found, self._measured | news, True
         needs = together(list(self._measured.values()))
         machine = Machine(
             cores=usable_cores(),
@@ -106,10 +109,10 @@ class Room:
             self._found = choose(needs, machine, slots=self._slots, asked=self._wishes.concurrency)
         except NoRoomError as error:  # the run itself goes on: it may end before its replay memory is full
             self._found = Packing(1, self.threads, str(error))
-        for kind, one in news.items():
+        is_same = before is not None and replace(before, why="") == replace(self._found, why="")
+        for kind, one in (news or ({} if is_same else self._measured)).items():
             found = asdict(self._found)
             self._log.write({"unix_s": time.time(), KIND: kind, NEEDS: asdict(one), PACKING: found})
-        is_same = before is not None and replace(before, why="") == replace(self._found, why="")
         return None if is_same else self._found.why
 
     def _read(self) -> None:
@@ -118,8 +121,8 @@ class Room:
         for row in read_records(path) if path.is_file() else []:
             if PACKING in row:
                 with suppress(msgspec.ValidationError):
-                    self._found = msgspec.convert(row[PACKING], Packing)
-                    self._measured[str(row.get(KIND))] = msgspec.convert(row.get(NEEDS), Needs)
+                    found, needs = msgspec.convert(row[PACKING], Packing), msgspec.convert(row.get(NEEDS), Needs)
+                    self._found, self._measured[str(row.get(KIND))] = found, needs
 
 
 def _candidates(running: Sequence[SlotStatus]) -> Iterator[tuple[str, Candidate]]:

@@ -150,7 +150,8 @@ def _workers(row: Mapping[str, Any], pids: set[int]) -> tuple[int, int]:
     """Return how many processes a run should have, and how many are alive."""
     told = row.get("roles")
     roles = [role for role in told if isinstance(role, dict)] if isinstance(told, list) else []
-    return max(1, len(roles)), sum(role.get("pid") in pids for role in roles) if roles else 1
+    alive = sum(isinstance(pid := role.get("pid"), int) and pid in pids for role in roles)
+    return max(1, len(roles)), alive if roles else 1
 
 
 def _touched_bytes(row: Mapping[str, Any]) -> float:

@@ -87,7 +87,7 @@ class Supervisor:
         self._listed = self._list_time()
         self._known: dict[str, tuple[State, int]] = {}  # the state and attempt that was last written down
         self._starts = Starts(folder, engine)
-        self._left: dict[str, float] = {}  # slots that left the list, and when
+        self._left: dict[str, tuple[Slot, float]] = {}  # slots that left the list, and when
         self._leave(slot for name, slot in self._listing.all_slots.items() if name not in self._names())
         self._asked: set[tuple[str, int]] = set()  # slots and epochs that were asked to stop
         self._placed_s = -float("inf")
@@ -210,20 +210,20 @@ class Supervisor:
         self._tell("list", None)
         names = self._names()
         self._display.note(f"the list has changed: version {len(self._listing.versions)}, {len(names)} slots")
-        self._left = {name: at_s for name, at_s in self._left.items() if name not in names}
+        self._left = {name: left for name, left in self._left.items() if name not in names}
         self._leave(slot for slot in before.slots if slot.name not in names)
 
     def _names(self) -> set[str]:
         return {slot.name for slot in self._listing.slots}
 
     def _leave(self, slots: Iterable[Slot]) -> None:
-        self._left |= {slot.name: time.monotonic() for slot in slots}
+        self._left |= {slot.name: (slot, time.monotonic()) for slot in slots}
 
     def _stop_left(self) -> int:
         """Ask runs to stop whose slots left the list, also those that begin only now; return how many there are."""
-        count, slots = 0, self._listing.all_slots
-        for name, at_s in list(self._left.items()):
-            status = self._starts.seen_with(self._book.status(slots[name]))
+        count = 0
+        for name, (slot, at_s) in list(self._left.items()):
+            status = self._starts.seen_with(self._book.status(slot))
             if self._ask_to_stop(status):
                 count += 1
             elif self._known.get(name, ("stopped", 0))[0] == "running":

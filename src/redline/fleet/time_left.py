@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapreplace
 from statistics import fmean
 
+from redline.fleet.listing import Slot
 from redline.fleet.slots import SlotStatus
 
 SECONDS_PER_MINUTE = 60.0
 LEAST_S = 10.0  # of training, before what a run expects is worth anything
+
+Kind = tuple[str, str, str]  # game, algorithm and variant
 
 
 def time_left(statuses: Sequence[SlotStatus], concurrency: int) -> float | None:
@@ -18,35 +22,27 @@ def time_left(statuses: Sequence[SlotStatus], concurrency: int) -> float | None:
     long as all others on average.
     """
     known = {status.slot.name: total for status in statuses if (total := _total_s(status)) is not None}
-    ends = [0.0] * max(1, concurrency)
+    by_kind: dict[Kind, list[float]] = {}
+    for status in statuses:
+        if (total := known.get(status.slot.name)) is not None:
+            by_kind.setdefault(_kind(status.slot), []).append(total)
+    like = {kind: fmean(totals) for kind, totals in by_kind.items()}
+    usual = fmean(known.values()) if known else None
+    ends = [0.0] * min(max(1, concurrency), max(1, len(statuses)))  # a heap
     for status in sorted(statuses, key=lambda status: status.state != "running"):
         if status.state not in ("running", "waiting"):
             continue
-        total_s = _expected_s(status, statuses, known)
+        minutes = status.slot.settings.get("max-minutes")
+        limit_s = minutes * SECONDS_PER_MINUTE if isinstance(minutes, int | float) else usual
+        total_s = known.get(status.slot.name, like.get(_kind(status.slot), limit_s))
         if total_s is None:
             return None
-        left_s = max(0.0, total_s - (status.time_s or 0.0))
-        place = ends.index(min(ends))
-        ends[place] += left_s
+        heapreplace(ends, ends[0] + max(0.0, total_s - (status.time_s or 0.0)))
     return max(ends) or None
 
 
-def _expected_s(status: SlotStatus, statuses: Sequence[SlotStatus], known: dict[str, float]) -> float | None:
-    """Return how long a run takes from begin to end."""
-    if (own := known.get(status.slot.name)) is not None:
-        return own
-    kind = (status.slot.game, status.slot.algorithm, status.slot.variant)
-    like = [
-        known[other.slot.name]
-        for other in statuses
-        if other.slot.name in known and (other.slot.game, other.slot.algorithm, other.slot.variant) == kind
-    ]
-    if like:
-        return fmean(like)
-    minutes = status.slot.settings.get("max-minutes")
-    if isinstance(minutes, int | float):
-        return minutes * SECONDS_PER_MINUTE
-    return fmean(known.values()) if known else None
+def _kind(slot: Slot) -> Kind:
+    return slot.game, slot.algorithm, slot.variant
 
 
 def _total_s(status: SlotStatus) -> float | None:

@@ -51,6 +51,8 @@ def run(args: Sequence[str]) -> int:
     if not flags.undo and not settings:
         raise UserError("fleet change needs a setting: --set batch-size=64, or --undo")
     words = [word.strip() for word in (flags.only or "").split(",") if word.strip()]
+    if flags.only is not None and not words:  # an empty variable of a script must not change all runs
+        raise UserError("--only is empty: name games, algorithms, variants or slots, or leave it out for all runs")
     typed = shlex.join(["redline", "fleet", "change", *args])
 
     def change(before: Listing) -> Listing:

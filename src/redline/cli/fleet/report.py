@@ -114,7 +114,7 @@ def show(facts: Mapping[str, Any], *, plain: bool) -> None:
         if facts["cost"]["saved"] is not None:
             print(facts["cost"]["saved"]["words"])
     if facts["incidents"]:
-        print(f"{len(facts['incidents']):,} incidents")
+        print(f"{len(facts['incidents']):,} incident{'s' * (len(facts['incidents']) != 1)}")
     for problem in facts["problems"]:
         print(problem)
     print(f"report of {size(facts['bytes'])}: {facts['out']}, and {facts['markdown'].name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from redline.cli.fleet.checking import Question, ask
 from redline.cli.fleet.supervising import refuse_second_supervisor, supervise_and_tell
 from redline.cli.parsing import Json, Plain, parse
 from redline.errors import UserError
-from redline.files import explained, make_folder
+from redline.files import create_file, explained, make_folder
 from redline.fleet.listing import (
     ASKED,
     FLEET_JSON,
@@ -96,6 +97,8 @@ def run(args: Sequence[str]) -> int:
         from redline.cli.fleet.dry_run import give_schedule
 
         return give_schedule(listing, flags)
+    if listing.wishes.engine == "ray":
+        import_module("redline.fleet.engines.ray_cluster").check_address(listing.wishes.address)
     folder = flags.dir or FLEETS / listing.name
     freeze(folder, listing)
     return supervise_and_tell(folder, flags)
@@ -166,7 +169,7 @@ def freeze(folder: Path, listing: Listing) -> None:
         make_folder(folder, mode=0o700)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty and no fleet: use another --dir")
-    write_listing(folder, listing)
+    write_listing(folder, listing, write=create_file)  # another start may be quicker
 
 
 def typed_wishes(flags: object) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def check_ray() -> None:
 def check_address(address: str) -> str:
     """Return the address of a cluster; UserError if it is none."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or not address.isprintable() or " " in address:
+    is_port = port.isdecimal() and len(port) <= len("65535") and 0 < int(port) < 65_536
+    if not host or not is_port or not address.isprintable() or " " in address:
         given = f"is {address[:80]!r}" if address else "is missing"
         raise UserError(f"--engine.address {given}: use HOST:PORT of the head, such as 10.0.0.1:6379")
     return address
