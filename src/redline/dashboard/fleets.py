@@ -22,7 +22,8 @@ from redline.jsonl import Row, plain_text
 from redline.report.rows import moment, text
 from redline.units import money
 
-LOOK_S = 1.0  # between two looks at a fleet
+LOOK_S = 1.0  # between two looks at a fleet, at least
+MOST_LOOKING = 0.005  # of a core
 MAX_LOG_BYTES = 64_000_000  # of a log that is read as a whole
 MAX_INCIDENTS = 200  # on the page, the newest
 MAX_FLEETS = 200
@@ -58,12 +59,14 @@ class Fleet:
         self._logbook: Logbook | None = None
         self._problem = ""
         self._looked_s = -float("inf")
+        self._interval_s = LOOK_S
         self._stamps: dict[str, object] = {}
 
     def look(self) -> None:
         """Read what is new; asked often, it looks rarely."""
-        if time.monotonic() - self._looked_s < LOOK_S:
+        if time.monotonic() - self._looked_s < self._interval_s:
             return
+        begun_s = time.process_time()
         try:
             self._check_files()
             if self._has_changed(FLEET_JSON) or self._listing is None:
@@ -72,6 +75,7 @@ class Fleet:
             self._problem = ""
         except (UserError, OSError) as error:
             self._problem = plain_text(error, 300)
+        self._interval_s = max(LOOK_S, (time.process_time() - begun_s) / MOST_LOOKING)
         self._looked_s = time.monotonic()
 
     @property

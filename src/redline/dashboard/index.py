@@ -6,6 +6,7 @@ Files are looked at again only where they may have changed, so that hundreds of 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import time
@@ -58,7 +59,7 @@ class Shown:
     run_json: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0  # of the index, when the facts changed last
     stamp: Stamp = ()
-    looked_s: float = 0.0
+    looked_s: float = -math.inf
     spark: list[float | None] = field(default_factory=list)
     spark_bytes: int = 0
 

@@ -1,5 +1,5 @@
 // Asks the server again and again, slowly while nobody looks, and by itself once more when it is back.
-const SOON_MS = 1000;
+const SOON_MS = 750;
 const HIDDEN_MS = 15000;
 const RETRY_MS = [500, 1000, 2000];
 const SLOW_MS = 8000;
@@ -32,7 +32,7 @@ export async function ask(path, { method = "GET", timeout = SLOW_MS } = {}) {
   throw new ServerError(answer.status, words);
 }
 
-// calls `look` until the returned function is called; `look` returns how many ms to wait, or nothing for a second
+// calls `look` until the returned function is called; `look` returns how many ms to wait, or nothing for the usual time
 export function keepLooking(look, onRefused) {
   let timer = 0;
   let failures = 0;
