@@ -53,7 +53,7 @@ def test_of_many_that_want_a_lease_at_once_one_gets_it(tmp_path: Path, zygote: Z
     for number in range(8):
         at_s = time.monotonic() + 0.05
         (folder := tmp_path / str(number)).mkdir()
-        pids = [zygote.ask(take=str(folder), slot="slot", at_s=at_s, hold_s=1.0) for _ in range(6)]
+        pids = [zygote.ask(take=str(folder), slot="slot", at_s=at_s, hold_s=60.0) for _ in range(6)]
         wait_for((folder / "leases" / "slot" / "000001.json").exists, "somebody has it")
         wait_for(lambda: sum(start_ticks(pid) is not None for pid in pids) == 1, "the others are refused")  # noqa: B023
         holder = read_holder(folder, "slot")
