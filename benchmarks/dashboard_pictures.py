@@ -17,7 +17,7 @@ from dashboard import CHROMIUM, PROGRAM
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 SIZES = {1280: 1_040, 390: 1_040}  # width → height
 SCHEMES = ("light", "dark")
-COLOURS = 200
+COLOURS = 256
 SETTLED_MS = 3_000
 
 
@@ -33,7 +33,7 @@ def draw(browser: Browser, address: str, name: str) -> None:
             page.goto(address)
             page.wait_for_timeout(SETTLED_MS)
             with Image.open(io.BytesIO(page.screenshot())) as picture:
-                small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+                small = picture.convert("RGB").quantize(COLOURS, kmeans=3, dither=Image.Dither.NONE)
                 small.save(PICTURES / f"dashboard-{name}-{width}-{scheme}.png", optimize=True)
             context.close()
 

@@ -23,7 +23,7 @@ UNKNOWN = "unknown game"
 OWN = frozenset(
     {
         *("seed", "log_dir", "max_steps", "max_minutes", "max_frames", "max_episodes", "price_per_hour"),
-        *("threads", "device", "hz", "record", "record_values"),
+        *("threads", "device", "monitor", "record", "record_values", "evaluator", "evaluate_every_steps"),
     }
 )
 UNIT = "mean of the last 100 episodes, unclipped"

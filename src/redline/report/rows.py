@@ -14,7 +14,7 @@ from typing import Any
 
 from redline.files import reason_of
 from redline.jsonl import LARGEST, SCHEMA, Row, iterate_lines, measured, plain_text, tamed
-from redline.monitor.hardware import COUNTERS, FIELDS, leaves
+from redline.monitor.hardware import COUNTERS, FIELDS, NO_SERIES, leaves
 
 UNIX_S = (1e9, 1e11)  # a clock that was never set is outside
 MAX_TEXT_CHARACTERS = 500
@@ -211,8 +211,14 @@ def flat_sample(row: Row) -> tuple[Row, int]:
     """Return the numbers of a sample by dotted names, and how many values of known fields are invalid."""
     found: Row = {}
     wrong = 0
-    for name, field, value in leaves(row):
-        if type(value) is float and 0.0 <= value < LARGEST:  # nearly all of them
+    others: Row = {}
+    for key, value in row.items():  # most are plain numbers, and a day has many rows
+        if type(value) is float and 0.0 <= value < LARGEST and key not in NO_SERIES:
+            found[intern(key)] = value
+        else:
+            others[key] = value
+    for name, field, value in leaves(others):
+        if type(value) is float and 0.0 <= value < LARGEST:
             found[intern(name)] = value
             continue
         plain = as_number(value)
