@@ -6,8 +6,7 @@ A supervisor lives as long as its fleet and should be small.
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +82,6 @@ def answer(question: Question) -> Answer:
         raise UserError(str(error) if file is None else f"{file}{line_of(file, str(error))}: {error}") from None
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What is known of one game, algorithm and settings."""
-
-    settings: Mapping[str, Setting]
-
-
 class Checker:
     """Checks slots; those that differ by their seeds alone are parsed once."""
 
@@ -147,6 +139,3 @@ def _negated(key: str) -> str:
     """Return the name of the flag that switches a setting off, or on again."""
     table, dot, name = key.rpartition(".")
     return f"{table}{dot}{name.removeprefix('no-') if name.startswith('no-') else f'no-{name}'}"
-
-
-Check = Callable[[Question], Answer]
