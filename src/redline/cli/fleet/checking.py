@@ -14,6 +14,7 @@ import msgspec
 
 from redline.cli.main import DONE
 from redline.cli.output import print_json
+from redline.cli.parsing import SHORT
 from redline.errors import UserError
 from redline.fleet.listing import Setting, Slot
 from redline.jsonl import plain_text
@@ -109,10 +110,7 @@ def _parse(slot: Slot) -> None:
 
 def _as_flags(slot: Slot) -> dict[str, Setting]:
     """Return settings under the names of their flags: `clip-rewards = false` is the flag `no-clip-rewards`."""
-    from redline.cli.parsing import SHORT
-
-    long = {flag.removeprefix("--"): name.removeprefix("--") for flag, name in SHORT.items()}
-    settings = {long.get(key, key): value for key, value in slot.settings.items()}
+    settings = {long_name(key): value for key, value in slot.settings.items()}
     if not any(isinstance(value, bool) for value in settings.values()):
         return settings
     known = _known_flags(slot)
@@ -124,6 +122,11 @@ def _as_flags(slot: Slot) -> dict[str, Setting]:
             found[name] = True
         # else it is so without a flag
     return found
+
+
+def long_name(key: str) -> str:
+    """Return the setting for which a short flag stands: `lr` is `optimizer.lr`."""
+    return SHORT.get(f"--{key}", key).removeprefix("--")
 
 
 def _known_flags(slot: Slot) -> set[str]:
