@@ -158,6 +158,7 @@ def test_a_change_is_checked_by_the_parser_of_train_before_anything_is_written(
     assert (found["version"], found["left"], found["new"]) == (2, ["cartpole-v1-ppo-s1"], ["cartpole-v1-ppo-s1.v2"])
     settings = read_listing(tmp_path / "fleet").slots[0].settings
     assert settings == {"max-steps": 30, "optimizer.lr": 0.01, "batch-size": 64}
+    refused(["fleet", "change", "fleet", "--only", "CartPole-v1", "--set", "lr=0.01"], "so nothing changes")
     assert tell(capsys, "fleet", "change", "fleet", "--undo")["new"] == ["cartpole-v1-ppo-s1"]
 
 

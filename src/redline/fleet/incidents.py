@@ -8,18 +8,17 @@ from dataclasses import dataclass
 
 from redline.fleet.lease import Holder
 from redline.fleet.machine_state import MachineState
-from redline.fleet.slots import BAD_INPUT, DONE, LOGS, SlotStatus, vain_attempts
+from redline.fleet.slots import BAD_INPUT, DONE, LOGS, RESUMABLE, SlotStatus, vain_attempts
 from redline.fleet.symptoms import Finding
 from redline.jsonl import Row, measured, plain_text
 from redline.monitor.processes import ProcessStat
 from redline.units import size
 
 LEAST_MEMORY_BYTES = 256_000_000
-LEAST_DISK_BYTES = 200_000_000
+LEAST_DISK_BYTES = 200_000_000  # no run is started below
 LEAST_FILES = 100
 LEAST_SHARED_SHARE = 0.05
 MARGIN_C = 2.0  # below the limit of a sensor
-RESUMABLE = 75
 MOST_NAMED = 5
 LESS_MEMORY = "use a lower --concurrency, or --set replay.capacity=…"
 NO_LEARNING = "no-learning"

@@ -14,13 +14,23 @@ from redline.errors import UserError, unknown_name
 from redline.files import check_folders, check_own, explained, make_folder, open_own, open_regular, remove_tree
 from redline.fleet.lease import Holder, Lease, Watcher, wait_until_free
 from redline.fleet.listing import Slot, read_listing
-from redline.fleet.slots import BAD_INPUT, DONE, LAST_BYTES, LOGS, RUNS, SLOTS_JSONL, outcome_of, vain_attempts
+from redline.fleet.slots import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    LAST_BYTES,
+    LOGS,
+    RESUMABLE,
+    RUNS,
+    SLOTS_JSONL,
+    outcome_of,
+    vain_attempts,
+)
 from redline.jsonl import RecordTail, measured, plain_text, read_records
 from redline.runs.directory import RunLock
 from redline.runs.manifest import CHECKPOINTS, checkpoint_folders, steps_of
 from redline.runs.run_json import read_run_json
 
-FAILED, RESUMABLE = 1, 75
 METRICS = "metrics.jsonl"
 POLL_S = 0.5
 UNLOCK_S = 30.0  # processes of a run end within 5 s of its main one

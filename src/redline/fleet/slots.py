@@ -21,7 +21,7 @@ STARTING = "starting"  # reason of a slot whose process has no lease yet
 LAST_BYTES = 64_000  # of the metrics: only the newest row is needed
 MOST_FAILURES = 3  # in a row without a new step: the run fails by itself
 MOST_KILLS = 10  # in a row without any step: something outside ends it each time
-DONE, BAD_INPUT = 0, 2  # exit codes of a run
+DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75  # exit codes of a run
 
 State = Literal["waiting", "running", "done", "stopped", "given up"]
 STATES: tuple[State, ...] = ("waiting", "running", "done", "stopped", "given up")
@@ -199,7 +199,7 @@ def outcome_of(holder: Holder) -> tuple[State, str]:
 
 def failed_itself(holder: Holder) -> bool:
     """Tell whether an attempt ended with an error of its own, not by a signal from outside."""
-    return holder.exit_code == 1
+    return holder.exit_code == FAILED
 
 
 def vain_attempts(holder: Holder, steps: int) -> int:

@@ -18,6 +18,7 @@ from redline.files import explained, free_bytes
 from redline.fleet.engines.base import Engine
 from redline.fleet.health import Health
 from redline.fleet.hung import HungRuns, end
+from redline.fleet.incidents import LEAST_DISK_BYTES
 from redline.fleet.lease import Lease, Watcher, ask_to_stop, describe, read_holder, wait_until_free
 from redline.fleet.listing import FLEET_JSON, Slot, ordered, read_listing
 from redline.fleet.room import Room
@@ -30,7 +31,6 @@ from redline.units import size
 
 POLL_S, SHOW_S, HEALTH_S = 0.5, 1.0, 10.0
 MOST_SHARE, LONGEST_POLL_S = 0.01, 5.0  # of a core that looking at thousands of slots may take
-LEAST_DISK_BYTES = 200_000_000  # for a run that begins
 STOP_S = 90.0  # for all runs to save themselves
 REPORT_S = 900.0
 RESUME_STAGGER_S = 2.0  # between the starts of runs that go on

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import tyro
 
-from redline.cli.fleet.checking import Question, ask
+from redline.cli.fleet.checking import Question, ask, long_name
 from redline.cli.fleet.start import read_setting
 from redline.cli.fleet.status import Folder
 from redline.cli.output import command, give
@@ -95,7 +95,7 @@ def _read(text: str) -> tuple[str, Setting]:
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise UserError(f"--set is {text[:80]!r}: write NAME=VALUE, such as batch-size=64")
-    plain = name.strip().removeprefix("--").replace("_", "-")
+    plain = long_name(name.strip().removeprefix("--").replace("_", "-"))
     if value.strip().lower() in ("true", "false"):
         return plain, value.strip().lower() == "true"
     return plain, read_setting([value.strip()])

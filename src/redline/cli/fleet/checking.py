@@ -6,8 +6,7 @@ A supervisor lives as long as its fleet and should be small.
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 
 from redline.cli.main import DONE
 from redline.cli.output import print_json
+from redline.cli.parsing import SHORT
 from redline.errors import UserError
 from redline.fleet.listing import Setting, Slot
 from redline.jsonl import plain_text
@@ -83,13 +83,6 @@ def answer(question: Question) -> Answer:
         raise UserError(str(error) if file is None else f"{file}{line_of(file, str(error))}: {error}") from None
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What is known of one game, algorithm and settings."""
-
-    settings: Mapping[str, Setting]
-
-
 class Checker:
     """Checks slots; those that differ by their seeds alone are parsed once."""
 
@@ -117,10 +110,7 @@ def _parse(slot: Slot) -> None:
 
 def _as_flags(slot: Slot) -> dict[str, Setting]:
     """Return settings under the names of their flags: `clip-rewards = false` is the flag `no-clip-rewards`."""
-    from redline.cli.parsing import SHORT
-
-    long = {flag.removeprefix("--"): name.removeprefix("--") for flag, name in SHORT.items()}
-    settings = {long.get(key, key): value for key, value in slot.settings.items()}
+    settings = {long_name(key): value for key, value in slot.settings.items()}
     if not any(isinstance(value, bool) for value in settings.values()):
         return settings
     known = _known_flags(slot)
@@ -132,6 +122,11 @@ def _as_flags(slot: Slot) -> dict[str, Setting]:
             found[name] = True
         # else it is so without a flag
     return found
+
+
+def long_name(key: str) -> str:
+    """Return the setting for which a short flag stands: `lr` is `optimizer.lr`."""
+    return SHORT.get(f"--{key}", key).removeprefix("--")
 
 
 def _known_flags(slot: Slot) -> set[str]:
@@ -147,6 +142,3 @@ def _negated(key: str) -> str:
     """Return the name of the flag that switches a setting off, or on again."""
     table, dot, name = key.rpartition(".")
     return f"{table}{dot}{name.removeprefix('no-') if name.startswith('no-') else f'no-{name}'}"
-
-
-Check = Callable[[Question], Answer]

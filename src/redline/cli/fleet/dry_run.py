@@ -168,10 +168,8 @@ def show(facts: Mapping[str, Any], *, plain: bool) -> None:
     ]
     print_table(head, rows, plain=plain, numeric=range(1, len(head)))
     total = facts["total"]
-    words = [
-        f"{total['runs']} run{'s' * (total['runs'] != 1)}, "
-        f"{total['concurrency']} at a time: {_shown(total['hours'])} hours"
-    ]
+    runs = f"{total['runs']} run{'s' * (total['runs'] != 1)}"
+    words = [f"{runs}, {total['concurrency']} at a time: {_shown(total['hours'])} hours"]
     words += [f"{_shown(total['days'])} days"] + ([f"${total['cost']:,}"] if has_cost else [])
     print(", ".join(words))
     for note in facts["assumptions"]:
