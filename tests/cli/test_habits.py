@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import redline
 from redline.cli.flags import config_of, parse_train
 from redline.cli.main import BAD_INPUT, DONE, main
 from redline.cli.output import command
@@ -29,6 +30,11 @@ def test_a_printed_command_works_as_it_is_printed(tmp_path: Path, monkeypatch: p
     assert command("recipes") == "redline recipes"
     monkeypatch.setattr("sys.argv", ["/somewhere/cli/main.py", "train"])
     assert command("recipes") == "redline recipes"
+
+
+def test_no_message_tells_to_fetch_a_package_that_a_stranger_could_own() -> None:
+    package = Path(redline.__file__).parent
+    assert [path.name for path in package.rglob("*.py") if "redline[" in path.read_text(encoding="utf-8")] == []
 
 
 def test_lr_and_gamma_are_short_for_the_settings_that_everybody_means() -> None:

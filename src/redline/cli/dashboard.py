@@ -53,8 +53,8 @@ def run(args: Sequence[str]) -> int:
     check_range("port", flags.port, 0, 65_535)
     if missing := [name for name in EXTRA if find_spec(name) is None]:
         raise UserError(
-            f"the dashboard needs {' and '.join(missing)}: pip install 'redline[dashboard]', in the repository "
-            "make setup EXTRAS=dashboard"
+            f"the dashboard needs {' and '.join(missing)}: pip install 'starlette>=1.0' 'uvicorn>=0.40', "
+            "in the repository make setup EXTRAS=dashboard"
         )
     from redline.dashboard.access import LOGIN, Guard, is_loopback, names_of
     from redline.dashboard.app import Dashboard

@@ -46,6 +46,8 @@ def ask(question: Question) -> Answer:
     """Return the checked list; UserError in one line."""
     if HEAVY in sys.modules:
         return answer(question)
+    if sys.stderr.isatty():
+        print("checking the list …", file=sys.stderr, flush=True)
     asked = json.dumps(msgspec.to_builtins(question))
     said = subprocess.run([sys.executable, *PROGRAM], input=asked, capture_output=True, text=True, check=False)
     try:
