@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from redline.fleet.engines.base import Engine
+from quick_runner import ForkEngine
+
 from redline.fleet.lease import read_holder
 from redline.fleet.listing import Listing, Part, Wishes, make_slots, new_listing, write_listing
 from redline.fleet.place import start_ticks
@@ -43,29 +44,16 @@ class Zygote:
         return int(self._process.stdout.readline())
 
 
-class QuickEngine(Engine):
-    """Starts runners by the zygote."""
+class QuickEngine(ForkEngine):
+    """Starts runners by the zygote, and remembers which."""
 
     def __init__(self, folder: Path, zygote: Zygote) -> None:
-        self._folder = folder
-        self._zygote = zygote
+        super().__init__(folder.absolute(), lambda asked: zygote.ask(**asked))
         self.placed: list[str] = []
 
     def place(self, slot: str, threads: int) -> None:
         self.placed.append(slot)
-        self._zygote.ask(run=str(self._folder.absolute()), slot=slot)
-
-    def poll(self) -> list[str]:
-        return []
-
-    def exit_code(self, slot: str) -> int | None:
-        return None
-
-    def cores(self) -> int | None:
-        return None
-
-    def close(self) -> None:
-        pass
+        super().place(slot, threads)
 
 
 class Listening:

@@ -127,7 +127,7 @@ def take(asked: dict[str, Any]) -> int:
 class ForkEngine:
     """Lets the zygote fork runners."""
 
-    def __init__(self, folder: Path, ask: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, folder: Path, ask: Callable[[dict[str, Any]], object]) -> None:
         self._folder = folder
         self._ask = ask
 
