@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from campaign_place import Place
 from campaign_process import Order
 from campaign_ruin import ruin, ruins_for
 from campaign_truth import judge_episodes, judge_evaluation, judge_weights, newest_checkpoint
+from campaign_visits import DASHBOARD, visit
 from campaign_workshop import EXACT, SPARES, Subject, Workshop
 
-SUBJECTS = ("dqn", "dqn", "dqn", "dqn", "ppo", "ppo", "async", "async", "recording", "study")
+SUBJECTS = ("dqn", "dqn", "dqn", "dqn", "ppo", "ppo", "async", "async", "recording", "study", "fleet", "fleet")
 READING: dict[str, tuple[str, ...]] = {
     "resume": ("resume", "run", "--json"),
     "resume plain": ("resume", "run", "--plain"),
@@ -30,15 +30,30 @@ READING: dict[str, tuple[str, ...]] = {
     "play policy": ("play", "run", "--policy", "--episodes", "1", "--json"),
     "replay inspect": ("replay", "inspect", "run", "--out", "sheet.png", "--json"),
     "config": ("train", "--config", "run/run.json", "--print-config"),
+    "dashboard": DASHBOARD,
 }
-OF_RECORDING = ("watch", "watch json", "report", "report png")
-STUDY_READING: dict[str, tuple[str, ...]] = {
+OF_RECORDING = ("watch", "watch json", "report", "report png", "dashboard")
+READING_STUDY: dict[str, tuple[str, ...]] = {
     "tune": ("tune", "--resume", "run", "--json"),
     "report": READING["report"],
     "watch json": READING["watch json"],
     "episodes": READING["episodes"],
+    "dashboard": DASHBOARD,
 }
-WRITES = ("resume", "resume plain", "play policy", "tune")
+READING_FLEET: dict[str, tuple[str, ...]] = {
+    "fleet status": ("fleet", "status", "run", "--json"),
+    "fleet status plain": ("fleet", "status", "run", "--plain"),
+    "fleet resume": ("fleet", "resume", "run", "--json"),
+    "fleet resume plain": ("fleet", "resume", "run", "--retry", "--plain"),
+    "fleet stop": ("fleet", "stop", "run", "--json"),
+    "fleet change": ("fleet", "change", "run", "--set", "gamma=0.9", "--json"),
+    "fleet undo": ("fleet", "change", "run", "--undo", "--json"),
+    "fleet report": ("fleet", "report", "run", "--json"),
+    "dashboard": DASHBOARD,
+}
+OF_OTHERS = {"study": READING_STUDY, "fleet": READING_FLEET}  # what are no runs
+WRITES_FLEET = tuple(name for name in READING_FLEET if name.startswith("fleet") and "status" not in name)
+WRITES = ("resume", "resume plain", "play policy", "tune", *WRITES_FLEET)
 NUM_ENVS = 4  # of the subjects
 LIMIT_S, RESUME_LIMIT_S = 30.0, 90.0
 BYTES_LIMIT = 3_000_000_000  # that a reader of a small run may take at most
@@ -96,7 +111,7 @@ def commands_for(subject: Subject) -> tuple[str, ...]:
     """Return the commands that read such a subject; those that write more often."""
     if subject.name == "recording":
         return OF_RECORDING
-    names = tuple(STUDY_READING if subject.name == "study" else READING)
+    names = tuple(OF_OTHERS.get(subject.name, READING))
     return (*names, *(name for name in names if name in WRITES), *(name for name in names if name.startswith("resume")))
 
 
@@ -111,8 +126,10 @@ def run_damage(damage: Damage, workshop: Workshop, place: Place) -> list[Fault]:
     place.remember(place.outside)  # what was put there is known
     place.remember(run)
     order = _order(damage, subject)
-    outcome = workshop.zygote.run(order, place)
-    faults = judge(outcome)
+    running = workshop.zygote.start(order, place)
+    faults = visit(running) if damage.command == "dashboard" else []
+    outcome = running.finish()
+    faults += judge(outcome)
     if changed := place.changes(place.outside):
         faults.append(Fault("outside", f"{damage.command} after {damage.how}: {', '.join(changed)}"))
     if damage.command not in WRITES and (changed := place.changes(run)):
@@ -136,9 +153,10 @@ def run_damage(damage: Damage, workshop: Workshop, place: Place) -> list[Fault]:
 
 def _order(damage: Damage, subject: Subject) -> Order:
     spares = SPARES.get(subject.name, 0) if damage.command in WRITES else 0
-    if subject.name == "study":
-        return Order(STUDY_READING[damage.command], limit_s=RESUME_LIMIT_S, ask_after_s=20.0, spares=spares)
-    argv: Sequence[str] = READING[damage.command]
+    if subject.name in OF_OTHERS:
+        argv = OF_OTHERS[subject.name][damage.command]
+        return Order(argv, limit_s=RESUME_LIMIT_S, ask_after_s=20.0, spares=spares)
+    argv = READING[damage.command]
     if damage.command in WRITES:
         further = ("--max-steps", str(subject.further_steps)) if damage.command.startswith("resume") else ()
         return Order((*argv, *further), limit_s=RESUME_LIMIT_S, ask_after_s=60.0, spares=spares)

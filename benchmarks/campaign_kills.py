@@ -1,9 +1,10 @@
 """Signals to random processes of a command at random moments; afterwards it is resumed and compared."""
 
 import random
+import shutil
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,19 @@ from campaign_oracles import BAD_INPUT, DONE, FAILED, RESUMABLE, Fault, judge
 from campaign_place import Place
 from campaign_process import AWAKE, Order, Outcome, Running, wait_for
 from campaign_truth import judge_episodes, newest_checkpoint, weights_digest
-from campaign_workshop import ASYNC, SMALL_DQN, SMALL_PPO, SPARES, STUDY, Subject, Workshop
+from campaign_visits import DASHBOARD
+from campaign_workshop import (
+    ASYNC,
+    FLEET,
+    SMALL_DQN,
+    SMALL_PPO,
+    SPARES,
+    STUDY,
+    Subject,
+    Workshop,
+    run_folders,
+    weights_of_fleet,
+)
 
 # long enough to be struck, with checkpoints all the time
 OFTEN = ("--checkpoint-minutes", "0.006")
@@ -22,8 +35,14 @@ SUBJECTS = {
     "async": (*SMALL_DQN, *ASYNC, *OFTEN, "--max-steps", "100000"),
     "recording": (),
     "study": STUDY,
+    "fleet": (*FLEET, *OFTEN, "--max-steps", "3072"),
+    "dashboard": DASHBOARD,
 }
-CHOICES = ("dqn", "dqn", "stored", "ppo", "ppo", "async", "async", "async", "recording", "study")
+CHOICES = (
+    *("dqn", "dqn", "stored", "ppo", "ppo", "async", "async", "async", "recording", "study", "study"),
+    *("fleet", "fleet", "fleet", "dashboard"),
+)
+WITHOUT_RUN = ("recording", "study", "fleet", "dashboard")  # of their own
 SIGNALS = (
     "SIGKILL",
     "SIGKILL",
@@ -38,7 +57,7 @@ SIGNALS = (
 )
 ASKING = ("SIGTERM", "SIGINT", "SIGHUP")
 MOMENTS = ("starting", "training", "training", "saving", "resuming")
-EXACT = ("dqn", "stored", "ppo")
+EXACT = ("dqn", "stored", "ppo")  # of those that are one run
 NUM_ENVS = 4
 FURTHER_STEPS = 400  # that an async run goes on after it was struck
 STARTING_S, TRAINING_S, STUDYING_S, RESUMING_S, PAUSE_S = 4.0, 0.8, 3.0, 0.7, 2.0
@@ -91,6 +110,9 @@ def _try_to_strike(
 ) -> list[Fault] | None:
     """Return the faults; None if the command had ended without one before it was struck."""
     is_cold = strike.moment == "starting"  # imports take most of a start
+    if strike.subject == "dashboard":
+        shutil.copytree(workshop.subject("fleet").path, place.cwd / "run", symlinks=True)
+        place.remember(place.cwd / "run")
     begun = _start(strike, _command(strike.subject), workshop, place)
     if is_cold:
         wait_for((place.root / AWAKE).exists, begun, BEGIN_WITHIN_S)
@@ -100,20 +122,20 @@ def _try_to_strike(
     faults = []
     if strike.moment == "resuming" and not begun.has_ended():
         begun.send(signal.SIGKILL)
-        faults = judge(begun.finish(), allowed=(-signal.SIGKILL,))
+        faults = judge(_finish(strike, begun), allowed=(-signal.SIGKILL,))
         begun = _start(strike, _resume(strike.subject, place), workshop, place)
         begun.has_ended(share * rng.uniform(0.0, RESUMING_S))
     struck = _strike(strike, begun, workshop, rng)
     is_asked = struck == begun.pid and strike.signal in ASKING  # a second signal would interrupt its last checkpoint
     if struck is not None and not is_asked and not begun.has_ended(GO_ON_S):
         begun.send(signal.SIGTERM)
-    outcome = begun.finish()
+    outcome = _finish(strike, begun)
     faults += judge(outcome, allowed=_allowed(strike) if struck is not None else ())
     if struck is None:
         return faults or None
     faults += _judge_code(strike, outcome)
-    if not faults and strike.subject != "recording":
-        faults += _resume_and_compare(strike, outcome, workshop, place)
+    if not faults:
+        faults += _judge_afterwards(strike, outcome, workshop, place)
     if changed := place.changes(place.outside):
         faults.append(Fault("outside", f"{strike.subject}: {', '.join(changed)}"))
     return faults
@@ -125,22 +147,33 @@ def _start(strike: Strike, argv: tuple[str, ...], workshop: Workshop, place: Pla
     return workshop.zygote.start(order, place)
 
 
+def _finish(strike: Strike, running: Running) -> Outcome:
+    """See it end; runs of a fleet go on without their supervisor, until they are ended here."""
+    outcome = running.finish()
+    return replace(outcome, left=()) if strike.subject == "fleet" else outcome
+
+
 def _command(subject: str, *, out: str = "run") -> tuple[str, ...]:
     if subject == "recording":
         return ("monitor", "--out", out, "--hz", "20", "--", "sleep", "3")  # Python would print a traceback at Ctrl-C
     if subject == "study":
         return ("tune", *STUDY, "--study", "study", "--json")
+    if subject == "fleet":
+        return ("fleet", "start", *SUBJECTS[subject], "--dir", "fleet", "--json")
+    if subject == "dashboard":
+        return DASHBOARD
     return ("train", *SUBJECTS[subject], "--log-dir", "runs", "--json")
 
 
 def _resume(subject: str, place: Place) -> tuple[str, ...]:
-    if subject == "recording":
+    """Return the command that goes on; another recording and another dashboard begin anew."""
+    if subject == "study" and (place.cwd / "study").exists():
+        return ("tune", "--resume", "study", "--json")
+    if subject == "fleet" and (place.cwd / "fleet" / "fleet.json").exists():
+        return ("fleet", "resume", "fleet", "--json")
+    if subject in WITHOUT_RUN:
         return _command(subject, out="again")
-    return (
-        ("tune", "--resume", "study", "--json")
-        if subject == "study"
-        else ("resume", "runs", "--checkpoint-minutes", "5", "--json")
-    )
+    return ("resume", "runs", "--checkpoint-minutes", "5", "--json")
 
 
 def find_run(place: Place) -> Path | None:
@@ -151,7 +184,7 @@ def find_run(place: Place) -> Path | None:
 
 def _wait_for_moment(strike: Strike, running: Running, place: Place, rng: random.Random, share: float) -> None:
     """Wait until training has begun, and then for a random time or for the next checkpoint."""
-    if strike.subject in ("recording", "study"):
+    if strike.subject in WITHOUT_RUN:
         running.has_ended(share * rng.uniform(0.0, STUDYING_S))
     elif wait_for(lambda: _has_begun(place), running, BEGIN_WITHIN_S):
         if strike.moment == "saving":
@@ -194,6 +227,8 @@ def _allowed(strike: Strike) -> set[int]:
     allowed = {-signal.SIGQUIT} if strike.signal == "SIGQUIT" else set()
     if strike.signal == "SIGKILL":
         allowed.add(-signal.SIGKILL)
+    if strike.subject == "dashboard":  # it has nothing to save
+        allowed |= {-signal.SIGTERM, -signal.SIGHUP}
     if strike.subject == "recording":
         allowed |= {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129, 137, 128 + signal.SIGQUIT}
     return allowed
@@ -201,20 +236,31 @@ def _allowed(strike: Strike) -> set[int]:
 
 def _judge_code(strike: Strike, outcome: Outcome) -> list[Fault]:
     """A run that is told to stop says by its exit code that it can be resumed."""
-    if strike.is_any_process or strike.subject in ("recording",) or strike.signal not in ("SIGTERM", "SIGHUP"):
+    is_asked = not strike.is_any_process and strike.signal in ("SIGTERM", "SIGHUP")
+    if not is_asked or strike.subject in ("recording", "dashboard"):
         return []
     if outcome.code in (DONE, RESUMABLE):
         return []
     return [Fault("exit code", f"{strike.signal} while {strike.moment}: {strike.subject} ended with {outcome.code}")]
 
 
+def _judge_afterwards(strike: Strike, before: Outcome, workshop: Workshop, place: Place) -> list[Fault]:
+    """Go on with what was struck, and compare it with what was not."""
+    match strike.subject:
+        case "recording":
+            return []
+        case "dashboard":
+            changed = place.changes(place.cwd / "run")
+            return [Fault("reader wrote", f"dashboard: {', '.join(changed)[:200]}")] if changed else []
+        case "study":
+            return _resume_study(workshop, place)
+        case "fleet":
+            return _resume_fleet(workshop, place)
+    return _resume_and_compare(strike, before, workshop, place)
+
+
 def _resume_and_compare(strike: Strike, before: Outcome, workshop: Workshop, place: Place) -> list[Fault]:
     run = find_run(place)
-    if strike.subject == "study":
-        if not (place.cwd / "study").exists():
-            return []
-        order = Order(_resume("study", place), limit_s=120.0, ask_after_s=60.0, spares=SPARES["study"])
-        return judge(workshop.zygote.run(order, place))
     if run is None:
         return []
     saved = newest_checkpoint(run)
@@ -241,6 +287,32 @@ def _resume_and_compare(strike: Strike, before: Outcome, workshop: Workshop, pla
         reference = reference_of(workshop, strike.subject)
         if weights_digest(run, reference.further_steps) != reference.weights:
             faults.append(Fault("weights", f"{strike.subject}: other weights than those of the undisturbed run"))
+    return faults
+
+
+def _resume_study(workshop: Workshop, place: Place) -> list[Fault]:
+    if not (place.cwd / "study").exists():
+        return []
+    order = Order(_resume("study", place), limit_s=120.0, ask_after_s=60.0, spares=SPARES["study"])
+    return judge(workshop.zygote.run(order, place))
+
+
+def _resume_fleet(workshop: Workshop, place: Place) -> list[Fault]:
+    """Its runs end as those of a fleet that nobody disturbed, each trained once."""
+    fleet = place.cwd / "fleet"
+    if not (fleet / "fleet.json").exists():
+        return []
+    outcome = workshop.zygote.run(Order(_resume("fleet", place), limit_s=180.0, spares=SPARES["fleet"]), place)
+    faults = judge(outcome)
+    if outcome.code != DONE:
+        return [*faults, Fault("lost run", f"fleet: resume ended with {outcome.code}")]
+    for runs in run_folders(fleet).values():
+        if len(runs) != 1:
+            return [*faults, Fault("lost run", f"fleet: a slot was trained {len(runs)} times")]
+        faults += judge_episodes(runs[0], num_envs=NUM_ENVS)
+    reference = workshop.fleet("whole-fleet", SUBJECTS["fleet"])
+    if weights_of_fleet(fleet) != reference.weights:
+        faults.append(Fault("weights", "fleet: other weights than those of the undisturbed fleet"))
     return faults
 
 

@@ -20,7 +20,7 @@ from campaign_words import near_misses, toml_values, typed_option
 from campaign_workshop import SPARES, Workshop
 
 TRIES = 4  # of Hypothesis for one line: its first is always the simplest
-READERS = ("resume", "watch", "eval", "episodes", "play", "report", "replay")
+READERS = ("resume", "watch", "eval", "episodes", "play", "report", "replay", "dashboard")
 # what keeps an accepted command short; what is drawn stands behind it and overrides it
 SHORT = {
     "train": ("--env", "CartPole-v1", "--max-steps", "16", "--warmup-steps", "8", "--replay.capacity", "2000"),
@@ -35,11 +35,17 @@ SHORT = {
     "bench train": ("--rounds", "1", "--seconds", "0.01", "--warmup-steps", "8"),
     "bench replay": ("--rounds", "1", "--turn-seconds", "0.01", "--games", "pong", "--transitions", "200"),
     "tune": ("--env", "CartPole-v1", "--model", "ppo", "--goal", "return-at-steps:100", "--trials", "1"),
+    "fleet start": ("--games", "CartPole-v1", "--model", "ppo", "--max-steps", "16"),
+    "dashboard": ("--port", "0"),
 }
+OF_FLEET = tuple(f"fleet {subject}" for subject in ("status", "resume", "stop", "change", "report"))
 TRAINS_OWN = ("train", "profile")
 NO_REPLAY = ("ppo", "a2c", "pqn", "a2c-gae")
+# commands that start interpreters, and which subject does the same
+STARTS = {("tune",): "study", ("fleet", "start"): "fleet", ("fleet", "resume"): "fleet"}
 LOCK_TAKEN = "run/run.lock was changed"  # for a moment, while the run was looked at
 ASK_AFTER_S, LIMIT_S = 8.0, 40.0
+SERVES_S = 1.0  # of a command that goes on until it is asked
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,11 @@ def _with_json(argv: tuple[str, ...], is_json: bool) -> tuple[str, ...]:
 
 
 def _operands(draw: st.DrawFn, command: Command) -> tuple[str, ...]:
-    """Return what stands before the flags: a run, a shell, a command to watch."""
+    """Return what stands before the flags: a run, a fleet, a list of runs, a shell."""
+    if command.name in OF_FLEET:
+        return (
+            draw(st.sampled_from(("fleet", "fleet", "fleet", "fleet", "run", ".", "nowhere", "", "fifo", "\udcff"))),
+        )
     match command.words[0]:
         case name if name in READERS:
             return (
@@ -172,13 +182,15 @@ def run_line(line: Line, workshop: Workshop, place: Place) -> list[Fault]:
     (place.cwd / "file").write_text("a file\n", encoding="utf-8")
     if line.argv[0] in READERS:
         shutil.copytree(workshop.subject("tiny").path, place.cwd / "run", symlinks=True)
+    if line.argv[0] == "fleet":
+        shutil.copytree(workshop.subject("fleet").path, place.cwd / "fleet", symlinks=True)
     place.remember(place.cwd)
     order = Order(
         line.argv,
         limit_s=LIMIT_S,
-        ask_after_s=ASK_AFTER_S,
-        environ={"WANDB_MODE": "disabled"},
-        spares=SPARES["study"] if line.argv[:1] == ("tune",) else 0,
+        ask_after_s=SERVES_S if line.argv[0] == "dashboard" else ASK_AFTER_S,
+        environ={"WANDB_MODE": "disabled", "BROWSER": "true"},  # no browser is opened
+        spares=next((SPARES[STARTS[words]] for words in (line.argv[:1], line.argv[:2]) if words in STARTS), 0),
     )
     outcome = workshop.zygote.run(order, place)
     faults = judge(outcome, allowed=(-signal.SIGTERM,) if outcome.was_asked else ())  # kills ask earlier and say more

@@ -9,7 +9,7 @@ from campaign_process import Outcome
 
 DONE, FAILED, BAD_INPUT, RESUMABLE = 0, 1, 2, 75  # the exit codes that docs/commands.md promises
 SIGTERM_CODE = -15
-TRAINS = ("train", "resume", "tune", "monitor")  # catch SIGTERM
+TRAINS = ("train", "resume", "tune", "fleet", "monitor")  # catch SIGTERM
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x9b]")
 DETAIL_CHARACTERS = 300
 

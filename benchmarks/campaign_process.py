@@ -78,6 +78,10 @@ class Running:
                 self._zygote.spent_s += self._answer["processor_s"]
         return self._answer is not None
 
+    def heard(self) -> str:
+        """Return what it has written to stdout so far."""
+        return _read(self._said[0])
+
     def _ends_within(self, limit_s: float) -> bool:
         """Wait for the end; on a busy machine longer, as long as it gets little of the processor but uses that."""
         until_s = time.monotonic() + BUSY_FACTOR * limit_s

@@ -51,14 +51,20 @@ STUDY = (
     *("--env", "CartPole-v1", "--model", "ppo", "--goal", "return-at-steps:256", "--trials", "2"),
     *("--seeds-per-trial", "1", "--final-seeds", "1", "--minutes-per-trial", "0.2", "--side-by-side", "1"),
 )
-SPARES = {"async": 2, "study": 4}  # interpreters that commands start: a fork server and a second one, or trials
+# two runs side by side, with a thread each; of the one in SUBJECTS, one run begins anew when it is resumed
+FLEET = (
+    *("--games", "CartPole-v1", "--model", "ppo", "--seeds", "1-2", "--num-envs", "4", "--learner.threads", "1"),
+    *("--concurrency", "2", "--stagger-s", "0"),
+)
+# interpreters that commands start: a fork server and a second one, trials, or runs
+SPARES = {"async": 2, "study": 4, "fleet": 4}
 EVALUATION = ("--episodes", "2", "--seed", "0", "--json")
 PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A real run, study or recording, and what it comes to undisturbed."""
+    """A real run, fleet, study or recording, and what it comes to undisturbed."""
 
     name: str
     path: Path
@@ -121,6 +127,10 @@ class Workshop:
         if name == "study":
             self.must(place, "tune", *STUDY, "--study", "run")
             return {}
+        if name == "fleet":
+            self.must(place, "fleet", "start", *FLEET, "--max-steps", "512", "--dir", "run")
+            self.must(place, "fleet", "change", "run", "--only", "cartpole-v1-ppo-s2", "--set", "max-steps=1024")
+            return {}
         if name == "recording":
             self.must(
                 place, "monitor", "--out", "run", "--hz", "10", "--", sys.executable, "-c", "import time; time.sleep(2)"
@@ -159,9 +169,31 @@ class Workshop:
             self._subjects[name] = self._made(name, make)
         return self._subjects[name]
 
+    def fleet(self, name: str, flags: Sequence[str]) -> Subject:
+        """Return a fleet that nothing disturbs, made now if it is not there."""
+
+        def make(place: Place) -> dict[str, Any]:
+            self.must(place, "fleet", "start", *flags, "--dir", "run")
+            return {"weights": weights_of_fleet(place.cwd / "run")}
+
+        if name not in self._subjects:
+            self._subjects[name] = self._made(name, make)
+        return self._subjects[name]
+
     def must(self, place: Place, *argv: str) -> Outcome:
         """Run a command that has to work, because nothing is done to it."""
         outcome = self.zygote.run(Order(argv, limit_s=PATIENCE_S), place)
         if outcome.code != DONE:
             raise RuntimeError(f"redline {' '.join(argv)} ended with {outcome.code}: {outcome.err[-2_000:]}")
         return outcome
+
+
+def run_folders(fleet: Path) -> dict[str, list[Path]]:
+    """Return the runs of each slot of a fleet."""
+    return {slot.name: sorted(slot.glob("*/*/*")) for slot in sorted((fleet / "runs").iterdir())}
+
+
+def weights_of_fleet(fleet: Path) -> str:
+    """Return the digests of the newest weights of all runs."""
+    digests = [weights_digest(run, newest_checkpoint(run)) for runs in run_folders(fleet).values() for run in runs]
+    return " ".join(map(str, digests))

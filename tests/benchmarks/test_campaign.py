@@ -20,6 +20,7 @@ from campaign_process import Order, Outcome, Zygote
 from campaign_rows import append_row, group, in_turn, read_done
 from campaign_ruin import RUINS, ruin
 from campaign_truth import judge_episodes, judge_evaluation, judge_weights
+from campaign_visits import visit
 
 HELP = """\
 usage: redline train [-h] [OPTIONS]
@@ -62,6 +63,19 @@ def main():
         case "signal":
             import signal
             signal.raise_signal(int(argv[1]))
+        case "serve":
+            import json
+            from http.server import BaseHTTPRequestHandler, HTTPServer
+
+            class Failing(BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send_response(200 if self.path == "/api/runs" else 500)
+                    self.end_headers()
+                    self.wfile.write(b'{"runs": [{"id": "0123456789abcdef"}], "fleets": []}')
+
+            server = HTTPServer(("127.0.0.1", 0), Failing)
+            print(json.dumps({"address": f"http://127.0.0.1:{server.server_port}"}), flush=True)
+            server.serve_forever()
         case "stay":
             import signal
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
@@ -203,6 +217,14 @@ def test_a_command_that_goes_on_is_asked_to_end(zygote: Zygote, place: Place) ->
     found = zygote.run(Order(("stay",), limit_s=30.0, ask_after_s=0.5), place)
     assert (found.code, found.was_asked) == (75, True)
     assert judge(found) == []
+
+
+def test_a_dashboard_is_asked_for_every_view_and_an_error_is_told_without_the_id(zygote: Zygote, place: Place) -> None:
+    running = zygote.start(Order(("serve",)), place)
+    faults = visit(running)
+    assert running.finish().code == -signal.SIGTERM
+    assert oracles(faults) == {"server error"}
+    assert {fault.detail for fault in faults} >= {"/run/ID", "/api/runs/ID/rows"}
 
 
 def test_an_orphan_is_found_by_its_mark_and_ended(
