@@ -116,13 +116,13 @@ def write_many(folder: Path, number: int, *, seconds: int) -> None:
 
 
 class LiveRun:
-    """A run that this process writes, row by row."""
+    """A run that has gone on for some time and that this process goes on to write, row by row."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = write_run(folder, seconds=60, episodes=60)
+    def __init__(self, folder: Path, *, seconds: int = 60, episodes: int = 60) -> None:
+        self.path = write_run(folder, seconds=seconds, episodes=episodes)
         os.truncate(self.path / "events.jsonl", 0)
-        self._begun_s = time.time() - 60
-        self._at_s = 60.0
+        self._begun_s = time.time() - seconds
+        self._at_s = float(seconds)
         self._rng = random.Random(1)  # noqa: S311 - noise
 
     def write(self) -> float:
