@@ -200,7 +200,8 @@ def test_a_planted_traceback_reaches_the_oracle(zygote: Zygote, place: Place) ->
     assert oracles(judge(zygote.run(Order(("fail",)), place))) == {"traceback"}
 
 
-def test_a_hang_is_ended_and_told_with_its_place(zygote: Zygote, place: Place) -> None:
+def test_a_hang_is_ended_and_told_with_its_place(zygote: Zygote, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaign_process.LOOK_S", 0.5)
     found = zygote.run(Order(("hang",), limit_s=0.5), place)
     assert found.is_hung
     assert found.code == -9
