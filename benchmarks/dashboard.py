@@ -367,6 +367,9 @@ def parse_arguments() -> Namespace:
 def main() -> int:
     args: Any = parse_arguments()
     refuse_busy_machine(NAME, allow_busy=args.allow_busy)
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job would pass on that it is ignored
     return finish(measure(args), as_json=args.json, keep=not args.no_record)
 
 
