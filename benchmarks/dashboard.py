@@ -369,7 +369,7 @@ def main() -> int:
     refuse_busy_machine(NAME, allow_busy=args.allow_busy)
     signal.signal(
         signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job would pass on that it is ignored
+    )  # in the background, a shell would ignore it
     return finish(measure(args), as_json=args.json, keep=not args.no_record)
 
 
