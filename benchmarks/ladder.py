@@ -1,8 +1,9 @@
 """From the textbook's DQN loop to Redline, one thing switched on at a time: what does each rung gain?
 
 Every rung trains Pong in a process of its own, by turns; a gain is the ratio of steps/s within a round. The base counts
-only if it keeps up with Stable-Baselines3's DQN with one env. A short training on Catch shows what a rung does to
-learning; one seed of it scatters, so it shows what breaks, not what is better by a little.
+only if it keeps up with Stable-Baselines3's DQN with one env. What a rung does to learning is told by trainings on
+Catch, of as many steps as the base needs there for a mean return of 0.9 on its slowest seed. The rungs of the plain
+loop below Redline's trainer do the same updates as the base, and only the base is trained.
 """
 
 import json
@@ -23,7 +24,8 @@ from recording import Measurement, at_least, finish, make_parser, say
 from redline.bench.measuring import rate_of, why_not_judged
 from redline.cli.process import choose_spin
 from redline.jsonl import Row
-from redline.runs.host import usable_cores
+from redline.report.statistics import mean_interval
+from redline.runs.host import has_bf16, usable_cores
 from redline_process import (
     SETTLE_STEPS,
     WatchedProcess,
@@ -39,6 +41,7 @@ from sb3_training import sb3_window
 BASE, SB3 = "textbook", "stable-baselines3"
 NUM_ENVS = 8
 REQUIRED_RATIO = 0.95  # of the peer's steps/s, or the base is a strawman
+LEARNT, MOST_LEARNING_STEPS = 0.9, 60_000  # mean return of 100 episodes of Catch that counts as learnt
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ RUNGS = (
     ),
     Rung("sync-4", "weights every 4 vector steps (--actor.sync-steps 32)", flags=asynchronous(4 * NUM_ENVS)),
     Rung("sync-10", "weights every 10 vector steps (--actor.sync-steps 80)", flags=asynchronous(10 * NUM_ENVS)),
+    Rung("bf16", "products in bf16 (--learner.precision bf16)", over="engine", flags=("--learner.precision", "bf16")),
     # only their speed can show: neither game has lives, and both have rewards of ±1
     Rung("no-life-loss", "a life lost ends nothing: that wrapper off; speed only, neither game has lives", over=BASE),
     Rung("no-clipping", "rewards as they are: that wrapper off too; speed only, both games' rewards are ±1"),
@@ -141,23 +145,41 @@ def window_of(rung: Rung, seconds: float, seed: int) -> Row:
         return read_window(rows)
 
 
-def mean_return_of(rung: Rung, *, seed: int, steps: int) -> float | None:
-    """Train a rung on Catch, and return the mean return of its last 100 episodes."""
+def learn_plainly(seed: int, *limits: str) -> Mapping[str, Any]:
+    """Train the base on Catch, and return what it reached after how many steps."""
+    base = next(rung for rung in RUNGS if rung.name == BASE)
     with tempfile.TemporaryDirectory() as folder:
-        if rung.is_plain:
-            command = plain_command(rung, "catch", seed, folder, str(steps))
-            done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-            summary: Mapping[str, Any] = json.loads(done.stdout)
-        else:
-            flags = [*train_flags(rung, TASKS["catch"], seed=seed), "--max-steps", str(steps), "--log-dir", folder]
-            summary = run_redline(["train", *flags], Path(folder) / "said.log")
-    mean: float | None = summary["mean_return_100"]
+        command = plain_command(base, "catch", seed, folder, *limits)
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    found: Mapping[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def steps_to_learn(seeds: Sequence[int]) -> int:
+    """Return the steps after which the base has learnt Catch on all seeds."""
+    found = [learn_plainly(seed, str(MOST_LEARNING_STEPS), str(LEARNT)) for seed in seeds]
+    needed = ", ".join(str(one["steps"]) for one in found)
+    if any(one["mean_return_100"] < LEARNT for one in found):
+        raise SystemExit(f"ladder: {BASE} has not learnt Catch after {needed} steps")
+    say(f"{BASE} reaches {LEARNT} on Catch after {needed} steps")
+    return max(int(one["steps"]) for one in found)
+
+
+def mean_return_of(rung: Rung, *, seed: int, steps: int) -> float | None:
+    """Train a rung on Catch, and return the mean return of its last 100 episodes; None for one like the base."""
+    if rung.name == BASE:
+        return float(learn_plainly(seed, str(steps))["mean_return_100"])
+    if rung.is_plain:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        flags = [*train_flags(rung, TASKS["catch"], seed=seed), "--max-steps", str(steps), "--log-dir", folder]
+        mean: float | None = run_redline(["train", *flags], Path(folder) / "said.log")["mean_return_100"]
     return mean
 
 
 def place_rungs(names: Sequence[str] = ()) -> dict[Rung, str | None]:
     """Return the rungs that are named, all if none is, and the base, each with the nearest such rung below it."""
-    wanted = {BASE, *(names or [rung.name for rung in RUNGS])}
+    wanted = {BASE, *(names or [rung.name for rung in RUNGS])} - (set() if has_bf16() else {"bf16"})
     below: dict[str, str | None] = {}
     for place, rung in enumerate(RUNGS):
         over = None if place == 0 else rung.over or RUNGS[place - 1].name
@@ -168,6 +190,7 @@ def place_rungs(names: Sequence[str] = ()) -> dict[Rung, str | None]:
 def read_rung(rung: Rung, over: str | None, rounds: Sequence[Row], returns: Sequence[float | None]) -> dict[str, Any]:
     """Return all that is known of a rung."""
     known = [value for value in returns if value is not None]
+    interval = mean_interval(known)
     own = [row[rung.name] for row in rounds]
     return {
         "name": rung.name,
@@ -182,8 +205,10 @@ def read_rung(rung: Rung, over: str | None, rounds: Sequence[Row], returns: Sequ
         "cpu_share": rate_of([window["cpu_percent"] / 100 / usable_cores() for window in own]),
         "learning": {
             "mean_return": sum(known) / len(known) if known else None,
+            "low": None if interval is None else interval[0],
+            "high": None if interval is None else interval[1],
             "by_seed": list(returns),
-            "reason": None if known else "not measured",
+            "reason": None if known else "as the base",
         },
     }
 
@@ -250,10 +275,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     sides: dict[str, Callable[[int], Row]] = {rung.name: partial(window_of, rung, seconds) for rung in placed}
     sides[SB3] = lambda seed: sb3_window("dqn-one-env", seconds=seconds, seed=seed)
     rounds = take_turns(sides, rounds=options.rounds)
-    rungs = []
+    rungs, seeds = [], range(1, options.learning_seeds + 1)
+    if options.learning_steps is None and options.learning_seeds:
+        options.learning_steps = steps_to_learn(seeds)
     for rung, over in placed.items():
         say(f"what {rung.name} learns")
-        seeds = range(1, options.learning_seeds + 1)
         returns = [mean_return_of(rung, seed=seed, steps=options.learning_steps) for seed in seeds]
         rungs.append(read_rung(rung, over, rounds, returns))
     found = measurement(options, rungs, judge_base(rounds))
@@ -267,8 +293,8 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--rungs", nargs="+", choices=names, default=(), help="beside the textbook; only all are kept")
     parser.add_argument("--rounds", type=at_least(1), default=5, help="rounds in which all rungs work by turns")
     parser.add_argument("--window-seconds", type=float, default=5.0, help="seconds of each window")
-    parser.add_argument("--learning-seeds", type=at_least(0), default=1, help="trainings of each rung on Catch")
-    parser.add_argument("--learning-steps", type=at_least(501), default=6_000, help="steps of each of them")
+    parser.add_argument("--learning-seeds", type=at_least(0), default=3, help="trainings of each rung on Catch")
+    parser.add_argument("--learning-steps", type=at_least(501), help="of each of them; as the base needs to learn")
     return parser.parse_args(argv)
 
 

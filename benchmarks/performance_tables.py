@@ -43,7 +43,8 @@ def make_limit_table(records: Records) -> str:
 
 def make_peers_table(records: Records) -> str:
     """Return whole trainings beside other libraries, and the env layer beside the bare emulators."""
-    found = [*(beside_sb3(records, name) for name in TRAININGS), records.get("env-speed")]
+    in_bf16 = [records.get(f"{name}-bf16-against-sb3") for name in TRAININGS]
+    found = [*(beside_sb3(records, name) for name in TRAININGS), *in_bf16, records.get("env-speed")]
     rows = []
     for record in filter(None, found):
         for peer, ratio in record["summary"]["ratio"].items():
@@ -175,7 +176,9 @@ def _speeds(rung: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _learnt(learning: Mapping[str, Any]) -> str:
-    return str(learning["reason"]) if learning["mean_return"] is None else _number(learning["mean_return"])
+    if learning["mean_return"] is None:
+        return str(learning["reason"])
+    return _change({"mean": learning["mean_return"], "low": learning.get("low"), "high": learning.get("high")})
 
 
 def _number(value: float | None) -> str:

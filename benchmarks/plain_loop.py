@@ -2,13 +2,15 @@
 
 As in textbooks: act ε-greedily, step, store, and every four steps learn from 32 transitions with the Huber loss, a
 target network and Adam. `plain_loop.py RUNG TASK SEED FOLDER` trains until it is stopped and writes readings into
-metrics.jsonl; with a number of steps it trains for so many and prints the mean return of the last 100 episodes.
+metrics.jsonl; with a number of steps, and perhaps a return, it trains for so many, or until that is reached, and prints
+the mean return of the last 100 episodes.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 import sys
 import time
 from collections import deque
@@ -169,6 +171,16 @@ class PlainLoop:
         self.steps = self.updates = 0
         self.returns: deque[float] = deque(maxlen=100)
 
+    @property
+    def mean_return(self) -> float:
+        """Return the mean of the last 100 episodes, −1 before any."""
+        return sum(self.returns) / len(self.returns) if self.returns else -1.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether 100 episodes have ended."""
+        return len(self.returns) == self.returns.maxlen
+
     def vector_step(self) -> None:
         """Take one step in every lane, and learn what is due."""
         actions = self._choose()
@@ -229,18 +241,19 @@ def write_readings(loop: PlainLoop, folder: Path) -> None:
 
 
 def main() -> None:
-    """Train a rung, endlessly or for so many steps."""
-    rung, task, seed, folder, *steps = sys.argv[1:]
+    """Train a rung, endlessly, for so many steps, or until it has learnt."""
+    rung, task, seed, folder, *limits = sys.argv[1:]
     # what Redline sets once per process, so that a rung differs in nothing else
     keep_freed_memory()
     torch.set_flush_denormal(True)
     torch.set_num_threads(usable_cores())
     loop = PlainLoop(LOOPS[rung], TASKS[task], seed=int(seed))
-    if not steps:
+    if not limits:
         write_readings(loop, Path(folder))
-    while loop.steps < int(steps[0]):
+    target = float(limits[1]) if len(limits) > 1 else math.inf
+    while loop.steps < int(limits[0]) and not (loop.is_full and loop.mean_return >= target):
         loop.vector_step()
-    print(json.dumps({"mean_return_100": sum(loop.returns) / len(loop.returns) if loop.returns else None}), flush=True)
+    print(json.dumps({"mean_return_100": loop.mean_return, "steps": loop.steps}, allow_nan=False), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,17 @@ from redline.bench.training_speed import UPDATES_TOLERANCE
 from redline.cli.main import DONE, FAILED
 from redline.envs.catalog import resolve
 from redline.jsonl import Row
+from redline.runs.host import has_bf16
+from redline.types import Precision
 from redline_process import redline_command, take_turns, train_for_window
 from run_reading import as_text
 from sb3_training import SPEED_PEERS, VEC_ENVS, WARMUP_STEPS, sb3_window
 
 SB3 = "sb3"
-GOAL_RATIOS = {"dqn": 1.6, "ppo": 1.7, "a2c": 1.8}  # of Stable-Baselines3's steps/s
+GOAL_RATIOS: Mapping[Precision, Mapping[str, float]] = {  # of the steps/s of Stable-Baselines3, as it is
+    "float32": {"dqn": 1.6, "ppo": 1.8, "a2c": 1.9},
+    "bf16": {"dqn": 2.0, "ppo": 2.2, "a2c": 2.1},
+}
 TRIAL_SECONDS = 5.0  # of each vector env of Stable-Baselines3, to find the faster
 
 Result = Mapping[str, Any]
@@ -151,9 +156,11 @@ def against_commit(subject: str, commit: str, *, pairs: int, seconds: float) -> 
     )
 
 
-def against_sb3(subject: str, *, pairs: int, seconds: float) -> Measurement:
-    """Let Redline and Stable-Baselines3 train by turns with the same settings."""
-    flags = ("--env", "pong", *PAIRED[subject], *LIKE_SB3.get(subject, ()))
+def against_sb3(subject: str, *, precision: Precision, pairs: int, seconds: float) -> Measurement:
+    """Let Redline and Stable-Baselines3 train by turns with the same settings, but for the precision of products."""
+    if precision == "bf16" and not has_bf16():
+        raise SystemExit("speed: this processor has no instructions for bf16: not measured")
+    flags = ("--env", "pong", *PAIRED[subject], *LIKE_SB3.get(subject, ()), "--learner.precision", precision)
     tried = {kind: sb3_window(subject, seconds=TRIAL_SECONDS, seed=1, vec_env=kind)["steps_per_s"] for kind in VEC_ENVS}
     vec_env = max(tried, key=lambda kind: tried[kind])
     say(f"{SB3} on its {vec_env} vector env: " + ", ".join(f"{kind} {rate:.0f}" for kind, rate in tried.items()))
@@ -166,10 +173,10 @@ def against_sb3(subject: str, *, pairs: int, seconds: float) -> Measurement:
     )
     found = read_pairs(rows, "redline", SB3)
     why_not = why_not_judged(rounds=pairs, others_percent=max(row["busy_percent_before"] for row in rows))
-    judged = goal(rate_of([row["ratio"] for row in found["rows"]]), GOAL_RATIOS[subject], why_not=why_not)
+    judged = goal(rate_of([row["ratio"] for row in found["rows"]]), GOAL_RATIOS[precision][subject], why_not=why_not)
     return Measurement(
-        name=f"{subject}-against-sb3",
-        title=f"{subject.upper()} on Pong, Nature CNN, the same settings: Redline ÷ Stable-Baselines3",
+        name=f"{subject}-against-sb3" if precision == "float32" else f"{subject}-{precision}-against-sb3",
+        title=f"{subject.upper()} on Pong, Nature CNN, the same settings: Redline in {precision} ÷ Stable-Baselines3",
         headline=found["headline"],
         learning=found["learning"],
         passed=judged["met"] if found["is_fair"] else False,
@@ -213,6 +220,8 @@ def read_pairs(rows: Sequence[Row], ours: str, theirs: str) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and record."""
     options, passed_on = parse(argv)
+    if options.precision != "float32" and options.against != SB3:
+        raise SystemExit(f"speed: --precision goes with --against {SB3}; a bench takes --learner.precision")
     if options.against is None:
         subject = SUBJECTS.get(options.subject)
         if subject is None:
@@ -221,9 +230,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif passed_on:
         raise SystemExit(f"speed: {passed_on[0]} does not go with --against, only --pairs and --window-seconds do")
     elif options.against == SB3:
-        if options.subject not in GOAL_RATIOS:
-            raise SystemExit(f"speed: --against {SB3} takes one of {', '.join(GOAL_RATIOS)}")
-        found = against_sb3(options.subject, pairs=options.pairs, seconds=options.window_seconds)
+        goals = GOAL_RATIOS[options.precision]
+        if options.subject not in goals:
+            raise SystemExit(f"speed: --against {SB3} takes one of {', '.join(goals)}")
+        how = {"pairs": options.pairs, "seconds": options.window_seconds}
+        found = against_sb3(options.subject, precision=options.precision, **how)
     else:
         if options.subject not in PAIRED:
             raise SystemExit(f"speed: --against COMMIT takes one of {', '.join(PAIRED)}")
@@ -280,6 +291,7 @@ def parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     parser.add_argument("subject", choices=names, help="what is measured; dqn if it is not named")
     parser.add_argument("--against", metavar=f"COMMIT|{SB3}", help="train by turns with a commit, or with SB3")
     parser.add_argument("--pairs", type=at_least(1), default=5, help="of turns, with --against")
+    parser.add_argument("--precision", choices=tuple(GOAL_RATIOS), default="float32", help="beside SB3")
     parser.add_argument("--window-seconds", type=float, default=15.0, help="of each turn, with --against")
     typed = list(sys.argv[1:] if argv is None else argv)
     is_named = bool(typed) and not typed[0].startswith("-")

@@ -59,6 +59,7 @@ NO_UNIT = {
         "optimizer.clip_norm",
         "layers.sigma",
     ),
+    *("learner.tf32", "learner.cuda_graph", "sample.late"),
     *("returns.gamma", "returns.trace", "returns.clip_rewards", "sample.alpha", "sample.epsilon"),
     *("predict.huber_delta", "predict.kappa", "predict.low", "predict.high"),
     *("objective.clip", "objective.entropy_weight", "objective.value_weight"),

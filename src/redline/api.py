@@ -60,7 +60,7 @@ def train(
     """Train an agent to the end and return its run; on Pong with DQN if neither names nor a recipe say otherwise.
 
     `settings` are named as in a file for `--config`: `num_envs=16`, `optimizer={"lr": 1e-3}`, `env={"size": 60}`. With
-    `sets_process=False` the run does not change settings of the process: PyTorch's threads, denormals, the allocator.
+    `sets_process=False` the run changes no setting of the process: PyTorch's threads, denormals, the allocator, TF32.
     """
     begun = training(env_id, algorithm, recipe=recipe, seed=seed, sinks=sinks, sets_process=sets_process, **settings)
     return begun.finish(callbacks)

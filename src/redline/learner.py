@@ -3,16 +3,18 @@
 import copy
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-from redline.algorithms.family import Algorithm
+from redline.algorithms.captured_update import CapturedUpdate
+from redline.algorithms.family import Algorithm, batch_tensors
+from redline.algorithms.optimizers import counts_on_device
 from redline.errors import UserError
 from redline.losses import weighted_mean
-from redline.types import AnyBatch, EnvSpec
+from redline.types import AnyBatch, EnvSpec, Precision
 
 DIAGNOSIS_PERIOD = 257  # updates: rare enough to cost nothing; prime, to meet every batch of a rollout's epochs
 MOST_DIAGNOSES = 64  # kept between two readings
@@ -27,15 +29,28 @@ class NonFiniteError(Exception):
 class Learner:
     """Online network, target network if there is one, and optimiser on one device."""
 
-    def __init__(self, algorithm: Algorithm, spec: EnvSpec, *, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        spec: EnvSpec,
+        *,
+        seed: int,
+        device: torch.device,
+        precision: Precision = "float32",
+        captures: bool = False,
+    ) -> None:
+        """Build the networks; with `captures` a GPU repeats its updates from a CUDA graph, of batches of one shape."""
         self.algorithm = algorithm
         self.device = device
         self.updates = 0
         self._stack = spec.stack
         self.online = algorithm.build_network(spec, torch.Generator().manual_seed(seed)).to(device)
+        self.online.precision = precision  # the target network's too, which is a copy
         has_target = algorithm.target_sync_updates is not None
         self.target = copy.deepcopy(self.online).requires_grad_(False) if has_target else self.online
-        self.optimizer = algorithm.optimizer.build(self.online.parameters())
+        how = {"capturable": True} if captures else {}  # not every optimiser knows of it
+        self.optimizer = algorithm.optimizer.build(self.online.parameters(), **how)
+        self._captured = CapturedUpdate(lambda batch: self._step(batch, steps=0), device) if captures else None
         self._loss_sum = torch.zeros((), device=device)
         self._losses_summed = 0
         self._diagnoses: deque[dict[str, torch.Tensor]] = deque(maxlen=MOST_DIAGNOSES)
@@ -45,6 +60,8 @@ class Learner:
 
         Batches beyond the next target sync get None, because the sync changes the target network.
         """
+        if self._captured is not None:
+            return [None] * len(batches)
         sync = self.algorithm.target_sync_updates
         known = batches if sync is None else batches[: sync - self.updates % sync]
         precomputed = self.algorithm.precompute_targets(known, stack=self._stack, target=self.target)
@@ -57,11 +74,28 @@ class Learner:
 
         Noisy networks draw their noise from `rng`; `precomputed` is what `precompute_targets` gave.
         """
-        recipe = self.algorithm.optimizer
         if self.online.is_noisy:
             self.online.resample(rng)
             if self.target is not self.online:
                 self.target.resample(rng)
+        set_lr(self.optimizer, self.algorithm.optimizer.lr_at(steps))
+        if self._captured is None or self._is_diagnosed:
+            priorities = self._step(batch, steps=steps, precomputed=precomputed)
+        else:
+            priorities = self._captured(batch)
+        self.updates += 1
+        sync = self.algorithm.target_sync_updates
+        if sync is not None and self.updates % sync == 0:
+            self.target.load_state_dict(self.online.state_dict())
+        self._losses_summed += 1
+        return priorities
+
+    @property
+    def _is_diagnosed(self) -> bool:
+        return self.updates % DIAGNOSIS_PERIOD == 0
+
+    def _step(self, batch: AnyBatch, *, steps: int, precomputed: torch.Tensor | None = None) -> torch.Tensor:
+        """Take one step of the optimiser, with nothing that the CPU must know; return a priority per row drawn."""
         losses, weights, priorities = self.algorithm.losses(
             batch, stack=self._stack, online=self.online, target=self.target, precomputed=precomputed, steps=steps
         )
@@ -69,18 +103,12 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm: torch.Tensor | None = None
-        if (max_norm := recipe.max_norm()) is not None:
+        if (max_norm := self.algorithm.optimizer.max_norm()) is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.online.parameters(), max_norm)
-        if self.updates % DIAGNOSIS_PERIOD == 0:
+        if self._is_diagnosed:
             self._diagnoses.append(self._diagnose(batch, priorities, norm))
-        self.optimizer.param_groups[0]["lr"] = recipe.lr_at(steps)
         self.optimizer.step()
-        self.updates += 1
-        sync = self.algorithm.target_sync_updates
-        if sync is not None and self.updates % sync == 0:
-            self.target.load_state_dict(self.online.state_dict())
         self._loss_sum += loss.detach()
-        self._losses_summed += 1
         return priorities
 
     def _diagnose(
@@ -147,20 +175,35 @@ class Learner:
                 key: torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value.clone()
                 for key, value in saved.items()
             }
-            if self.device.type != "cpu" and "step" in saved:  # fused Adam keeps its step count on the device
+            if "step" in saved and counts_on_device(self.optimizer):  # else every update would wait to read it
                 self.optimizer.state[parameter]["step"] = saved["step"].to(self.device)
         self.updates = updates
 
 
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate; where it is a tensor, in its place, because a CUDA graph reads it there."""
+    group = optimizer.param_groups[0]
+    if isinstance(group["lr"], torch.Tensor):
+        group["lr"].fill_(lr)
+    else:
+        group["lr"] = lr
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Let PyTorch compute with `count` threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def describe_batch(batch: AnyBatch) -> str:
     """Return the range of each tensor of a batch in one line, for the report of a non-finite loss."""
-    return ", ".join(f"{name} {value.min():.4g} … {value.max():.4g}" for name, value in batch_tensors(batch).items())
-
-
-def batch_tensors(batch: AnyBatch) -> dict[str, torch.Tensor]:
-    """Return the tensors of a batch by name; not lists that only exist where they were computed."""
-    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    filled = {name: value for name, value in batch_tensors(batch).items() if value.numel()}
+    return ", ".join(f"{name} {value.min():.4g} … {value.max():.4g}" for name, value in filled.items())
 
 
 def _host(value: torch.Tensor) -> torch.Tensor:

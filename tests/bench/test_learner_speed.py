@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from redline.algorithms.catalog import ALGORITHMS
+from redline.algorithms.family import batch_tensors
 from redline.bench import learner_speed
-from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once, example_batches
+from redline.bench.learner_speed import LearnerBench, Learning, batches_at_once
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.learner import batch_tensors
+from redline.runtime import example_batches as batches_module
 from redline.runtime.config import Job
+from redline.runtime.example_batches import example_batches
 from redline.runtime.resolve import ResolvedJob
 
 
@@ -55,9 +57,9 @@ def test_large_batches_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(batches) == 16
     num_bytes = sum(tensor.nbytes for tensor in batch_tensors(batches[0]).values())
     assert num_bytes > 2 * 5 * 84 * 84
-    monkeypatch.setattr(learner_speed, "MOST_BYTES", 3 * num_bytes)
+    monkeypatch.setattr(batches_module, "MOST_BYTES", 3 * num_bytes)
     assert len(example_batches(algorithm, spec, seed=1)) == 3
-    monkeypatch.setattr(learner_speed, "MOST_BYTES", 1)
+    monkeypatch.setattr(batches_module, "MOST_BYTES", 1)
     assert len(example_batches(algorithm, spec, seed=1)) == 2
 
 

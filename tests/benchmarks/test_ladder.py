@@ -147,7 +147,8 @@ def test_the_ladder_holds_if_its_base_does() -> None:
     assert found.passed is True
     assert found.headline.startswith("up to 2.00 × (2.00–2.00) the base, with engine; textbook keeps up")
     assert rungs[1]["gain"]["median"] == 2.0
-    assert rungs[1]["learning"] == {"mean_return": 0.5, "by_seed": [0.5, None], "reason": None}
+    learning = {"mean_return": 0.5, "low": None, "high": None, "by_seed": [0.5, None], "reason": None}
+    assert rungs[1]["learning"] == learning
     make_record(found, argv=["x.py"], unix_s=0.0)
 
 

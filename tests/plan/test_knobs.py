@@ -81,7 +81,7 @@ def test_a_typed_knob_stays_as_it_is() -> None:
 
 def test_rollouts_are_tried_without_replay_memory_and_without_processes() -> None:
     keys = {key for changes in tried(PPO, "all") for key in changes}
-    assert keys <= {"learner.threads", "num_envs", "batch_size", "epochs"}
+    assert keys <= {"learner.threads", "learner.precision", "num_envs", "batch_size", "epochs"}
 
 
 def test_learning_from_fewer_samples_is_shown_and_not_chosen() -> None:
@@ -164,6 +164,7 @@ REFUSED = [
     (["--replay.prefetch", "1000000000"], "replay.prefetch is 1000000000: use 0 to 64"),
     (["--replay.prefetch", "1e9"], "--replay.prefetch is '1e9'"),
     (["--replay.codec", "gzip"], "unknown replay.codec 'gzip'"),
+    (["--learner.precision", "fp8"], "--learner.precision is 'fp8'"),
     (["--topology", "cluster"], "--topology is 'cluster'"),
     (["--topology", "async", "--actors", "500"], "actors is 500: use 1 to 128"),
     (["--actors", "5"], "add --topology async"),

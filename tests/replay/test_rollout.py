@@ -38,7 +38,8 @@ def filled(steps: int, lanes: int) -> RolloutBuffer:
 def batches(buffer: RolloutBuffer, *, lanes: int, num_batches: int, seed: int = 0) -> list[RolloutBatch]:
     row = np.arange(buffer.steps)[:, None] * 10.0 + np.arange(lanes)
     advantage, target = (row + 0.1).astype(np.float32), (row + 0.2).astype(np.float32)
-    return list(buffer.batches(advantage, target, rng=np.random.default_rng(seed), num_batches=num_batches))
+    whole = buffer.whole(advantage, target)
+    return list(buffer.batches(whole, rng=np.random.default_rng(seed), num_batches=num_batches))
 
 
 @pytest.mark.parametrize(("steps", "lanes", "num_batches"), [(4, 3, 1), (4, 3, 4), (8, 2, 3), (5, 1, 5), (7, 3, 4)])

@@ -1,14 +1,14 @@
 """The loop: what counts as training time, and when something is due."""
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from redline.runtime import loop as module
 from redline.runtime.counters import Counters
 from redline.runtime.loop import Every, Loop, busy_shares
-from redline.runtime.training import PHASES, Stopwatch
+from redline.runtime.training import PHASES, DeviceStopwatch, Stopwatch
 
 
 class Clock:
@@ -133,6 +133,43 @@ def test_what_is_skipped_belongs_to_none(phase_clock: PhaseClock) -> None:
     watch.lap("act")
     watch.forget()
     assert set(watch.seconds.values()) == {0.0}
+
+
+class FakeMark:
+    """A CUDA event of a GPU that is behind: it has come only as far as `reached`."""
+
+    reached, now_ms = 0, 0.0
+    made: ClassVar[list["FakeMark"]] = []
+
+    def __init__(self) -> None:
+        self.number, self.at_ms = len(self.made), FakeMark.now_ms
+        self.made.append(self)
+
+    def query(self) -> bool:
+        return self.number <= FakeMark.reached
+
+    def elapsed_time(self, end: "FakeMark") -> float:
+        return end.at_ms - self.at_ms
+
+
+def test_on_a_gpu_a_phase_ends_when_the_gpu_has_done_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeMark, "made", [])
+    watch = DeviceStopwatch(FakeMark)
+    monkeypatch.setattr(FakeMark, "now_ms", 2_000.0)  # when the GPU will be there
+    watch.lap("learn")
+    assert watch.seconds["learn"] == 0.0  # it is not there yet, and nobody waits
+    monkeypatch.setattr(FakeMark, "reached", 1)
+    monkeypatch.setattr(FakeMark, "now_ms", 2_500.0)
+    watch.lap("keep")
+    assert (watch.seconds["learn"], watch.seconds["keep"]) == (2.0, 0.0)
+    monkeypatch.setattr(FakeMark, "reached", 3)
+    watch.skip()
+    watch.lap("act")
+    assert (watch.seconds["learn"], watch.seconds["keep"], watch.seconds["act"]) == (2.0, 0.5, 0.0)
+    watch.forget()
+    monkeypatch.setattr(FakeMark, "reached", 9)
+    watch.lap("other")
+    assert watch.seconds["act"] == 0.0  # what began before it was forgotten does not count
 
 
 def test_waiting_is_not_work() -> None:

@@ -16,6 +16,7 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.runs.host import usable_cores
 from redline.runtime import resolve
+from redline.runtime.building import prepare_process
 from redline.runtime.config import ActorConfig, EvaluatorConfig, Job, LearnerConfig, Limits
 from redline.runtime.resolve import carry_over, resolve_job
 from redline.runtime.resuming import changed_settings, check_changes, inexact_because
@@ -165,12 +166,44 @@ def devices(job: Job) -> tuple[str | None, ...]:
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_device_is_the_default_of_every_role() -> None:
+def test_device_is_that_of_the_learner_and_other_processes_stay_on_the_cpu() -> None:
     start = ("--env", "CartPole-v1", "--topology", "async")
     settled = resolve_job(parse_train([*start, "--learner.device", "cuda:1", "--device", "cpu"]).job)
     assert devices(settled.job) == ("cuda:1", "cpu", "cpu")
     assert settled.device == torch.device("cuda:1")
-    assert devices(resolve_job(parse_train([*start, "--evaluator.device", "cpu"]).job).job) == ("cuda", "cuda", "cpu")
+    assert devices(resolve_job(parse_train([*start, "--evaluator.device", "cuda:1"]).job).job) == (
+        "cuda",
+        "cpu",
+        "cuda:1",
+    )
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_batches_are_gathered_ahead_for_a_gpu() -> None:
+    found = resolve_job(parse_train(["--env", "CartPole-v1"]).job)
+    assert found.job.algorithm.replay is not None
+    assert found.job.algorithm.replay.prefetch == 2
+    assert "replay.prefetch: 0 → 2 (a GPU would wait while a batch is gathered)" in map(str, found.adjustments)
+    asked = resolve_job(parse_train(["--env", "CartPole-v1", "--replay.prefetch", "1"]).job)
+    assert asked.job.algorithm.replay is not None
+    assert asked.job.algorithm.replay.prefetch == 1
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_a_gpu_computes_in_float32_unless_tf32_is_asked_for(is_allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not is_allowed
+    flags = ["--learner.tf32"] if is_allowed else []
+    prepare_process(resolve_job(parse_train(["--env", "CartPole-v1", "--device", "cpu", *flags]).job))
+    assert torch.backends.cuda.matmul.allow_tf32 is is_allowed
+    assert torch.backends.cudnn.allow_tf32 is is_allowed
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_the_process_works_on_the_gpu_of_its_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    prepare_process(resolve_job(parse_train(["--env", "CartPole-v1", "--device", "cuda:1"]).job))
+    assert chosen == [torch.device("cuda:1")]
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -187,8 +220,8 @@ def test_inline_has_one_place_for_all() -> None:
 @pytest.mark.usefixtures("two_gpus")
 def test_a_resume_on_another_device_moves_the_roles_that_had_none_of_their_own() -> None:
     before = trained("--topology", "async", "--learner.device", "cuda:1")
-    assert devices(resumed(before, "--device", "cuda")[0]) == ("cuda:1", "cuda", "cuda")
-    assert devices(resumed(before, "--device", "cuda", "--actor.device", "cpu")[0]) == ("cuda:1", "cpu", "cuda")
+    assert devices(resumed(before, "--device", "cuda")[0]) == ("cuda:1", "cpu", "cpu")
+    assert devices(resumed(before, "--actor.device", "cuda")[0]) == ("cuda:1", "cuda", "cpu")
     assert devices(resumed(before)[0]) == devices(before)
 
 

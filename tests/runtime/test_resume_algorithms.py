@@ -12,6 +12,7 @@ from redline.algorithms.q_learning import QLearning
 from redline.envs.config import EnvConfig
 from redline.networks.torsos import Small
 from redline.replay import ReplayConfig
+from redline.replay.sampler import Prioritized
 from redline.runtime.config import Job, Limits
 from redline.runtime.gauges import Display
 from redline.runtime.launch import resume_run, start_run
@@ -47,8 +48,17 @@ CASES: dict[str, tuple[EnvConfig, QLearning | OnPolicy]] = {
         PICTURES,
         replace(ALGORITHMS["a2c"].atari.algorithm, network=Small(), rollout_steps=10, batch_size=40),
     ),
+    "prioritized-dqn, priorities that count late": (
+        CARTPOLE,
+        replace(shortened(ALGORITHMS["prioritized-dqn"].classic.algorithm), sample=Prioritized(late=True)),
+    ),
+    "a2c, in bf16": (
+        PICTURES,
+        replace(ALGORITHMS["a2c"].atari.algorithm, network=Small(), rollout_steps=10, batch_size=40),
+    ),
+    "rainbow, in bf16": (PICTURES, replace(shortened(ALGORITHMS["rainbow"].atari.algorithm), network=Small())),
 }
-KEEPS_FEATURES = "a2c, from what acting computed"
+KEEPS_FEATURES = ("a2c, from what acting computed", "a2c, in bf16")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -65,8 +75,10 @@ def test_a_run_stopped_midway_and_resumed_ends_bit_for_bit_like_a_whole_one(
         log_dir=tmp_path,
         **ONE_THREAD,
     )
+    if case.endswith("in bf16"):
+        job = replace(job, learner=replace(job.learner, precision="bf16"))
     session = start_run(job, name, listener)
-    assert session.trainer.source.keeps_features is (case == KEEPS_FEATURES)
+    assert session.trainer.source.keeps_features is (case in KEEPS_FEATURES)
     whole = final_bytes(play(session))
     run = play(start_run(job, name, listener), until_steps=252)
     for stop_at in (508, None):

@@ -1,7 +1,7 @@
 """The interface of an algorithm of any family, and acting, which is the same for all."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -107,6 +107,7 @@ class ActorParams(NamedTuple):
     explore: Exploration | None = None  # instead of the algorithm's own
     is_silent: bool = False  # the network's noise is off
     keeps_features: bool = False  # the torso's features will be learnt from before its weights change
+    upload: Callable[[Array], torch.Tensor] | None = None  # a faster way to bring observations to the device
 
 
 @dataclass(frozen=True)
@@ -129,11 +130,18 @@ def act(
         network.silence()
     elif network.is_noisy:
         network.resample(rng)
-    pixels = torch.from_numpy(obs).to(params.device)
-    features = network.torso(pixels) if params.keeps_features else None
+    pixels = torch.from_numpy(obs).to(params.device) if params.upload is None else params.upload(obs)
+    features = network.features(pixels) if params.keeps_features else None
     with torch.no_grad():
-        out, state = (network.head(features), state) if features is not None else network.step(pixels, state)
-        preferences = params.algorithm.preferences(out).cpu().numpy()  # [N, A]
+        out, state = (network.predict(features), state) if features is not None else network.step(pixels, state)
+        out = out.cpu()  # the only wait for the device
+        preferences = params.algorithm.preferences(out).numpy()  # [N, A]
     explore = params.explore or params.algorithm.explore
     action = explore.choose(preferences, epsilon=params.epsilon, rng=rng)
-    return action, state, ActorExtras(out.cpu().numpy(), preferences, features)
+    return action, state, ActorExtras(out.numpy(), preferences, features)
+
+
+def batch_tensors(batch: AnyBatch) -> dict[str, torch.Tensor]:
+    """Return the tensors of a batch by name; not lists that only exist where they were computed."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}

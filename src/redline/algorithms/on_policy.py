@@ -294,7 +294,7 @@ class OnPolicy:
         """Return losses and weights [B]; nothing is drawn by priority."""
         if not isinstance(batch, RolloutBatch):
             raise TypeError(f"on-policy learners learn from rollouts, not from a {type(batch).__name__}")
-        out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)
+        out = online.predict(torch.cat(batch.features)) if batch.features else online(batch.obs)
         losses = self.objective.losses(out, batch, steps=steps)
         return losses, torch.ones_like(losses), losses.detach()
 
@@ -304,5 +304,5 @@ class OnPolicy:
         """Return the objective's diagnostics."""
         if not isinstance(batch, RolloutBatch):
             return {}
-        out = online.head(torch.cat(batch.features)) if batch.features else online(batch.obs)
+        out = online.predict(torch.cat(batch.features)) if batch.features else online(batch.obs)
         return self.objective.diagnose(out, batch)

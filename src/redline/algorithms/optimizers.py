@@ -1,7 +1,7 @@
 """Optimisers, their learning rate and gradient clipping."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +10,7 @@ import torch
 from redline.errors import UserError, check_positive, check_range
 from redline.schedules import Linear
 
+FUSED_ON = ("cpu", "cuda")  # kinds of devices
 UNBIASED_STEP = 1e9  # after so many steps decay ** steps is 0: the bias correction of a moment has no effect
 
 
@@ -29,8 +30,8 @@ class Optimizer(Protocol):
     def annealed_at(self) -> int:
         """Return the step at which the learning rate stops falling; 0 if it never falls."""
 
-    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """Return the optimiser over `parameters`."""
+    def build(self, parameters: Iterable[torch.nn.Parameter], *, capturable: bool = False) -> torch.optim.Optimizer:
+        """Return the optimiser over `parameters`; if `capturable`, a CUDA graph can hold its steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +83,8 @@ class Adam(Annealed):
     eps: float = 1.5e-4
     """Added to the denominator; large, as is usual for DQN, so that small gradients stay small."""
 
-    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, lr=self.lr, eps=self.eps, fused=True)
+    def build(self, parameters: Iterable[torch.nn.Parameter], *, capturable: bool = False) -> torch.optim.Optimizer:
+        return fused_adam(list(parameters), lr=self.lr, eps=self.eps, capturable=capturable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +102,16 @@ class Rmsprop(Annealed):
         if not 0.0 <= self.decay < 1.0:
             raise UserError(f"optimizer.decay is {self.decay}: use a number from 0 to below 1")
 
-    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    def build(self, parameters: Iterable[torch.nn.Parameter], *, capturable: bool = False) -> torch.optim.Optimizer:
         """Return Adam whose first moment is the gradient itself, without bias correction.
 
         That is RMSProp, for which torch has no fused version: four passes over the parameters become one.
         """
         listed = list(parameters)
-        adam = torch.optim.Adam(listed, lr=self.lr, eps=self.eps, betas=(0.0, self.decay), fused=True)
+        adam = fused_adam(listed, lr=self.lr, eps=self.eps, betas=(0.0, self.decay), capturable=capturable)
         for parameter in listed:
             adam.state[parameter] = {
-                "step": torch.tensor(UNBIASED_STEP, device=parameter.device),
+                "step": torch.tensor(UNBIASED_STEP, device=parameter.device if counts_on_device(adam) else None),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
@@ -125,6 +126,32 @@ class Radam(Annealed):
     eps: float = 1e-8
     clip_norm: float = 10.0
 
-    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    def build(self, parameters: Iterable[torch.nn.Parameter], *, capturable: bool = False) -> torch.optim.Optimizer:
+        listed = list(parameters)
+        lr = _readable(self.lr, listed, capturable=capturable)
         # one parameter after the other, as is the default on a CPU, takes five times as long
-        return torch.optim.RAdam(parameters, lr=self.lr, eps=self.eps, foreach=True)
+        return torch.optim.RAdam(listed, lr=lr, eps=self.eps, foreach=True, capturable=capturable)
+
+
+def fused_adam(
+    parameters: Sequence[torch.nn.Parameter],
+    *,
+    lr: float,
+    eps: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+    capturable: bool = False,
+) -> torch.optim.Adam:
+    """Return Adam in one pass over the parameters, where torch has that."""
+    can_fuse = all(parameter.device.type in FUSED_ON for parameter in parameters)
+    rate = _readable(lr, parameters, capturable=capturable)
+    return torch.optim.Adam(parameters, lr=rate, eps=eps, betas=betas, fused=can_fuse, capturable=capturable)
+
+
+def _readable(lr: float, parameters: Sequence[torch.nn.Parameter], *, capturable: bool) -> float | torch.Tensor:
+    """Return the learning rate as a CUDA graph can read it, if one will: a number would be a part of the graph."""
+    return torch.tensor(lr, device=parameters[0].device) if capturable else lr
+
+
+def counts_on_device(optimizer: torch.optim.Optimizer) -> bool:
+    """Tell whether an optimiser keeps its count of steps beside the weights; others read it at every step."""
+    return bool(optimizer.defaults.get("fused") or optimizer.defaults.get("capturable"))

@@ -14,14 +14,13 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from redline.algorithms.family import ActorExtras, ActorParams
+from redline.algorithms.family import ActorExtras, ActorParams, batch_tensors
 from redline.bench.training_speed import RecordedTraining
-from redline.learner import batch_tensors
 from redline.runtime.config import Job
 from redline.runtime.counters import Counters
 from redline.runtime.sources import ReplaySource, RolloutSource
 from redline.runtime.training import InlineWorld, Trainer
-from redline.types import AnyBatch, IntArray, VectorStep
+from redline.types import AnyBatch, IntArray, RolloutBatch, VectorStep
 
 FULL = "full"
 RECORDED_STEPS = 32  # vector steps that are replayed when the envs are left out
@@ -174,8 +173,8 @@ def constant_batch(subject: Subject) -> AbstractContextManager[Any]:
     source, batch, group = subject.trainer.source, subject.recorded.batch, subject.recorded.group
     if isinstance(source, RolloutSource):  # advantages are still computed
 
-        def batches(*_: object, num_batches: int, **__: object) -> Iterator[AnyBatch]:
-            return repeat(batch, num_batches)
+        def batches(whole: RolloutBatch, *, num_batches: int, **_: object) -> Iterator[AnyBatch]:
+            return repeat(replace(batch, features=whole.features), num_batches)
 
         return patch.object(source.buffer, "batches", batches)
     if not isinstance(source, ReplaySource):

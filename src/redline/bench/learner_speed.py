@@ -22,23 +22,21 @@ from redline.algorithms.q_learning import QLearning
 from redline.bench.measuring import Contender, Measuring, Progress, alternate, goal, rate_of, silent, why_not_judged
 from redline.envs.catalog import env_spec
 from redline.envs.config import EnvConfig
-from redline.learner import Learner, batch_tensors
+from redline.learner import Learner
 from redline.losses import weighted_mean
 from redline.runs.host import usable_cores
 from redline.runtime.building import prepare_process
+from redline.runtime.carrier import to_device
 from redline.runtime.config import Job, LearnerConfig
 from redline.runtime.counters import Purpose, stream
+from redline.runtime.example_batches import Algorithm, example_batch, example_batches, example_frames
+from redline.runtime.precision import learnt_in
 from redline.runtime.resolve import ResolvedJob, resolve_job
 from redline.runtime.sources import RolloutSource, largest_group
-from redline.types import AnyBatch, Array, Batch, EnvSpec, RolloutBatch, SequenceBatch
+from redline.types import AnyBatch, EnvSpec, Precision
 
 SIZES = (256, 512, 1024, 2048)  # of the square matrices
 TRY_SECONDS = 0.15
-GAMMA = 0.99
-MOST_BATCHES = 16  # a single one would stay in the cache
-MOST_BYTES = 256 * 1024**2  # of all batches; two are made in any case
-
-Algorithm = QLearning | OnPolicy
 
 
 class Work(NamedTuple):
@@ -74,10 +72,11 @@ class Limit:
 class Sgemm:
     """Multiplies square matrices of several sizes and keeps the best rate."""
 
-    def __init__(self, threads: Sequence[int] = ()) -> None:
+    def __init__(self, threads: Sequence[int] = (), device: torch.device | None = None) -> None:
         self._threads = sorted(set(threads) | {usable_cores()})
+        self._device = device or torch.device("cpu")
         generator = torch.Generator().manual_seed(1)
-        self._matrices = [torch.rand(3, size, size, generator=generator).unbind() for size in SIZES]
+        self._matrices = [torch.rand(3, size, size, generator=generator).to(self._device).unbind() for size in SIZES]
         self.best_gflops = 0.0
 
     def measure(self) -> float:
@@ -96,6 +95,7 @@ class Sgemm:
         count, begun_s, spent_s = 0, time.perf_counter(), 0.0
         while spent_s < TRY_SECONDS:
             torch.mm(left, right, out=out)
+            wait_for_device(self._device)
             count += 1
             spent_s = time.perf_counter() - begun_s
         return 2.0 * float(len(out)) ** 3 * count / spent_s / 1e9
@@ -123,65 +123,10 @@ def count_work(algorithm: Algorithm, spec: EnvSpec) -> Work:
 def count_forward(algorithm: Algorithm, spec: EnvSpec) -> float:
     """Count the FLOP of the network for one observation."""
     network = algorithm.build_network(spec, torch.Generator().manual_seed(1))
-    obs = _frames(spec, 1, spec.stack, np.random.default_rng(1))
+    obs = example_frames(spec, 1, spec.stack, np.random.default_rng(1))
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network.step(obs, torch.zeros(1, network.state_width))
     return float(counter.get_total_flops())
-
-
-# Batches of the shape that an algorithm learns from, with random contents
-
-
-def example_batches(algorithm: Algorithm, spec: EnvSpec, *, seed: int) -> list[AnyBatch]:
-    """Return several batches, to be learnt from in turn."""
-    rng = np.random.default_rng(seed)
-    batches = [example_batch(algorithm, spec, rng)]
-    num_bytes = sum(tensor.nbytes for tensor in batch_tensors(batches[0]).values())
-    count = min(MOST_BATCHES, max(2, MOST_BYTES // num_bytes))
-    return batches + [example_batch(algorithm, spec, rng) for _ in range(count - 1)]
-
-
-def example_batch(algorithm: Algorithm, spec: EnvSpec, rng: np.random.Generator) -> AnyBatch:
-    """Return a batch as a training hands it to the learner."""
-    rows = algorithm.batch_size
-    if isinstance(algorithm, OnPolicy):
-        return RolloutBatch(
-            obs=_frames(spec, rows, spec.stack, rng),
-            action=torch.from_numpy(rng.integers(spec.num_actions, size=rows)),
-            log_probability=torch.full((rows,), -float(np.log(spec.num_actions))),
-            advantage=_tensor(rng.standard_normal(rows)),
-            target=_tensor(rng.standard_normal(rows)),
-        )
-    sequence, n_steps = algorithm.core.sequence(), algorithm.returns.n
-    if sequence is None:
-        frames = _frames(spec, rows, spec.stack + n_steps, rng)
-        return Batch(frames=frames, offset=torch.full((rows,), n_steps), **_transitions((rows,), spec, rng))
-    rows, steps = rows // sequence.length_steps, sequence.burn_in_steps + sequence.length_steps
-    frames = _frames(spec, rows, spec.stack - 1 + steps + n_steps, rng)
-    starts = torch.zeros(steps, rows, dtype=torch.bool)
-    starts[0] = True
-    offset = torch.full((steps, rows), n_steps)
-    return SequenceBatch(frames=frames, starts=starts, offset=offset, **_transitions((steps, rows), spec, rng))
-
-
-def _frames(spec: EnvSpec, rows: int, count: int, rng: np.random.Generator) -> torch.Tensor:
-    shape = (rows, count, *spec.frame_shape)
-    if spec.frame_dtype == "uint8":
-        return torch.from_numpy(rng.integers(256, size=shape, dtype=np.uint8))
-    return _tensor(rng.standard_normal(shape))
-
-
-def _transitions(shape: tuple[int, ...], spec: EnvSpec, rng: np.random.Generator) -> dict[str, torch.Tensor]:
-    return {
-        "action": torch.from_numpy(rng.integers(spec.num_actions, size=shape)),
-        "reward": _tensor(rng.integers(-1, 2, size=shape)),
-        "discount": torch.full(shape, GAMMA),
-        "weight": torch.ones(shape),
-    }
-
-
-def _tensor(values: Array) -> torch.Tensor:
-    return torch.from_numpy(values.astype(np.float32))
 
 
 # Updates per second
@@ -198,6 +143,8 @@ class LearnerBench:
     algo: str = "dqn"
     batch_size: int | None = None  # None: the algorithm's own
     threads: int = 0  # 0: as a training chooses
+    precision: Precision = "float32"
+    device: str = "cpu"
     rounds: int = 7
     turn_s: float = 2.0  # of each contender in each round
     seed: int = 1
@@ -207,7 +154,7 @@ class LearnerBench:
         measuring, resolved = Measuring(), self.resolve()
         prepare_process(resolved)
         job, algorithm, spec = resolved.job, resolved.job.algorithm, env_spec(resolved.job.env)
-        sgemm = Sgemm([job.learner.threads])
+        sgemm = Sgemm([job.learner.threads], resolved.device)
         learning = Learning(resolved, spec, example_batches(algorithm, spec, seed=self.seed), seed=self.seed)
 
         def multiply(count: int) -> None:
@@ -222,6 +169,8 @@ class LearnerBench:
         why_not = why_not_judged(rounds=self.rounds, others_percent=others_percent)
         if (canonical_name(self.algo), algorithm.batch_size) != ("dqn", GOAL_BATCH_SIZE):
             why_not = f"the goal is for dqn with batches of {GOAL_BATCH_SIZE}"
+        if self.precision != "float32":
+            why_not = "the limit is that of float32"
         steps_per_update = algorithm.batch_size / algorithm.samples_per_step
         found = {
             "config": self._config(job, learning),
@@ -242,6 +191,8 @@ class LearnerBench:
             "batch_size": algorithm.batch_size,
             "samples_per_step": algorithm.samples_per_step,
             "threads": job.learner.threads,
+            "precision": job.learner.precision,
+            "device": str(job.learner.device),
             "batches_in_turn": learning.num_batches,
             "batches_at_once": batches_at_once(job),
             "includes_forward_of_acting": learning.includes_forward_of_acting,
@@ -263,9 +214,9 @@ class LearnerBench:
             env=EnvConfig(id="pong", stack=preset.stack),
             algorithm=algorithm,
             num_envs=preset.num_envs,
-            learner=LearnerConfig(threads=self.threads),
+            learner=LearnerConfig(threads=self.threads, precision=self.precision),
             seed=self.seed,
-            device="cpu",
+            device=self.device,
         )
         return resolve_job(job)
 
@@ -279,14 +230,14 @@ class Learning:
     def __init__(self, resolved: ResolvedJob, spec: EnvSpec, batches: Sequence[AnyBatch], *, seed: int) -> None:
         algorithm, num_envs = resolved.job.algorithm, resolved.job.num_envs
         self._seed = seed
-        self.learner = Learner(algorithm, spec, seed=seed, device=resolved.device)
+        self.learner = Learner(algorithm, spec, seed=seed, device=resolved.device, precision=learnt_in(resolved.job))
         self.includes_forward_of_acting = (
             isinstance(algorithm, OnPolicy)
             and RolloutSource(algorithm, spec, num_envs=num_envs, seed=seed, learner=self.learner).keeps_features
         )
         self._group = batches_at_once(resolved.job)
         self.num_batches = len(batches)
-        self._batches = cycle(batches)
+        self._batches = cycle([to_device(batch, resolved.device) for batch in batches])
 
     def __call__(self, count: int) -> None:
         """Do `count` updates, grouped as in a training."""
@@ -296,6 +247,13 @@ class Learning:
                 rng = stream(self._seed, Purpose.LEARN, self.learner.updates)
                 self.learner.update(batch, steps=0, rng=rng, precomputed=precomputed)
             count -= len(group)
+        wait_for_device(self.learner.device)
+
+
+def wait_for_device(device: torch.device) -> None:
+    """Wait until a GPU has ended what was begun."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def batches_at_once(job: Job) -> int:

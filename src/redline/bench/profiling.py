@@ -116,6 +116,10 @@ def profiled_job(job: Job) -> tuple[Job, list[Adjustment]]:
         adjustments.append(Adjustment("topology", job.topology, "inline", why))
         job, left = carry_over(job, replace(job, topology="inline"))
         adjustments += left
+    if job.learner.cuda_graph:
+        why = "no part can be left out of a graph"
+        adjustments.append(Adjustment("learner.cuda-graph", "True", "False", why))
+        job = replace(job, learner=replace(job.learner, cuda_graph=False))
     if job.algorithm.warmup_steps > MOST_WARMUP_STEPS:
         why = "for the profile only: enough to sample from"
         asked, steps = f"{job.algorithm.warmup_steps:,}", f"{MOST_WARMUP_STEPS:,}"

@@ -40,7 +40,7 @@ from redline.exploration import EpsilonGreedy
 from redline.monitor.attaching import MonitorProcess
 from redline.runs.directory import RunDirectory
 from redline.runtime.building import build_trainer, prepare_process
-from redline.runtime.config import Job, to_settings
+from redline.runtime.config import Job, LearnerConfig, to_settings
 from redline.runtime.gauges import NoDisplay
 from redline.runtime.loop import METRICS_INTERVAL_S, Every, Loop
 from redline.runtime.resolve import resolve_job
@@ -48,6 +48,7 @@ from redline.runtime.run_log import RunLog
 from redline.runtime.sinks import RunStart, open_sinks
 from redline.runtime.training import Trainer
 from redline.schedules import Linear
+from redline.types import Precision
 
 
 class RecordedTraining:
@@ -166,11 +167,13 @@ class TrainBench:
     rounds: int = 9
     seconds: float = 6.0  # of each window, which ends with a whole rollout
     warmup_steps: int | None = None  # before the first window; None: about one game of each env
+    precision: Precision = "float32"  # of the learner
 
     def run(self, progress: Progress = silent) -> Row:
         """Measure and return all figures."""
         measuring = Measuring()
-        resolved = resolve_job(make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps))
+        asked = make_job(self.algorithm, env=self.env, warmup_steps=self.warmup_steps)
+        resolved = resolve_job(replace(asked, learner=LearnerConfig(precision=self.precision)))
         prepare_process(resolved)
         job = resolved.job
         opens_at_steps = first_window_steps(job, self.warmup_steps)
@@ -237,6 +240,8 @@ class TrainBench:
             return "the training did not do the updates per step that its settings ask for"
         if self.env != PONG:
             return f"the goal is for {job.num_envs} envs of {PONG}"
+        if self.precision != "float32":
+            return "the limit is that of float32"
         if self.seconds < LEAST_SECONDS:
             return f"a verdict needs windows of {LEAST_SECONDS:.0f} s"
         return None

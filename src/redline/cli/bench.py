@@ -28,6 +28,9 @@ from redline.envs.config import EnvConfig
 from redline.errors import UserError, check_range, check_seed, unknown_name
 from redline.files import explained, reason_of
 from redline.jsonl import as_json_value
+from redline.runtime.precision import can_bf16
+from redline.runtime.resolve import find_device
+from redline.types import Precision
 from redline.units import duration, number
 
 
@@ -62,6 +65,7 @@ class TurnFlags:
         check_seed(self.seed)
 
 
+PrecisionFlag = Annotated[Precision, tyro.conf.arg(name="learner.precision")]
 Output = Annotated[OutputFlags, tyro.conf.arg(name="")]
 Turns = Annotated[TurnFlags, tyro.conf.arg(name="")]
 
@@ -179,15 +183,31 @@ class BenchLearnerFlags:
     """Transitions in one update; the algorithm's own if not given."""
     threads: int = LearnerBench.threads
     """Threads of the learner (0: as a training chooses)."""
+    learner_precision: PrecisionFlag = LearnerBench.precision
+    """Precision of the products in hidden layers."""
+    device: str = LearnerBench.device
+    """Where the learner computes: cpu, cuda or cuda:i."""
     turns: Turns = TurnFlags(LearnerBench.rounds, LearnerBench.turn_s)
     """How long it takes."""
     output: Output = field(default_factory=OutputFlags)
     """Where the result goes."""
 
 
+def make_learner(flags: BenchLearnerFlags) -> LearnerBench:
+    precision = possible_precision(flags.learner_precision, flags.device)
+    return LearnerBench(flags.algo, flags.batch_size, flags.threads, precision, flags.device, **by_turns(flags.turns))
+
+
+def possible_precision(asked: Precision, device: str = "cpu") -> Precision:
+    """Refuse a precision that can't be measured on a device: a training would take another one."""
+    if asked == "bf16" and not can_bf16(find_device(device)):
+        raise UserError(f"learner.precision bf16 can't be measured: this {device} has no instructions for it")
+    return asked
+
+
 def show_learner(result: Mapping[str, Any], *, plain: bool) -> None:
     config, limit = result["config"], result["limit"]
-    print(f"{config['algo']}, batches of {config['batch_size']}, {config['threads']} threads")
+    print(f"{config['algo']}, batches of {config['batch_size']}, {config['threads']} threads, {config['precision']}")
     rows = [
         ("Redline", rate_text(result["updates_per_s"], 1), rate_text(result["steps_per_s"])),
         ("limit", f"{limit['updates_per_s']:.1f}", ""),
@@ -268,6 +288,8 @@ class BenchTrainFlags:
     """Seconds of training in each round; PPO and A2C go on to the end of a rollout."""
     warmup_steps: int | None = None
     """Steps before the first round; about one game of each env if not given."""
+    learner_precision: PrecisionFlag = TrainBench.precision
+    """Precision of the products in hidden layers."""
     output: Output = field(default_factory=OutputFlags)
     """Where the result goes."""
 
@@ -284,13 +306,15 @@ def make_train(flags: BenchTrainFlags) -> TrainBench:
         raise unknown_name("algorithm of this bench", flags.algo, ALGORITHMS)
     if game.protocol is not DQN_2015:
         raise UserError(f"env {flags.env!r} is not an Atari game by the rules of 2015: use one such as pong")
-    return TrainBench(algorithm, game.gymnasium_id, flags.rounds, flags.seconds, flags.warmup_steps)
+    precision = possible_precision(flags.learner_precision)
+    return TrainBench(algorithm, game.gymnasium_id, flags.rounds, flags.seconds, flags.warmup_steps, precision)
 
 
 def show_train(result: Mapping[str, Any], *, plain: bool) -> None:
     config, limit, learning = result["config"], result["limit"], result["learning"]["redline"]
     print(
-        f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs, updates of {config['batch_size']}"
+        f"{config['algorithm']} on {config['env']['id']}, {config['num_envs']} envs, "
+        f"updates of {config['batch_size']}, {config['learner']['precision']}"
     )
     rows = [
         (
@@ -322,7 +346,7 @@ KINDS: dict[str, tuple[type[Any], Callable[[Any], Any], Callable[..., None]]] = 
     ),
     "learner": (
         BenchLearnerFlags,
-        lambda flags: LearnerBench(flags.algo, flags.batch_size, flags.threads, **by_turns(flags.turns)),
+        make_learner,
         show_learner,
     ),
     "train": (BenchTrainFlags, make_train, show_train),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -105,7 +106,7 @@ class NormedPictures(nn.Module):
 class NoisyLinear(nn.Linear):
     """A dense layer with factorised noise: weight μ + σ · f(ε_out) f(ε_in)ᵀ, bias μ + σ · f(ε_out).
 
-    The noise is the same for all rows until it is drawn again; without any, only μ acts.
+    The noise is the same for all rows until there is new noise; without any, only μ acts.
     """
 
     def __init__(self, size_in: int, size_out: int, *, sigma: float) -> None:
@@ -115,14 +116,12 @@ class NoisyLinear(nn.Linear):
         self.bias_sigma = nn.Parameter(torch.full((size_out,), start))
         self._noise: tuple[torch.Tensor, torch.Tensor] | None = None  # f(ε_in) [in], f(ε_out) [out]
 
-    def resample(self, rng: np.random.Generator) -> None:
-        """Draw new noise."""
-        drawn = torch.from_numpy(rng.standard_normal(self.in_features + self.out_features, dtype=np.float32))
-        scaled = (drawn.sign() * drawn.abs().sqrt()).to(self.weight.device)
-        self._noise = scaled[: self.in_features], scaled[self.in_features :]
+    def take_noise(self, noise: torch.Tensor) -> None:
+        """Take new noise [in + out], as `draw_noise` returns it."""
+        self._noise = noise[: self.in_features], noise[self.in_features :]
 
     def silence(self) -> None:
-        """Turn the noise off until the next `resample`."""
+        """Turn the noise off until there is new noise."""
         self._noise = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -132,6 +131,12 @@ class NoisyLinear(nn.Linear):
         noise_in, noise_out = self._noise
         # the same as with a noisy matrix, which would cost a pass over all weights for every draw
         return out + F.linear(x * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
+
+
+def draw_noise(rng: np.random.Generator, size: int) -> torch.Tensor:
+    """Draw f(ε) [size], where f(x) = sgn(x) · √|x|."""
+    drawn = torch.from_numpy(rng.standard_normal(size, dtype=np.float32))
+    return drawn.sign() * drawn.abs().sqrt()
 
 
 class PixelConv2d(nn.Conv2d):
@@ -153,8 +158,20 @@ class Outputs(nn.Module):
         self.gain = gain  # of an orthogonal start
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.dense(features)
+        """Predict in float32, whatever the precision of the layers before."""
+        with in_float32(features.device.type):
+            out: torch.Tensor = self.dense(features.float())
         return out
+
+
+def in_float32(device: str) -> AbstractContextManager[object]:
+    """Return a context in which products are float32 even inside of one that makes them bf16."""
+    return torch.autocast(device, enabled=False) if is_in_bf16(device) else nullcontext()
+
+
+def is_in_bf16(device: str) -> bool:
+    """Tell whether products on a kind of device are bf16 at the moment."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def initialise(module: nn.Module, generator: torch.Generator, *, keep_variance: bool) -> None:

@@ -4,6 +4,7 @@ Networks are built on the CPU, in the memory format that suits their observation
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -13,9 +14,19 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name every PyTorch reader knows
 
 from redline.errors import DamagedError, UserError, check_range
-from redline.networks.layers import Layers, NoisyLinear, Outputs, Plain, initialise, initialise_orthogonal
+from redline.networks.layers import (
+    Layers,
+    NoisyLinear,
+    Outputs,
+    Plain,
+    draw_noise,
+    in_float32,
+    initialise,
+    initialise_orthogonal,
+    is_in_bf16,
+)
 from redline.networks.torsos import Torso
-from redline.types import EnvSpec
+from redline.types import EnvSpec, Precision
 
 
 @runtime_checkable
@@ -76,16 +87,24 @@ class GruCell(nn.GRUCell):
         The features' part is computed for all steps at once: step by step, its large matrix would be read from memory
         each time.
         """
-        from_features = F.linear(features, self.weight_ih, self.bias_ih)  # [T, B, 3 S]
+        from_features = F.linear(features, self.weight_ih, self.bias_ih).float()  # [T, B, 3 S]
         states = []
-        for t in range(len(features)):
-            state = mask_state(state, starts[t])
-            reset_in, update_in, new_in = from_features[t].chunk(3, dim=1)
-            reset_state, update_state, new_state = F.linear(state, self.weight_hh, self.bias_hh).chunk(3, dim=1)
-            candidate = torch.tanh(new_in + torch.sigmoid(reset_in + reset_state) * new_state)
-            state = torch.lerp(candidate, state, torch.sigmoid(update_in + update_state))
-            states.append(state)
+        with in_float32(features.device.type):
+            for t in range(len(features)):
+                state = mask_state(state, starts[t])
+                reset_in, update_in, new_in = from_features[t].chunk(3, dim=1)
+                reset_state, update_state, new_state = F.linear(state, self.weight_hh, self.bias_hh).chunk(3, dim=1)
+                candidate = torch.tanh(new_in + torch.sigmoid(reset_in + reset_state) * new_state)
+                state = torch.lerp(candidate, state, torch.sigmoid(update_in + update_state))
+                states.append(state)
         return torch.stack(states)
+
+    def forward(self, features: torch.Tensor, state: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the state [B, S] after features [B, F]."""
+        if state is None or not is_in_bf16(features.device.type):
+            return super().forward(features, state)
+        starts = torch.zeros(1, len(features), dtype=torch.bool, device=features.device)
+        return self.unroll(features[None], starts, state)[0]  # the same products as in learning
 
 
 def mask_state(state: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
@@ -94,7 +113,11 @@ def mask_state(state: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
 
 
 class Network(nn.Module):
-    """Observation → prediction, [B, A, outputs] for values; with a core it has a recurrent state."""
+    """Observation → prediction, [B, A, outputs] for values; with a core it has a recurrent state.
+
+    With `precision` bf16 the products of hidden layers are bf16. Weights, gradients, the recurrent state and the
+    output layer stay float32.
+    """
 
     def __init__(self, torso: nn.Module, core: GruCell | None, head: nn.Module, *, num_actions: int) -> None:
         super().__init__()
@@ -102,12 +125,32 @@ class Network(nn.Module):
         self.core = core
         self.head = head
         self.num_actions = num_actions
+        self.precision: Precision = "float32"
+        self._noise: torch.Tensor | None = None  # of all noisy layers
         self._noisy = [layer for layer in self.modules() if isinstance(layer, NoisyLinear)]
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Predict from observations [B, K, *frame] alone."""
-        out: torch.Tensor = self.head(self.torso(obs))
+        with self._products(obs):
+            out: torch.Tensor = self.head(self.torso(obs))
         return out
+
+    def features(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return the features [B, F] of observations [B, K, *frame]."""
+        with self._products(obs):
+            out: torch.Tensor = self.torso(obs)
+        return out
+
+    def predict(self, features: torch.Tensor) -> torch.Tensor:
+        """Predict from what `features` returned."""
+        with self._products(features):
+            out: torch.Tensor = self.head(features)
+        return out
+
+    def _products(self, given: torch.Tensor) -> AbstractContextManager[object]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(given.device.type, torch.bfloat16)
 
     @property
     def state_width(self) -> int:
@@ -118,8 +161,9 @@ class Network(nn.Module):
         """Predict from observations [B, K, *frame] and the state [B, S]; return the next state too."""
         if self.core is None:
             return self(obs), state
-        state = self.core(self.torso(obs), state)
-        return self.head(state), state
+        with self._products(obs):
+            state = self.core(self.torso(obs), state)
+            return self.head(state), state
 
     def unroll(
         self, obs: torch.Tensor, starts: torch.Tensor, state: torch.Tensor | None = None
@@ -128,11 +172,12 @@ class Network(nn.Module):
         steps, rows = obs.shape[:2]
         if self.core is None:
             raise ValueError("a network without a core has nothing to unroll")
-        features = self.torso(obs.flatten(0, 1)).unflatten(0, (steps, rows))  # [T, B, F]
-        if state is None:
-            state = features.new_zeros(rows, self.state_width)
-        states = self.core.unroll(features, starts, state)  # [T, B, S]
-        return self.head(states.flatten(0, 1)), states[-1]
+        with self._products(obs):
+            features = self.torso(obs.flatten(0, 1)).unflatten(0, (steps, rows))  # [T, B, F]
+            if state is None:
+                state = features.new_zeros(rows, self.state_width, dtype=torch.float32)
+            states = self.core.unroll(features, starts, state)  # [T, B, S]
+            return self.head(states.flatten(0, 1)), states[-1]
 
     def take_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Load the weights of another network of the same shape."""
@@ -149,9 +194,16 @@ class Network(nn.Module):
         return bool(self._noisy)
 
     def resample(self, rng: np.random.Generator) -> None:
-        """Draw new noise for every noisy layer."""
-        for layer in self._noisy:
-            layer.resample(rng)
+        """Draw new noise for every noisy layer; it goes to the device as one."""
+        sizes = [layer.in_features + layer.out_features for layer in self._noisy]
+        noise = draw_noise(rng, sum(sizes))
+        if self._noise is None:
+            self._noise = torch.empty_like(noise, device=next(self.parameters()).device)
+        if self._noise.device.type == "cuda":
+            noise = noise.pin_memory()  # a copy from elsewhere would wait for what the GPU computes
+        self._noise.copy_(noise, non_blocking=True)  # in the same place: a CUDA graph reads it there
+        for layer, part in zip(self._noisy, self._noise.split_with_sizes(sizes), strict=True):
+            layer.take_noise(part)
 
     def silence(self) -> None:
         """Act without noise from now on."""

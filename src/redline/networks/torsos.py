@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from redline.errors import UserError
-from redline.networks.layers import Layers, Motion, PixelConv2d
+from redline.networks.layers import Layers, Motion, PixelConv2d, is_in_bf16
 from redline.types import EnvSpec
 
 
@@ -154,12 +154,18 @@ class ConvolutionalTorso(nn.Module):
 
 
 def channels_last(*groups: torch.Tensor) -> torch.Tensor:
-    """Return the planes of all groups [B, C, H, W] as float32, channels innermost, as convolutions want them.
+    """Return the planes of all groups [B, C, H, W] as numbers to multiply, channels innermost for convolutions.
 
-    Planes are copied one after the other: all threads take part, and nothing is written twice.
+    Whole numbers to 255 are exact in bf16 too. Planes are copied one after the other: all threads take part, and
+    nothing is written twice.
     """
+    kind = groups[0].device.type
+    dtype = torch.bfloat16 if is_in_bf16(kind) else torch.float32
+    if kind != "cpu":  # a kernel for each plane would take longer
+        together = groups[0] if len(groups) == 1 else torch.cat(groups, 1)
+        return together.to(dtype, memory_format=torch.channels_last)
     planes = [plane for group in groups for plane in group.unbind(1)]
-    pixels = planes[0].new_empty((*planes[0].shape, len(planes)), dtype=torch.float32)  # [B, H, W, C]
+    pixels = planes[0].new_empty((*planes[0].shape, len(planes)), dtype=dtype)  # [B, H, W, C]
     for channel, plane in enumerate(planes):
         pixels[..., channel].copy_(plane)
     return pixels.permute(0, 3, 1, 2)

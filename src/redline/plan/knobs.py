@@ -14,6 +14,7 @@ from redline.exploration import EpsilonGreedy
 from redline.runs.host import usable_cores
 from redline.runtime.building import check_disk, check_memory
 from redline.runtime.config import Job, Limits, MonitorConfig, flag_of, flatten, from_settings, to_settings
+from redline.runtime.precision import can_bf16
 from redline.runtime.processes.process_pool import check_room
 from redline.runtime.replay_sizing import layout_for
 from redline.runtime.resolve import ResolvedJob, check_topology, place_roles, resolve_job, resolve_roles
@@ -22,7 +23,7 @@ from redline.schedules import Linear
 Vary = Literal["exact", "nearly", "all"]
 Changes = Mapping[str, Any]  # dotted key → value; empty for the job as it was requested
 
-# what changing a knob does to learning: nothing; the age of the weights that act; what is learnt from
+# what changing a knob does to learning: nothing; the age of the weights that act, or rounding; what is learnt from
 EXACT, NEARLY, LEARNING = "exact", "nearly", "learning"
 TRIED: Mapping[Vary, tuple[str, ...]] = {
     "exact": (EXACT,),
@@ -34,6 +35,7 @@ KNOBS = {
     "actor.threads": EXACT,
     "replay.prefetch": EXACT,
     "replay.codec": EXACT,
+    "learner.precision": NEARLY,
     "topology": NEARLY,
     "actors": NEARLY,
     "push": NEARLY,
@@ -112,6 +114,7 @@ def _singles(asked: Asked, effective: ResolvedJob) -> Iterator[Changes]:
         "replay.prefetch": PREFETCHES if has_replay and cores > 1 else (),
         "replay.codec": CODEC_ORDER if has_replay and spec.is_image else (),
         "actor.threads": _counts(min(cores, job.actor.envs)) if is_native else (),  # other envs step in one thread
+        "learner.precision": ("float32", "bf16") if can_bf16(effective.device) else (),
     }
     for row in zip_longest(*values.values()):
         yield from ({key: value} for key, value in zip(values, row, strict=True) if value is not None)
@@ -233,9 +236,13 @@ def measured_job(job: Job, effective: ResolvedJob, folder: Path) -> Job:
             warmup_steps=min(warmup_steps, algorithm.warmup_steps),
             replay=replace(algorithm.replay, capacity=capacity, bytes=room, path=None),
         )
+    precision = job.learner.precision
+    if precision == "auto":  # measured once, and not by each candidate beside the others
+        precision = effective.job.learner.precision
     return replace(
         job,
         algorithm=algorithm,
+        learner=replace(job.learner, precision=precision),
         limits=Limits(max_steps=None),
         evaluator=replace(job.evaluator, every_minutes=0.0),
         monitor=MonitorConfig(hz=0.0),

@@ -23,7 +23,7 @@ from redline.runs.host import usable_cores
 from redline.runtime.config import flag_of
 
 OPEN = {"learner.threads": 0, "actor.threads": 0}  # values that let Redline choose
-WHAT_CHANGES = {NEARLY: "the age of the weights that act", LEARNING: "what is learnt"}
+WHAT_CHANGES = {NEARLY: "the age of the weights that act, or rounding", LEARNING: "what is learnt"}
 
 INLINE, LEARNER, ACTOR = "inline", "learner", "actor"
 LEARNING_PHASES = ("learn", "draw")

@@ -27,6 +27,7 @@ from redline.worker import Worker
 
 BatchT = TypeVar("BatchT")
 BatchT_co = TypeVar("BatchT_co", covariant=True)
+Wait = Callable[[], None]  # returns when bytes may be overwritten that a device copies
 
 
 class Buffers(Protocol[BatchT_co]):
@@ -188,8 +189,11 @@ class BatchLoader(Generic[BatchT]):
         self._clip_rewards = clip_rewards
         self.prefetch = prefetch
         # for each pending batch, and for those that the learner holds: up to a group
-        self._free = [make_buffers() for _ in range(prefetch + 2 * group)]
+        self._free: list[tuple[Buffers[BatchT], Wait]] = [
+            (make_buffers(), nothing) for _ in range(prefetch + 2 * group)
+        ]  # and what to wait for
         self._in_hand: list[Buffers[BatchT]] = []
+        self._wait: Wait = nothing  # for those in hand
         self._pending: deque[tuple[Draw, Buffers[BatchT], int]] = deque()  # with the worker's ticket
         self._worker = Worker("redline-gather") if prefetch else None
 
@@ -204,26 +208,32 @@ class BatchLoader(Generic[BatchT]):
 
     def submit(self, draw: Draw) -> None:
         """Queue rows that the memory offers now; later writes do not change them."""
-        memory, buffers = self._memory, self._free[-1]
+        memory, (buffers, wait) = self._memory, self._free[-1]
+        wait()
         plan = buffers.plan(memory, draw, gamma=self._gamma, clip_rewards=self._clip_rewards)
         ticket = 0
         if self._worker is None:
             memory.frames.read(plan, buffers.frames)
         else:
             ticket = self._worker.submit(partial(memory.frames.read, plan, buffers.frames))
-        self._pending.append((draw, self._free.pop(), ticket))  # last: a failure must not lose buffers
+        self._free.pop()  # last: a failure must not lose buffers
+        self._pending.append((draw, buffers, ticket))
 
     def take(self, count: int) -> list[tuple[Draw, BatchT]]:
-        """Return the oldest batches, up to a group; they are overwritten after the next call."""
+        """Return the oldest batches, up to a group; they are overwritten after the next call, but see `hold`."""
         taken = [self._pending.popleft() for _ in range(count)]
-        self._free += self._in_hand
-        self._in_hand = [buffers for _, buffers, _ in taken]
+        self._free += [(buffers, self._wait) for buffers in self._in_hand]
+        self._in_hand, self._wait = [buffers for _, buffers, _ in taken], nothing
         if self._worker is not None:
             for _, _, ticket in taken:
                 if self._worker.is_over:
                     raise RuntimeError("the loader is closed: no more batches will come")
                 self._worker.result(ticket)
         return [(draw, buffers.batch) for draw, buffers, _ in taken]
+
+    def hold(self, wait: Wait) -> None:
+        """Overwrite the batches that were taken last only after `wait` has returned: a device still copies them."""
+        self._wait = wait
 
     def clear(self) -> None:
         """Drop all pending batches."""
@@ -234,6 +244,10 @@ class BatchLoader(Generic[BatchT]):
         """End the thread."""
         if self._worker is not None:
             self._worker.close()
+
+
+def nothing() -> None:
+    """Wait for nothing."""
 
 
 def with_burn_in(memory: ReplayMemory, draw: Draw, burn_in: int) -> Draw:

@@ -23,10 +23,12 @@ ROW_DTYPES = {
 class RolloutBuffer:
     """T steps of N lanes, filled step by step, learnt from as a whole, then filled anew."""
 
-    def __init__(self, spec: EnvSpec, *, num_envs: int, steps: int) -> None:
+    def __init__(self, spec: EnvSpec, *, num_envs: int, steps: int, pin_memory: bool = False) -> None:
+        """Make room; pinned if a GPU will copy from it."""
         self.steps = steps
         self.filled_steps = 0
-        self._obs: Array = np.zeros((steps, num_envs, spec.stack, *spec.frame_shape), dtype=spec.frame_dtype)
+        shape, dtype = (steps, num_envs, spec.stack, *spec.frame_shape), getattr(torch, spec.frame_dtype)
+        self._obs: Array = torch.zeros(shape, dtype=dtype, pin_memory=pin_memory).numpy()
         self._rows: dict[str, Array] = {name: np.zeros((steps, num_envs), dtype) for name, dtype in ROW_DTYPES.items()}
 
     @property
@@ -76,20 +78,34 @@ class RolloutBuffer:
             trace=np.where(goes_on, trace, 0.0).astype(np.float32),
         )
 
-    def batches(
-        self, advantage: FloatArray, target: FloatArray, *, rng: np.random.Generator, num_batches: int
-    ) -> Iterator[RolloutBatch]:
-        """Yield all rows once in `num_batches` parts of nearly the same size; shuffled, unless there is one part."""
+    def whole(self, advantage: FloatArray, target: FloatArray, *, has_obs: bool = True) -> RolloutBatch:
+        """Return all rows as one batch, which shares the buffer's memory; its observations may be left out."""
         rows = advantage.size
-        obs = self._obs.reshape(rows, *self._obs.shape[2:])
+        obs = self._obs.reshape(rows, *self._obs.shape[2:])[: rows if has_obs else 0]
         columns = (self._rows["action"], self._rows["log_probability"], advantage, target)
-        parts = np.array_split(rng.permutation(rows), num_batches) if num_batches > 1 else [slice(None)]
-        for part in parts:
-            action, log_probability, part_advantage, part_target = (
-                torch.from_numpy(column.reshape(rows)[part]) for column in columns
+        action, log_probability, advantages, targets = (torch.from_numpy(column.reshape(rows)) for column in columns)
+        return RolloutBatch(torch.from_numpy(obs), action, log_probability, advantage=advantages, target=targets)
+
+    @staticmethod
+    def batches(whole: RolloutBatch, *, rng: np.random.Generator, num_batches: int) -> Iterator[RolloutBatch]:
+        """Yield all rows of `whole` once, in `num_batches` parts of nearly the same size.
+
+        They are shuffled unless there is one part, and picked on the device where they are.
+        """
+        if num_batches == 1:
+            yield whole
+            return
+        order = torch.from_numpy(rng.permutation(len(whole.action)))
+        if whole.action.device.type == "cuda":
+            order = order.pin_memory().to(whole.action.device, non_blocking=True)
+        for part in order.tensor_split(num_batches):
+            yield RolloutBatch(
+                whole.obs.index_select(0, part),
+                whole.action[part],
+                whole.log_probability[part],
+                advantage=whole.advantage[part],
+                target=whole.target[part],
             )
-            obs_part = torch.from_numpy(obs[part])
-            yield RolloutBatch(obs_part, action, log_probability, advantage=part_advantage, target=part_target)
 
     def mean_entropy(self) -> float:
         """Return an estimate of the policy's entropy in nats: the mean of −log π over the actions of a full buffer."""

@@ -282,6 +282,10 @@ class Sampling(Protocol):
     def beta_at(self, steps: int) -> float:
         """Return how fully weights correct for the choice after `steps` steps."""
 
+    def draws_late(self) -> int:
+        """Return how many draws priorities come late."""
+        return 0
+
 
 @dataclass(frozen=True)
 class Uniform(Sampling):
@@ -304,6 +308,8 @@ class Prioritized(Sampling):
     """How fully importance weights correct for the choice; 1 from 50 M frames on."""
     epsilon: float = 1e-6
     """Added to every |δ|, so that each can be drawn again."""
+    late: bool = False
+    """Let new priorities count one draw later: a GPU then computes on while they are copied."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha <= 1.0:
@@ -317,3 +323,6 @@ class Prioritized(Sampling):
 
     def beta_at(self, steps: int) -> float:
         return self.beta.at(steps)
+
+    def draws_late(self) -> int:
+        return int(self.late)

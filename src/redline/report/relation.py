@@ -110,10 +110,12 @@ def _threads(summary: RunSummary) -> str | None:
     return None if threads is None or summary.usable_cores is None else f"{threads} of {summary.usable_cores}"
 
 
+_PRECISION = _valued("learner.precision", "learner_precision")
 # runs that agree in algorithm and all of these differ only by seed
 SETTINGS: Mapping[str, NameOf] = {
     "batch_size": _valued("batch_size", "batch_size"),
     "learner.threads": _valued("learner.threads", "learner_threads"),
+    "learner.precision": lambda summary: _PRECISION(summary) or "float32",  # of runs from before there was a choice
     "num_envs": _valued("num_envs", "num_envs"),
     "topology": _valued("topology", "topology"),
 }

@@ -31,6 +31,7 @@ class RunSummary:
     batch_size: int | None
     num_envs: int | None
     learner_threads: int | None
+    learner_precision: str | None
     usable_cores: int | None
     topology: str | None
     seed: int | None
@@ -96,6 +97,7 @@ def _settings(run: RunFiles) -> dict[str, Any]:
         **{name: text(told, name) for name in told},
         "host": f"{model}, {cores} core{'' if cores == 1 else 's'}" if is_counted else model,
         "learner_threads": _whole(setting(run.run, "learner.threads")),
+        "learner_precision": text({"precision": setting(run.run, "learner.precision")}, "precision"),
         **{name: _whole(setting(run.run, name)) for name in ("batch_size", "num_envs", "seed")},
         "usable_cores": cores or monitored_cores(run),
         "changed": _changed(run) or None,

@@ -14,6 +14,7 @@ import psutil
 
 PACKAGES = ("redline", "torch", "numpy", "ale-py", "gymnasium", "safetensors", "zstandard")
 GIT_TIMEOUT_S = 5.0
+BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16", "svebf16"}  # of processors, in the kernel's words
 
 # of each version of control groups: the mount below the root, the files of limit and usage, and the name in memory.stat
 # of file pages in the usage that the kernel can drop
@@ -94,12 +95,19 @@ def version(package: str) -> str | None:
 
 def cpu_model() -> str:
     """Return the processor's name as the kernel gives it, or the architecture where it gives none."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return _of_processor("model name") or platform.processor() or platform.machine()
+
+
+def has_bf16() -> bool:
+    """Tell whether the processor multiplies bf16 by instructions of its own, as far as the kernel tells."""
+    flags = _of_processor("flags") or _of_processor("Features")  # as ARM calls them
+    return not BF16_FLAGS.isdisjoint(flags.split())
+
+
+def _of_processor(name: str) -> str:
+    """Return what the kernel says of the first processor; empty where it says nothing."""
+    lines = (_read(Path("/proc/cpuinfo")) or "").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == name), "")
 
 
 def commit() -> str | None:

@@ -14,6 +14,7 @@ from redline.files import explained, free_bytes, mount_point
 from redline.learner import Learner
 from redline.replay import ReplayLayout, available_bytes, check_fits
 from redline.runtime.config import Job
+from redline.runtime.precision import allow_tf32, learnt_in
 from redline.runtime.replay_sizing import pacing_of
 from redline.runtime.resolve import ResolvedJob
 from redline.runtime.sources import ReplaySource, RolloutSource, Source
@@ -38,12 +39,24 @@ def build_trainer(resolved: ResolvedJob, *, env_seed: int) -> Trainer:
         env = make_vector_env(job.env, num_envs=job.num_envs, seed=env_seed, threads=job.actor.threads)
         resources.callback(env.close)
         check_memory(resolved)
-        learner = Learner(job.algorithm, resolved.spec, seed=job.seed, device=resolved.device)
+        learner = build_learner(resolved)
         source = build_source(resolved, learner, resources)
         world = InlineWorld(env, state_width=learner.online.state_width, recording=job.recording)
         return Trainer(
             job, world=world, env_seed=env_seed, source=source, learner=learner, resources=resources.pop_all()
         )
+
+
+def build_learner(resolved: ResolvedJob) -> Learner:
+    """Return the learner with its initial weights."""
+    return Learner(
+        resolved.job.algorithm,
+        resolved.spec,
+        seed=resolved.job.seed,
+        device=resolved.device,
+        precision=learnt_in(resolved.job),
+        captures=resolved.job.learner.cuda_graph,
+    )
 
 
 def build_source(resolved: ResolvedJob, learner: Learner, resources: ExitStack) -> Source:
@@ -64,6 +77,9 @@ def prepare_process(resolved: ResolvedJob) -> None:
     keep_freed_memory()
     torch.set_flush_denormal(True)
     torch.set_num_threads(resolved.job.learner.threads)
+    allow_tf32(allowed=resolved.job.learner.tf32)
+    if resolved.device.type == "cuda":
+        torch.cuda.set_device(resolved.device)  # what names no device goes there too
 
 
 def keep_freed_memory() -> bool:

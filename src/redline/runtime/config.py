@@ -37,7 +37,7 @@ class ActorConfig:
     envs: int = 0
     """Environments of each actor (0: --num-envs shared out evenly)."""
     device: str | None = None
-    """Where actors compute, if not where --device says."""
+    """Where actors compute; if not given, with the learner (--topology inline) or on the CPU (--topology async)."""
     threads: int = 0
     """Threads that step native environments, in each actor (0: all cores, at most one per env)."""
     sync_steps: int = 32
@@ -57,6 +57,12 @@ class LearnerConfig:
     """Where the learner computes, if not where --device says."""
     threads: int = 0
     """Threads of the learner (0: all cores for pictures, 1 for vectors)."""
+    precision: Literal["float32", "bf16", "auto"] = "float32"
+    """Precision of the products in hidden layers; auto takes bf16 if a short measurement finds it faster here."""
+    tf32: bool = False
+    """Let a GPU round the inputs of float32 products to ten bits of mantissa (TF32), which is faster."""
+    cuda_graph: bool = False
+    """Let a GPU repeat the updates of a value learner from a CUDA graph."""
 
     def __post_init__(self) -> None:
         check_range("learner.threads", self.threads, 0, MAX_COUNT, use=CHOSEN_OR_COUNTS)
@@ -73,7 +79,7 @@ class EvaluatorConfig:
     envs: int = 1
     """Environments that the evaluator plays side by side."""
     device: str | None = None
-    """Where the evaluator computes, if not where --device says."""
+    """Where the evaluator computes; if not given, as for actors."""
     threads: int = 1
     """Threads of the evaluator, for its network and for native environments."""
 
@@ -190,7 +196,7 @@ class Job:
     seed: int = 1
     """Seed of the run: the same seed on the same host gives the same weights, bit for bit."""
     device: str = "auto"
-    """Where every role computes that has no device of its own: auto, cpu, cuda or cuda:i."""
+    """Where the learner computes if it has no device of its own, and inline all roles: auto, cpu, cuda or cuda:i."""
     log_dir: Path = Path("runs")
     """Folder that holds the run directories."""
     track: tuple[str, ...] = ()

@@ -6,8 +6,7 @@ ones must nearly reach it again. An `Evaluator` plays by these rules, inline or 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -17,6 +16,7 @@ import torch
 from redline.envs.catalog import make_vector_env
 from redline.episodes.tracing import RecordingConfig
 from redline.exploration import Exploration, Greedy, Sampled
+from redline.learner import compute_threads
 from redline.networks import Network
 from redline.runtime.actor import Episode, Player, RequestedStop
 from redline.runtime.config import Job
@@ -247,17 +247,6 @@ class Evaluator:
         seed = greedy_seed(self._job.seed, self._number + 1)
         with compute_threads(self._threads):
             return self._player.play(episodes, seed=seed, requested_stop=requested_stop, explore=explore)
-
-
-@contextmanager
-def compute_threads(count: int) -> Iterator[None]:
-    """Let PyTorch compute with `count` threads for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def record_evaluation(

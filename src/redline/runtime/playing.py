@@ -26,6 +26,7 @@ from redline.episodes.tracing import RecordingConfig
 from redline.errors import UserError, check_range, check_seed
 from redline.exploration import Exploration, Greedy, Sampled
 from redline.files import check_own, explained, make_own_folder
+from redline.learner import compute_threads
 from redline.networks import Network, mask_state
 from redline.runs.blocks import BlockWriter
 from redline.runs.host import usable_cores
@@ -33,7 +34,8 @@ from redline.runs.manifest import NEWEST, Checkpoint, find_checkpoint
 from redline.runtime.actor import Episode, RequestedStop
 from redline.runtime.config import Job
 from redline.runtime.counters import Purpose, stream
-from redline.runtime.evaluation import compute_threads, evaluation_seed, make_player
+from redline.runtime.evaluation import evaluation_seed, make_player
+from redline.runtime.precision import allow_tf32
 from redline.runtime.resolve import find_device
 from redline.runtime.resuming import SavedRun, read_run
 from redline.runtime.run_log import setting_of
@@ -95,6 +97,7 @@ def evaluate(
     begun_s = time.monotonic()
     explore, epsilon = choose_acting(job.algorithm, config)
     device = find_device(config.device)
+    allow_tf32(allowed=False)
     num_envs, cores = min(config.num_envs, config.episodes), usable_cores()
     threads, how = min(cores, num_envs), (explore, epsilon)
     spec, seed = env_spec(job.env), evaluation_seed(job.seed, config.seed)

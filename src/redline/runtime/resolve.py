@@ -9,20 +9,25 @@ from typing import Any
 
 import torch
 
+from redline.algorithms.optimizers import Annealed
+from redline.algorithms.q_learning import QLearning
 from redline.envs import catalog
 from redline.envs.catalog import is_registered
 from redline.envs.config import EnvConfig
 from redline.errors import UserError
 from redline.replay import ReplayLayout
+from redline.replay.sampler import Uniform
 from redline.replay.shared_lanes import check_platform
 from redline.runs.host import usable_cores
 from redline.runtime.config import ActorConfig, Job, Limits, flag_of
+from redline.runtime.precision import resolve_precision
 from redline.runtime.replay_sizing import resolve_replay
 from redline.types import Adjustment, EnvSpec
 
 EVALUATION_EVERY_MINUTES = 5.0  # beside asynchronous training, unless the user says otherwise
 TARGET_EVALUATION_EVERY_MINUTES = 0.5  # the same where the run waits for an evaluation to reach its target
 SYNC_STEPS = ActorConfig.sync_steps
+GPU_PREFETCH = 2
 # settings that only --topology async has, and the values that mean the same as inline
 ASYNC_ONLY: dict[str, Any] = {
     "actors": Job.actors,
@@ -60,9 +65,40 @@ def resolve_job(job: Job, *, steps: int = 0, saved_replay: Mapping[str, Any] | N
     annealed = _annealed_early(job, frames_per_step=env.skip)
     algorithm, cut = job.algorithm.whole_batches(job.num_envs)
     job = replace(job, algorithm=algorithm)
+    job, captured = settle_cuda_graph(job, device)
+    job, drawn_ahead = settle_prefetch(job, device)
     layout, sized = resolve_replay(job, spec, saved_replay)
-    adjustments = [*adjustments, *rounded, *of_roles, *annealed, *cut, *sized]
+    precision, chosen = resolve_precision(job, spec, device)
+    job = replace(job, learner=replace(job.learner, precision=precision))
+    adjustments = [*adjustments, *rounded, *of_roles, *annealed, *cut, *captured, *drawn_ahead, *sized, *chosen]
     return ResolvedJob(job, spec, kind.rules, layout, adjustments, device)
+
+
+def settle_cuda_graph(job: Job, device: torch.device) -> tuple[Job, list[Adjustment]]:
+    """Use a CUDA graph only where there can be one: the loss on a rollout changes with the step that it is at."""
+    why = None
+    if device.type != "cuda":
+        why = "there is no GPU"
+    elif not isinstance(job.algorithm, QLearning):
+        why = "rollouts are learnt from in other ways as training goes on"
+    elif not isinstance(job.algorithm.optimizer, Annealed):
+        why = "the optimiser is not Redline's own"
+    if not job.learner.cuda_graph or why is None:
+        return job, []
+    job = replace(job, learner=replace(job.learner, cuda_graph=False))
+    return job, [Adjustment("learner.cuda-graph", "True", "False", why)]
+
+
+def settle_prefetch(job: Job, device: torch.device) -> tuple[Job, list[Adjustment]]:
+    """Gather batches ahead for a GPU, which would wait for each otherwise; not where priorities choose the next one."""
+    algorithm = job.algorithm
+    if device.type != "cuda" or not isinstance(algorithm, QLearning) or algorithm.replay.prefetch:
+        return job, []
+    if not isinstance(algorithm.sample, Uniform):
+        return job, []
+    algorithm = replace(algorithm, replay=replace(algorithm.replay, prefetch=GPU_PREFETCH))
+    why = "a GPU would wait while a batch is gathered"
+    return replace(job, algorithm=algorithm), [Adjustment("replay.prefetch", "0", str(GPU_PREFETCH), why)]
 
 
 def _annealed_early(job: Job, *, frames_per_step: int) -> list[Adjustment]:
@@ -97,13 +133,17 @@ def _whole_vector_steps(job: Job, *, frames_per_step: int, steps: int) -> tuple[
 
 
 def place_roles(job: Job) -> Job:
-    """Return the job with a device for every role: its own, or that of --device; inline has one device for all."""
+    """Return the job with a device for every role: its own, or that of --device.
+
+    Inline has one device for all. Actors and evaluators in processes of their own stay on the CPU: on a GPU each would
+    take some hundred megabytes of its memory.
+    """
     common, devices = str(find_device(job.device)), {}
     for key in ("learner.device", "actor.device", "evaluator.device"):
         asked = _read(job, key)
         devices[key] = common if asked is None else str(find_device(asked, key))
-        if key == "learner.device" and job.topology == "inline":
-            common = devices[key]
+        if key == "learner.device":
+            common = devices[key] if job.topology == "inline" else "cpu"
         elif job.topology == "inline" and devices[key] != common:
             raise UserError(
                 f"--{key} {devices[key]} is not where the learner computes, {common}, and --topology inline has one "
@@ -249,7 +289,8 @@ def reopened(job: Job, typed: Mapping[str, str]) -> Job:
     """Return a saved job with auto-filled settings reset to None, so that the flags of a resume can set them."""
     devices = {key: _read(job, key) for key in ("learner.device", "actor.device", "evaluator.device")}
     common = job.device if job.device != "auto" else "cuda" if "cuda" in devices.values() else "cpu"
-    open_again: dict[str, Any] = {key: None for key, device in devices.items() if device == common}
+    usual = dict.fromkeys(devices, common if job.topology == "inline" else "cpu") | {"learner.device": common}
+    open_again: dict[str, Any] = {key: None for key, device in devices.items() if device == usual[key]}
     if job.topology == "inline":  # all roles were where the learner is
         open_again |= {"actor.device": None, "evaluator.device": None}
     if typed.get("topology", job.topology) != job.topology:

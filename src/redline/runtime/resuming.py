@@ -19,9 +19,17 @@ CHANGES_NOTHING = {
 # all settings that a resume may change; docs/resume.md says what each change costs
 MAY_CHANGE = CHANGES_NOTHING | {
     *("topology", "actors", "actor.envs", "actor.device", "actor.sync_steps", "push", "pacing", "device"),
-    *("learner.device", "learner.threads", "num_envs", "batch_size", "optimizer.lr", "optimizer.anneal_steps"),
-    *("optimizer.anneal_after_steps", "optimizer.final_share", "anneal_at_return", "replay.capacity", "replay.codec"),
-    *("replay.bytes", "replay.path", "replay.prefetch"),
+    *("learner.device", "learner.threads", "learner.precision", "learner.tf32", "learner.cuda_graph"),
+    *(
+        "num_envs",
+        "batch_size",
+        "anneal_at_return",
+        "optimizer.lr",
+        "optimizer.anneal_steps",
+        "optimizer.anneal_after_steps",
+    ),
+    "optimizer.final_share",
+    *("replay.capacity", "replay.codec", "replay.bytes", "replay.path", "replay.prefetch"),
 }
 # changes that follow from others, or are reported elsewhere
 TOLD_ALREADY = {"device", "learner.device", "actor.envs"}

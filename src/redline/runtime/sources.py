@@ -5,6 +5,7 @@ then dropped.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,9 +31,11 @@ from redline.replay import (
     with_burn_in,
     without_damage,
 )
+from redline.replay.batches import Wait
 from redline.replay.sampler import Uniform
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
+from redline.runtime.carrier import download, make_carrier
 from redline.runtime.counters import Counters, Pacing, Purpose, stream
 from redline.types import (
     AnyBatch,
@@ -89,6 +92,8 @@ class ReplaySource:
             group=largest_group(algorithm),
         )
         self._drawn: list[Draw] = []  # of the batches that are being learnt from
+        self._carrier = make_carrier(device)
+        self._late: deque[tuple[Handles, torch.Tensor, Wait]] = deque()  # priorities that do not count yet
 
     def _make_buffers(self, *, pin_memory: bool) -> BatchBuffers | SequenceBuffers:
         layout, n_steps = self.memory.layout, self._algorithm.returns.n
@@ -136,16 +141,26 @@ class ReplaySource:
         taken = self.loader.take(count)
         self.waited_s += time.monotonic() - begun_s
         self._drawn = [draw for draw, _ in taken]
-        return [batch for _, batch in taken]
+        carried, wait = self._carrier.carry([batch for _, batch in taken])
+        self.loader.hold(wait)
+        return carried
 
     def num_samples(self, batch: AnyBatch) -> int:
         """Return how many transitions a batch counts for, padding of short sequences included."""
         return self._algorithm.batch_size
 
-    def take_priorities(self, priorities: Array) -> None:
-        """Give the rows of the last batch new priorities, if the sampler wants them."""
+    def exchange_priorities(self, priorities: torch.Tensor) -> list[tuple[Handles, Array]]:
+        """Take the priorities of the last batch, and return those that count from the next draw on."""
+        if not self.sampler.wants_priorities:
+            return []
         (draw,) = self._drawn
-        self.sampler.update(draw.handles, priorities)
+        self._late.append((draw.handles, *download(priorities)))
+        due = []
+        while len(self._late) > self._algorithm.sample.draws_late():
+            handles, sizes, wait = self._late.popleft()
+            wait()
+            due.append((handles, sizes.numpy()))
+        return due
 
     def append(self, *, obs: Array, actions: IntArray, extras: ActorExtras, step: VectorStep, next_obs: Array) -> None:
         """Store a step of all lanes: observation, action, network outputs, result and next observation.
@@ -169,6 +184,7 @@ class ReplaySource:
             **prefixed("replay", replay.arrays),
             **prefixed("sampler", self.sampler.state()),
             **prefixed("draws", _draws_to_arrays(self.loader.pending)),
+            **prefixed("late", self._late_to_arrays()),
         }
         return arrays, replay.manifest
 
@@ -191,7 +207,18 @@ class ReplaySource:
         self.sampler.load_state(part_of("sampler", arrays))
         if first_frames is not None:
             self.begin(first_frames)
+        late = part_of("late", arrays)
+        if late and self._algorithm.sample.draws_late():
+            handles = Handles(late["lane"], late["number"])
+            self._late.append((handles, *download(torch.from_numpy(late["priority"]))))
         return lost + self._restore_draws(checkpoint, arrays)
+
+    def _late_to_arrays(self) -> dict[str, Array]:
+        if not self._late:
+            return {}
+        ((handles, sizes, wait),) = self._late
+        wait()
+        return {"lane": handles.lane, "number": handles.number, "priority": sizes.numpy()}
 
     def _restore_draws(self, checkpoint: Checkpoint, arrays: dict[str, Array]) -> list[str]:
         """Queue the batches drawn ahead again, if they would still be the same."""
@@ -265,7 +292,10 @@ class RolloutSource:
         rows = algorithm.rollout_steps * num_envs
         self.keeps_features = algorithm.epochs == 1 and self._num_batches == 1 and rows <= MOST_ROWS_KEPT
         self.pacing = Pacing(samples_per_step=algorithm.samples_per_step, warmup_steps=0)
-        self.buffer = RolloutBuffer(spec, num_envs=num_envs, steps=algorithm.rollout_steps)
+        self.buffer = RolloutBuffer(
+            spec, num_envs=num_envs, steps=algorithm.rollout_steps, pin_memory=learner.device.type == "cuda"
+        )
+        self._carrier = make_carrier(learner.device)
 
     def begin(self, first_frames: Array) -> None:
         """Drop the rollout under way: its episodes do not go on."""
@@ -284,11 +314,15 @@ class RolloutSource:
         )
         advantage, target = algorithm.objective.targets(rollout)
         self.entropy_nats = self.buffer.mean_entropy()
+        # what was computed while acting is learnt from without another look at the pictures
+        whole = self.buffer.whole(advantage, target, has_obs=not self._features)
+        (whole,), wait = self._carrier.carry([replace(whole, features=tuple(self._features))])
         for _ in range(algorithm.epochs):
             rng = stream(self._seed, Purpose.DRAW, counters.batches_drawn)
-            for batch in self.buffer.batches(advantage, target, rng=rng, num_batches=self._num_batches):
+            for batch in self.buffer.batches(whole, rng=rng, num_batches=self._num_batches):
                 counters.batches_drawn += 1
-                yield [replace(batch, features=tuple(self._features))]
+                yield [batch]
+        wait()  # long over: all of it was learnt from
         self._clear()
 
     def num_samples(self, batch: AnyBatch) -> int:
@@ -341,8 +375,10 @@ class RolloutSource:
             self.buffer.load_state(part_of("rollout", arrays))
             self._next_obs = arrays["actor.obs"]
             if self.keeps_features:  # the weights have not changed since: the same numbers, bit for bit
-                torso, device = self._learner.online.torso, self._learner.device
-                self._features = [torso(torch.from_numpy(obs).to(device)) for obs in self.buffer.observations()]
+                online, device = self._learner.online, self._learner.device
+                self._features = [
+                    online.features(torch.from_numpy(obs).to(device)) for obs in self.buffer.observations()
+                ]
         return []
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -29,10 +29,11 @@ from redline.algorithms.family import ActorExtras, ActorParams
 from redline.envs.vector import VectorEnv
 from redline.episodes.tracing import RecordingConfig
 from redline.errors import DamagedError
-from redline.learner import Learner, NonFiniteError, batch_tensors, describe_batch
+from redline.learner import Learner, NonFiniteError, describe_batch
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.manifest import Checkpoint
 from redline.runtime.actor import Actor, Episode
+from redline.runtime.carrier import Upload
 from redline.runtime.config import Job, Limits
 from redline.runtime.counters import Counters, Purpose, Scores, counters_from_json, counters_to_json, stream
 from redline.runtime.sources import ReplaySource, Source, part_of, prefixed
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from redline.runtime.processes.roles import RingWorld
 
 ARRAYS = "arrays.safetensors"  # in a checkpoint: the state of all parts but the learner
-# of `learn` only the host's part where a device computes by itself
 PHASES = ("act", "draw", "learn", "keep", "other")
 
 
@@ -136,6 +136,57 @@ class Stopwatch:
         self._last_s = time.perf_counter()
 
 
+class Mark(Protocol):
+    """A moment in what a GPU computes, as a CUDA event is one."""
+
+    def query(self) -> bool:
+        """Tell whether the GPU has come so far."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Return the milliseconds until another mark."""
+
+
+class DeviceStopwatch(Stopwatch):
+    """Adds up when a GPU ends what was begun in each phase: by the clock of the CPU, it would all end at once.
+
+    Laps are counted when the GPU has come so far, and nobody waits for it.
+    """
+
+    def __init__(self, mark: Callable[[], Mark]) -> None:
+        super().__init__()
+        self._mark = mark
+        self._last = mark()
+        self._laps: deque[tuple[str, Mark, Mark]] = deque()
+
+    def lap(self, phase: str) -> None:
+        begun, self._last = self._last, self._mark()
+        self._laps.append((phase, begun, self._last))
+        while self._laps and self._laps[0][2].query():
+            name, start, end = self._laps.popleft()
+            self.seconds[name] += start.elapsed_time(end) / 1_000.0
+
+    def forget(self) -> None:
+        self._laps.clear()
+        super().forget()
+
+    def skip(self) -> None:
+        self._last = self._mark()
+
+
+def mark_cuda(device: torch.device) -> Mark:
+    """Mark what a GPU has begun so far."""
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def make_stopwatch(device: torch.device) -> Stopwatch:
+    """Return the clock of the phases of training on a device."""
+    if device.type == "cuda":
+        return DeviceStopwatch(partial(mark_cuda, device))
+    return Stopwatch()
+
+
 class Trainer:
     """The parts of a run and its counters."""
 
@@ -156,11 +207,12 @@ class Trainer:
         self.env_seed = env_seed  # None if the envs are seeded elsewhere
         self.source = source
         self.learner = learner
+        self._upload = Upload(learner.device)
         self._after_update = after_update
         self._resources = resources or ExitStack()
         self.counters = Counters()
         self.scores = Scores()
-        self.phases = Stopwatch()
+        self.phases = make_stopwatch(learner.device)
         self._stray_steps = 0  # beyond the last whole vector step
         self._last_batch: AnyBatch | None = None
 
@@ -194,6 +246,7 @@ class Trainer:
             learner.device,
             is_warmup=is_warmup(job, counters.steps),
             keeps_features=self.source.keeps_features,
+            upload=self._upload,
         )
         rng = partial(stream, job.seed, Purpose.ACT, counters.vector_steps)
         return Turn(policy, rng, self.source, counters.steps, counters.updates)
@@ -231,10 +284,8 @@ class Trainer:
             self.counters.skipped_steps += ahead_steps
 
     def learn(self) -> None:
-        device = self.learner.device
-        for group in self.source.batches_due(self.counters):
+        for batches in self.source.batches_due(self.counters):
             self.phases.lap("draw")
-            batches = group if device.type == "cpu" else [_to_device(batch, device) for batch in group]
             for batch, precomputed in zip(batches, self.learner.precompute_targets(batches), strict=True):
                 self._learn_from(batch, precomputed)
             self.phases.lap("learn")
@@ -245,10 +296,10 @@ class Trainer:
         self._last_batch = batch
         rng = stream(self.job.seed, Purpose.LEARN, counters.updates)
         priorities = self.learner.update(batch, steps=counters.schedule_steps, rng=rng, precomputed=precomputed)
-        if isinstance(source, ReplaySource) and source.sampler.wants_priorities:
-            sizes = priorities.cpu().numpy()
-            self.check_loss(float(sizes.max()))  # a priority that is not a number would spoil the whole tree
-            source.take_priorities(sizes)
+        if isinstance(source, ReplaySource):
+            for handles, sizes in source.exchange_priorities(priorities):
+                self.check_loss(float(sizes.max()))  # a priority that is not a number would spoil the whole tree
+                source.sampler.update(handles, sizes)
         counters.updates += 1
         counters.samples += source.num_samples(batch)
         self._after_update()
@@ -329,8 +380,3 @@ def is_warmup(job: Job, steps: int) -> bool:
 def epsilon_at(job: Job, steps: int) -> float:
     """Return ε after `steps` steps; 1 during the warm-up."""
     return 1.0 if is_warmup(job, steps) else job.algorithm.explore.epsilon_at(steps)
-
-
-def _to_device(batch: AnyBatch, device: torch.device) -> AnyBatch:
-    moved: dict[str, Any] = {name: value.to(device) for name, value in batch_tensors(batch).items()}
-    return replace(batch, **moved)

@@ -27,7 +27,7 @@ from redline.exploration import EpsilonGreedy, Greedy
 from redline.jsonl import read_records
 from redline.networks import Mlp, Small
 from redline.replay import ReplayConfig
-from redline.runtime.config import EvaluatorConfig, Job, Limits
+from redline.runtime.config import EvaluatorConfig, Job, LearnerConfig, Limits
 from redline.runtime.gauges import Display
 from redline.runtime.launch import AnySession, start_run
 from redline.runtime.processes.supervisor import AsyncSession
@@ -85,6 +85,9 @@ JOBS: dict[str, Callable[[], Job]] = {
     "rainbow": lambda: vectors("rainbow", prefetch=2),
     "drqn": lambda: vectors("drqn", prefetch=2),
     "catch": lambda: pictures("dqn", "redline/Catch-v0", prefetch=1),
+    "catch, in bf16": lambda: replace(
+        pictures("dqn", "redline/Catch-v0", prefetch=1), learner=LearnerConfig(precision="bf16")
+    ),
 }
 MORE_JOBS: dict[str, Callable[[], Job]] = {
     "one env": lambda: replace(vectors("dqn", prefetch=1), num_envs=1),
@@ -124,7 +127,8 @@ def result_of(run: Path) -> dict[str, Any]:
 
 
 def as_inline(job: Job, log_dir: Path) -> Job:
-    return replace(job, log_dir=log_dir, **ONE_THREAD)
+    learner = replace(ONE_THREAD["learner"], precision=job.learner.precision)
+    return replace(job, log_dir=log_dir, **ONE_THREAD | {"learner": learner})
 
 
 def as_lockstep(job: Job, log_dir: Path) -> Job:

@@ -28,7 +28,7 @@ PROGRAM = "redline plan speed"
 SECONDS = 115.0  # with the start of this program: two minutes
 VARIED = {
     "exact": "knobs that leave what is learnt alone",
-    "nearly": "those, and knobs that change the age of the weights that act",
+    "nearly": "those, and knobs that change the age of the weights that act, or rounding",
     "all": "those, and knobs that change what is learnt",
 }
 SETTINGS = ("setting", "requested", "effective", "why")

@@ -15,17 +15,17 @@ from redline.algorithms.family import ActorParams
 from redline.envs.catalog import allow_module, make_vector_env
 from redline.envs.vector import VectorEnv
 from redline.errors import CheckpointError
-from redline.learner import Learner
 from redline.networks import Network
 from redline.replay.shared_lanes import LaneWriter, SharedLanes
 from redline.runs.checkpoints import CheckpointStore
 from redline.runs.directory import SharedLock
 from redline.runtime.actor import Actor, Episode, StoppedWhileEvaluatingError
-from redline.runtime.building import build_source, prepare_process
+from redline.runtime.building import build_learner, build_source, prepare_process
 from redline.runtime.config import Job
 from redline.runtime.counters import TAKES_PER_UPDATE, Purpose, stream
 from redline.runtime.evaluation import TIME_SHARE, Evaluator, NumberedEvaluation
 from redline.runtime.loop import Loop
+from redline.runtime.precision import acted_in, allow_tf32
 from redline.runtime.processes.process_pool import Outbox
 from redline.runtime.processes.shared import (
     EVALUATOR,
@@ -128,7 +128,7 @@ def run_learner(
     job, spec, slot = resolved.job, resolved.spec, Slot(parts.status, LEARNER)
     slot.beat(RESTORING_S if is_resumed else STARTING_S)
     prepare_process(resolved)
-    learner = Learner(job.algorithm, spec, seed=job.seed, device=resolved.device)
+    learner = build_learner(resolved)
     world = RingWorld(spec, lanes=parts.lanes, weights=parts.weights, slot=slot, envs_per_actor=job.actor.envs)
     source = build_source(resolved, learner, ExitStack())  # what it holds ends with this process
     trainer = Trainer(job, world=world, env_seed=None, source=source, learner=learner, after_update=slot.beat)
@@ -259,6 +259,7 @@ def _prepare(job: Job, parts: SharedParts, index: int, *, threads: int) -> Slot:
     allow_module(job.env.id)  # the supervisor was allowed to
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
+    allow_tf32(allowed=job.learner.tf32 and index != EVALUATOR)
     return slot
 
 
@@ -281,6 +282,7 @@ class _Player:
         self._vector_step = first_vector_step
         self._device = torch.device(job.actor.device or "cpu")
         self._network = job.algorithm.build_network(env.spec, torch.Generator()).requires_grad_(False).to(self._device)
+        self._network.precision = acted_in(job, self._device)
         first_lane = index * job.actor.envs
         self._actor = Actor(env, state_width=self._network.state_width, recording=job.recording, first_lane=first_lane)
         self.writer = LaneWriter(parts.lanes, np.arange(first_lane, first_lane + job.actor.envs))

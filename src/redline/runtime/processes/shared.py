@@ -236,6 +236,16 @@ class Version:
     steps: int  # of the run when they were published
 
 
+def on_host(weights: Tensors) -> list[torch.Tensor]:
+    """Return tensors of one type on the CPU; from a GPU in one copy, for each waits for all that is computed."""
+    tensors = [value.detach() for value in weights.values()]
+    if all(value.device.type == "cpu" for value in tensors):
+        return tensors
+    flat = torch.cat([value.reshape(-1) for value in tensors]).cpu()
+    parts = flat.split_with_sizes([value.numel() for value in tensors])
+    return [part.view(value.shape) for part, value in zip(parts, tensors, strict=True)]
+
+
 class SharedWeights:
     """The newest weights of a network, in shared memory; writer and readers never wait for each other.
 
@@ -281,7 +291,7 @@ class SharedWeights:
     def publish(self, weights: Tensors, *, updates: int, steps: int) -> None:
         """Make these the newest version."""
         number = self.number + 1
-        for view, value in zip(self._views(number % SLOTS, weights), weights.values(), strict=True):
+        for view, value in zip(self._views(number % SLOTS, weights), on_host(weights), strict=True):
             view.copy_(value)
         self._facts[number % SLOTS] = updates, steps
         self._newest[0] = number  # written last: the version is complete
