@@ -1,5 +1,7 @@
 // What the page has of a run's files: thinned by the server at first, then row by row.
-const MOST_POINTS = 3000; // of a series, before it is asked for anew
+// of a series, before all of it is asked for anew: in a page that stays open for days, nothing may grow
+const MOST_POINTS = 2000;
+const MOST_NEW = 100; // behind points that the server has thinned
 const NEAR_PX = 60;
 const KINDS = ["metrics", "episodes", "hardware"];
 const BANDS = ["low", "high"];
@@ -49,6 +51,7 @@ export class Rows {
     if (news.evaluations) known.evaluations = news.evaluations;
     if (news.whole) {
       Object.assign(known, withGaps({ ...news, gaps: news.gaps ?? [] }), { numbers: news.numbers ?? [] });
+      known.most = Math.max(news.low ? 0 : MOST_POINTS, known.x.length + MOST_NEW);
       return;
     }
     const count = known.x.length;
@@ -62,7 +65,7 @@ export class Rows {
       for (const values of Object.values(known[part])) while (values.length < known.x.length) values.push(undefined);
     }
     if (news.numbers) known.numbers.push(...news.numbers);
-    if (known.x.length > MOST_POINTS) known.mark = "";
+    if (known.x.length > known.most) known.mark = "";
   }
 
   // the number of the episode nearest to the cursor; none if that is far from all
