@@ -171,7 +171,7 @@ def do_nothing(*_: object, **__: object) -> None:
 def constant_batch(subject: Subject) -> AbstractContextManager[Any]:
     """Learn from the same batch whenever one is due, without drawing, gathering or priorities."""
     source, batch, group = subject.trainer.source, subject.recorded.batch, subject.recorded.group
-    if isinstance(source, RolloutSource):  # advantages are still computed
+    if isinstance(source, RolloutSource) and isinstance(batch, RolloutBatch):  # advantages are still computed
 
         def batches(whole: RolloutBatch, *, num_batches: int, **_: object) -> Iterator[AnyBatch]:
             return repeat(replace(batch, features=whole.features), num_batches)
