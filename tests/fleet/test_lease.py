@@ -63,6 +63,23 @@ def test_of_many_that_want_a_lease_at_once_one_gets_it(tmp_path: Path, zygote: Z
         kill(holder.pid)
 
 
+def test_a_lease_that_comes_up_while_another_process_looks_for_one_is_not_taken_over(
+    tmp_path: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int] = []
+
+    def look_slowly(folder: Path, slot: str) -> Holder | None:
+        found = read_holder(folder, slot)
+        pids.append(hold(zygote, tmp_path))
+        return found
+
+    monkeypatch.setattr("redline.fleet.lease.read_holder", look_slowly)
+    with pytest.raises(LeaseHeldError, match="quicker"):
+        Lease.take(tmp_path, "slot", watcher=Watcher(tmp_path))
+    assert [path.name for path in (tmp_path / "leases" / "slot").iterdir()] == ["000001.json"]
+    kill(pids[0])
+
+
 def test_a_lease_is_refused_while_its_process_lives_and_free_as_soon_as_it_is_gone(
     tmp_path: Path, zygote: Zygote
 ) -> None:

@@ -163,7 +163,8 @@ class Lease:
             make_own_folder(home.parent)
             make_own_folder(home)
             remove_temporary(home, idle_s=LEFTOVER_S)
-            before, epochs = read_holder(folder, slot), _epochs(home)
+            epochs = _epochs(home)  # first: else a lease that comes up in between would seem to be an old one
+            before = read_holder(folder, slot)
             if before is not None and watcher.is_alive(before):
                 raise LeaseHeldError(f"{slot} is trained by {describe(before)}")
             holder = Holder(
