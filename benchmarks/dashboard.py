@@ -367,9 +367,7 @@ def parse_arguments() -> Namespace:
 def main() -> int:
     args: Any = parse_arguments()
     refuse_busy_machine(NAME, allow_busy=args.allow_busy)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # in the background, a shell would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell would ignore it
     return finish(measure(args), as_json=args.json, keep=not args.no_record)
 
 
